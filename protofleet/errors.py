@@ -1,0 +1,67 @@
+"""Every error a user can meet: a class per kind, with a stable code, one line of words and an exit code.
+
+The command lines print `error: words (code)` and leave with the class's exit code; a traceback is for `--debug` only.
+"""
+
+from __future__ import annotations
+
+
+class FleetError(Exception):
+    """Something a user can act on; subclasses say which kind."""
+
+    code = "failed"
+    exit_code = 1
+
+    def __init__(self, words: str, hint: str = "") -> None:
+        super().__init__(words if not hint else f"{words}; {hint}")
+        self.words = words
+        self.hint = hint
+
+
+class ValueRefused(FleetError):
+    """A value of the vocabulary that contradicts itself (a wrong shape, a number that is not finite)."""
+
+    code = "bad-value"
+
+
+class WireError(FleetError):
+    """Bytes from outside that the strict decoder refuses."""
+
+    code = "bad-bytes"
+
+
+class FusionError(FleetError):
+    """Uploads that cannot be fused together."""
+
+    code = "bad-fusion"
+
+
+class UsageError(FleetError):
+    """The call's words are wrong."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class SettingError(UsageError):
+    """A setting that is unknown or of the wrong kind."""
+
+    code = "bad-setting"
+
+
+class UnknownMethod(UsageError):
+    """No installed method has this name."""
+
+    code = "unknown-method"
+
+
+class DataError(FleetError):
+    """Data that is missing, unreadable or too small for what was asked."""
+
+    code = "bad-data"
+
+
+class CheckpointError(FleetError):
+    """A run directory that cannot be continued."""
+
+    code = "bad-checkpoint"

@@ -1,0 +1,87 @@
+"""What a whole fleet agrees on: announced once, the same for every device, in the lab as in the field.
+
+Everything that changes bits is here as a resolved setting, so that two runs with equal contracts and equal seeds end in
+equal bytes on one machine. Class ids are positions in `Contract.classes`, never the order of folders on a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from protofleet.errors import SettingError
+from protofleet.settings import setting
+
+Kind = Literal["image", "vector", "series"]
+Augment = Literal["none", "crop-flip"]
+Wire = Literal["half", "float32", "int8"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a device feeds its network: images are uint8 H×W×C scaled to [0, 1], then (x − mean) / std per channel."""
+
+    kind: Kind
+    shape: tuple[int, ...]
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        rank = {"image": 3, "vector": 1, "series": 2}[self.kind]
+        if len(self.shape) != rank or min(self.shape) < 1:
+            raise SettingError(f"input.shape: {list(self.shape)} is not the shape of one {self.kind} ({rank} sizes)")
+        if any(s <= 0 for s in self.std) or len(self.std) != len(self.mean):
+            raise SettingError("input.std: one positive number per mean is due")
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """What changes the bits of a training step, resolved: never a heuristic at run time."""
+
+    device: str = setting("cpu", "cpu, cuda or mps")
+    threads: int = setting(1, "threads of one training process", low=1)
+    compile: bool = setting(False, "compile the training step (needs a C++ compiler; faster from a few rounds on)")
+    layout: Literal["contiguous", "channels-last"] = setting("contiguous", "memory layout of images and convolutions")
+    dtype: Literal["float32", "bf16"] = setting("float32", "arithmetic of a training step (bf16: autocast)")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Local training, the same on every device."""
+
+    epochs: int = setting(1, "local epochs a round", low=1)
+    batch_size: int = setting(8, "samples a step", low=1)
+    lr: float = setting(0.01, "learning rate", low=0)
+    momentum: float = setting(0.5, "momentum of SGD", low=0, high=1)
+    weight_decay: float = setting(0.0, "weight decay of SGD", low=0)
+    lr_decay: float = setting(1.0, "the learning rate is multiplied by this every round", low=0, high=1)
+    augment: Augment = setting("none", "crop-flip: random crop after padding by 4, random horizontal flip")
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The fleet's agreement."""
+
+    fleet: str
+    run: str
+    seed: int
+    classes: tuple[str, ...]
+    input: Input
+    embedding: int
+    head_hidden: tuple[int, ...] = ()
+    training: Training = field(default_factory=Training)
+    numerics: Numerics = field(default_factory=Numerics)
+    wire: Wire = "half"
+    pretrained: str = ""
+    freeze: bool = False
+
+    def __post_init__(self) -> None:
+        if len(set(self.classes)) != len(self.classes) or not self.classes:
+            raise SettingError("classes: names must be given and differ")
+        if self.embedding < 1:
+            raise SettingError(f"embedding: {self.embedding} is not a size")
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes the fleet knows."""
+        return len(self.classes)

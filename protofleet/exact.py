@@ -1,0 +1,126 @@
+"""Sums that do not care about order: what fusion adds up before anything non-linear happens.
+
+Floating sums change when their terms are shuffled. Here a float32 is put on a fixed grid of 2⁻⁴⁰ as two 64-bit integers
+(the part above 2⁻⁸, the part below), weighted by an integer and added exactly, so a partial depends on which uploads
+are in it and on nothing else: any order, any split over workers, any tree of merges.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from protofleet.errors import FusionError
+from protofleet.prototypes import Ints, Parts
+
+_HIGH, _LOW = 8, 32  # bits after the point kept in `high`, and the further ones kept in `low`
+_MAX_VALUE, _MAX_WEIGHT = 2.0**23, 2**31  # together below 2⁶²: nothing can overflow
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Weighted sums of rows, one row a key (a class id, or 0 where there is only one)."""
+
+    keys: Ints
+    high: Ints
+    low: Ints
+    weights: Ints
+
+    @staticmethod
+    def of(keys: ArrayLike, rows: ArrayLike, weights: ArrayLike) -> Sum:
+        """Each row times its whole weight; keys must differ."""
+        key, weight = np.asarray(keys, np.int64), np.asarray(weights, np.int64)
+        value = np.asarray(rows, np.float64)
+        if value.size and not np.abs(value).max() < _MAX_VALUE:
+            raise FusionError(f"a value of {np.abs(value).max():.3g} is too large to be added exactly")
+        if weight.size and (weight.min() < 0 or weight.max() >= _MAX_WEIGHT):
+            raise FusionError(f"a weight of {weight.max()} is negative or too large to be added exactly")
+        order = np.argsort(key, kind="stable")
+        scaled = value[order] * 2.0**_HIGH
+        high = np.floor(scaled)
+        low = np.rint((scaled - high) * 2.0**_LOW)
+        each = weight[order].reshape(-1, *[1] * (value.ndim - 1))
+        return Sum(key[order], high.astype(np.int64) * each, low.astype(np.int64) * each, weight[order])
+
+    def merge(self, other: Sum) -> Sum:
+        """The sum over both sets of uploads."""
+        if self.high.shape[1:] != other.high.shape[1:]:
+            raise FusionError(f"rows of shape {other.high.shape[1:]} beside rows of shape {self.high.shape[1:]}")
+        if np.array_equal(self.keys, other.keys):
+            keys, pairs = self.keys, [(self, slice(None)), (other, slice(None))]
+        else:
+            keys = np.union1d(self.keys, other.keys)
+            pairs = [(s, np.searchsorted(keys, s.keys)) for s in (self, other)]  # type: ignore[misc]
+        high = np.zeros((len(keys), *self.high.shape[1:]), np.int64)
+        low, weights = np.zeros_like(high), np.zeros(len(keys), np.int64)
+        for part, at in pairs:
+            high[at] += part.high
+            low[at] += part.low
+            weights[at] += part.weights
+        if weights.size and weights.max() >= _MAX_WEIGHT:
+            raise FusionError(f"a total weight of {weights.max()} is too large to be added exactly")
+        return Sum(keys, high, low, weights)
+
+    def total(self) -> NDArray[np.float64]:
+        """The sums as floats."""
+        carried = self.high + (self.low >> _LOW)
+        rest = self.low & (2**_LOW - 1)
+        result: NDArray[np.float64] = (carried + rest * 2.0**-_LOW) * 2.0**-_HIGH
+        return result
+
+    def mean(self) -> NDArray[np.float64]:
+        """The weighted means; a row of total weight zero stays zero."""
+        each = np.maximum(self.weights, 1).reshape(-1, *[1] * (self.high.ndim - 1))
+        result: NDArray[np.float64] = self.total() / each
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """Uploads kept whole, sorted by their agent: for fusions that need to see all of them at once."""
+
+    items: tuple[tuple[str, int, Parts], ...]
+
+    @staticmethod
+    def of(agent: str, weight: int, parts: Parts) -> Bag:
+        """One agent's parts."""
+        return Bag(((agent, weight, parts),))
+
+    def merge(self, other: Bag) -> Bag:
+        """Both sets of uploads; the same agent twice is a mistake of the caller."""
+        items = sorted((*self.items, *other.items), key=lambda item: item[0])
+        for one, two in itertools.pairwise(items):
+            if one[0] == two[0]:
+                raise FusionError(f"agent {one[0]} was folded twice")
+        return Bag(tuple(items))
+
+
+Partial = Mapping[str, Sum | Bag]
+
+
+def merge(one: Partial, two: Partial) -> Partial:
+    """The partial over both sets of uploads."""
+    merged: dict[str, Sum | Bag] = dict(one)
+    for name, part in two.items():
+        have = merged.get(name)
+        if have is None:
+            merged[name] = part
+        elif isinstance(have, Sum) and isinstance(part, Sum):
+            merged[name] = have.merge(part)
+        elif isinstance(have, Bag) and isinstance(part, Bag):
+            merged[name] = have.merge(part)
+        else:
+            raise FusionError(f"{name}: a sum in one upload, a bag in another")
+    return merged
+
+
+def merge_all(partials: Iterable[Partial]) -> Partial:
+    """The partial over all of them; nothing at all is an empty partial."""
+    total: Partial = {}
+    for partial in partials:
+        total = merge(total, partial)
+    return total

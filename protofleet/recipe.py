@@ -1,0 +1,194 @@
+"""What a method is: a recipe of four moves, as plain functions in one short file.
+
+1 `train`: what the device minimises. 2 `summarise`: what it sends. 3 `fold` and `fuse`: how the coordinator makes the
+next state of it. 4 `receive` and `adapt`: what a device does with what comes back. `scorers` says how it then
+classifies. A recipe file reads from top to bottom and ends in `recipe = Recipe(...)`; its entry point in the group
+"protofleet.methods" is all the registration there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protofleet import seeds
+from protofleet.contract import Contract, Wire
+from protofleet.exact import Partial
+from protofleet.exchange import GlobalState, Upload
+from protofleet.prototypes import Floats, Ints, Parts, Prototypes, Tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+H = TypeVar("H")
+
+
+@dataclass(frozen=True)
+class Turn(Generic[H]):
+    """All that a move may depend on: the contract, the method's settings, the round and whose turn it is."""
+
+    contract: Contract
+    hyper: H
+    round: int
+    agent: str = ""
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """A generator for this (fleet seed, run, round, agent, purpose)."""
+        return seeds.generator(*self._name(purpose))
+
+    def seed(self, purpose: str) -> int:
+        """A seed for libraries that want a number."""
+        return seeds.seed_of(*self._name(purpose))
+
+    def fleet_rng(self, purpose: str) -> np.random.Generator:
+        """A generator that is the same on every device and in every round."""
+        return seeds.generator(self.contract.seed, self.contract.run, purpose)
+
+    def _name(self, purpose: str) -> tuple[seeds.Name, ...]:
+        return (self.contract.seed, self.contract.run, self.round, self.agent, purpose)
+
+
+@dataclass(frozen=True)
+class Features:
+    """A clean pass over a device's training data (evaluation mode, nothing augmented)."""
+
+    low: Floats
+    high: Floats
+    logits: Floats
+    labels: Ints
+
+
+class Learner(Protocol):
+    """What a recipe sees of the device it runs on."""
+
+    agent: str
+    classes: Ints
+    samples: int
+    memory: dict[str, Parts]  # what a method remembers between rounds; kept across restarts
+
+    def features(self) -> Features: ...
+    def weights(self, *modules: str) -> Tensors: ...
+    def load(self, weights: Tensors) -> None: ...
+
+
+class Net(Protocol):
+    """What a loss sees of the network: the two feature levels, the classifier, and heads a recipe asked for."""
+
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+    def head(self, z: Tensor) -> Tensor: ...
+    def extra(self, name: str, z: Tensor) -> Tensor: ...
+    def weights(self, *modules: str) -> Mapping[str, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's samples: inputs (features, in a phase that brings its own data) and labels."""
+
+    x: Tensor
+    y: Tensor
+
+
+Given = Mapping[str, "Tensor"]
+Loss = Callable[[Net, Batch, Given, Any], "Tensor"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of local training.
+
+    `loss(net, batch, given, hyper)` is a plain function: whatever it needs beside the batch is in `given`, as arrays of
+    one shape from round to round, so that one compiled step serves the whole run.
+    """
+
+    loss: Loss
+    given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    train: tuple[str, ...] = ()  # modules that learn ("backbone", "head", ...); all when empty
+    epochs: int | None = None  # None: as the fleet's training settings say; so for the next ones
+    batch_size: int | None = None
+    lr: float | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
+    data: tuple[Floats, Ints] | None = None  # instead of the device's own samples
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A further linear head that a recipe asks for, beside the classifier."""
+
+    out: int
+    bias: bool = True
+
+
+@dataclass(frozen=True)
+class NearestPrototype:
+    """Classify by the nearest prototype; the score is minus the squared distance (or the cosine)."""
+
+    prototypes: Prototypes
+    metric: Literal["euclidean", "cosine"] = "euclidean"
+
+
+@dataclass(frozen=True)
+class ByHead:
+    """Classify by the classifier's logits."""
+
+
+Scorer = NearestPrototype | ByHead
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the rest of the house must know of a method."""
+
+    mixed_backbones: bool = True  # devices may have different networks
+    common_start: bool = False  # devices begin from the same weights, derived from the fleet's seed
+    asynchronous: bool = False  # uploads may be fused as they come
+    server_needs: tuple[str, ...] = ()  # extras that `fuse` needs, e.g. "torch"
+
+
+def always(turn: Turn[Any]) -> bool:  # noqa: ARG001
+    """Every round is one of exchange."""
+    return True
+
+
+def start_empty(turn: Turn[Any]) -> GlobalState:  # noqa: ARG001
+    """Nothing is known before the first round."""
+    return GlobalState()
+
+
+def no_heads(turn: Turn[Any]) -> Mapping[str, Linear]:  # noqa: ARG001
+    """The classifier is enough."""
+    return {}
+
+
+def take_nothing(turn: Turn[Any], me: Learner, got: Parts) -> None:  # noqa: ARG001
+    """What comes back is only read, by losses and scorers."""
+
+
+def no_phases(turn: Turn[Any], me: Learner, got: Parts) -> Sequence[Phase]:  # noqa: ARG001
+    """No training on arrival."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[H]):
+    """A method. `got` is the shared state and the device's own part of it, in one mapping."""
+
+    name: str
+    title: str
+    hyper: type[H]
+    train: Callable[[Turn[H], Learner, Parts], Sequence[Phase]]  # 1
+    summarise: Callable[[Turn[H], Learner, Parts], Parts]  # 2
+    fold: Callable[[Turn[H], Upload, int], Partial]  # 3a: one upload into sums and bags
+    fuse: Callable[[Turn[H], Partial, GlobalState], GlobalState]  # 3b: the next state
+    scorers: Callable[[Turn[H], Learner, Parts], Mapping[str, Scorer]]
+    receive: Callable[[Turn[H], Learner, Parts], None] = take_nothing  # 4, before anything else is done with it
+    adapt: Callable[[Turn[H], Learner, Parts], Sequence[Phase]] = no_phases  # 4, training on arrival
+    start: Callable[[Turn[H]], GlobalState] = start_empty
+    talks: Callable[[Turn[H]], bool] = always  # False: a round of local training only
+    heads: Callable[[Turn[H]], Mapping[str, Linear]] = no_heads
+    traits: Traits = Traits()
+    precision: Mapping[str, Wire] = field(default_factory=dict)  # per part, where the fleet's default does not fit

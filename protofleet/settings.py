@@ -1,0 +1,157 @@
+"""Frozen dataclasses as typed, named settings: described for people, read from `--set k=v`, carried as plain documents.
+
+A field made with `setting(default, help)` carries its own help; the dataclass is the only place a setting is declared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from protofleet.errors import SettingError
+
+T = TypeVar("T")
+_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+
+
+def setting(default: T, help: str, *, low: float | None = None, high: float | None = None) -> T:
+    """A dataclass field with its help and bounds (inclusive)."""
+    made: T = dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high})
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """One setting as a person reads it."""
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+
+
+def describe(cls: type) -> list[Described]:
+    """What `protofleet methods show` prints of a method's settings."""
+    hints = typing.get_type_hints(cls)
+    return [
+        Described(f.name, _kind(hints[f.name]), f.default, f.metadata.get("help", "")) for f in dataclasses.fields(cls)
+    ]
+
+
+def parse_pairs(cls: type[T], pairs: Sequence[str]) -> T:
+    """`["lam=0.5", "weighted=yes"]` as a `cls`; an unknown name is answered with the nearest known one."""
+    given: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise SettingError(f"setting {pair!r} is not of the form name=value")
+        given[name.strip()] = text.strip()
+    return from_plain(cls, given)
+
+
+def from_plain(cls: type[T], document: Mapping[str, Any], where: str = "") -> T:
+    """A plain document (or texts from a command line) as a checked `cls`; what is absent takes its default."""
+    if not isinstance(document, Mapping):
+        raise SettingError(f"{where or 'document'}: a map is due, not {type(document).__name__}")
+    hints = typing.get_type_hints(cls)
+    fields: dict[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, raw in document.items():
+        place = f"{where}.{name}" if where else str(name)
+        if name not in fields:
+            near = difflib.get_close_matches(str(name), fields, 1)
+            raise SettingError(
+                f"unknown setting {place!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(fields)}"
+            )
+        values[name] = _bounded(place, _convert(place, hints[name], raw), fields[name].metadata)
+    missing = [n for n, f in fields.items() if n not in values and _required(f)]
+    if missing:
+        raise SettingError(f"{where or cls.__name__}: {', '.join(missing)} missing")
+    return cls(**values)
+
+
+def to_plain(value: Any) -> Any:
+    """A dataclass as a document of maps, lists, texts and numbers."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {k: to_plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(v) for v in value]
+    return value
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _bounded(place: str, value: Any, metadata: Mapping[str, Any]) -> Any:
+    low, high = metadata.get("low"), metadata.get("high")
+    if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
+        raise SettingError(f"{place}: {value} is not within [{low}, {high}]".replace("None", "…"))
+    return value
+
+
+def _convert(place: str, hint: Any, raw: Any) -> Any:  # noqa: PLR0911, PLR0912
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if raw is None or (isinstance(raw, str) and raw.lower() in ("none", "null") and type(None) in args):
+            return None
+        return _convert(place, next(a for a in args if a is not type(None)), raw)
+    if origin is Literal:
+        if raw not in args:
+            raise SettingError(f"{place}: {raw!r} is not one of {', '.join(map(str, args))}")
+        return raw
+    if origin is tuple:
+        items = raw.split(",") if isinstance(raw, str) else raw
+        if not isinstance(items, Sequence):
+            raise SettingError(f"{place}: a list is due, not {raw!r}")
+        return tuple(_convert(f"{place}[{i}]", args[0], item) for i, item in enumerate(items) if item != "")
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(raw, Mapping):
+            raise SettingError(f"{place}: a map is due, not {raw!r}")
+        return {str(k): _convert(f"{place}.{k}", args[1], v) for k, v in raw.items()}
+    if dataclasses.is_dataclass(hint):
+        return from_plain(typing.cast(type, hint), raw, place)
+    if hint is bool:
+        if isinstance(raw, str) and raw.lower() in _TRUE | _FALSE:
+            return raw.lower() in _TRUE
+        if not isinstance(raw, bool):
+            raise SettingError(f"{place}: {raw!r} is not yes or no")
+        return raw
+    if hint in (int, float):
+        return _number(place, hint, raw)
+    if hint is str and isinstance(raw, str):
+        return raw
+    raise SettingError(f"{place}: {raw!r} is not {_kind(hint)}")
+
+
+def _number(place: str, kind: type[int] | type[float], raw: Any) -> int | float:
+    try:
+        if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+            raise ValueError
+        number = kind(raw)
+        if not math.isfinite(number) or (not isinstance(raw, str) and number != raw):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise SettingError(f"{place}: {raw!r} is not {_kind(kind)}") from None
+    return number
+
+
+def _kind(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "yes or no", str: "text"}
+    if hint in names:
+        return names[hint]
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return " | ".join(map(str, args))
+    if origin in (typing.Union, types.UnionType):
+        return " or none, ".join(_kind(a) for a in args if a is not type(None)) + " (or none)"
+    if origin is tuple:
+        return f"a list of: {_kind(args[0])}"
+    return getattr(hint, "__name__", str(hint))

@@ -49,7 +49,7 @@ class Numerics:
 class Training:
     """Local training, the same on every device."""
 
-    epochs: int = setting(1, "local epochs a round", low=1)
+    local_epochs: int = setting(1, "epochs of local training a round", low=1)
     batch_size: int = setting(8, "samples a step", low=1)
     lr: float = setting(0.01, "learning rate", low=0)
     momentum: float = setting(0.5, "momentum of SGD", low=0, high=1)
@@ -72,6 +72,7 @@ class Contract:
     training: Training = field(default_factory=Training)
     numerics: Numerics = field(default_factory=Numerics)
     wire: Wire = "half"
+    common_start: bool = False  # every device derives the same initial weights from the seed
     pretrained: str = ""
     freeze: bool = False
 

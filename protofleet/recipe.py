@@ -149,26 +149,26 @@ class Traits:
     server_needs: tuple[str, ...] = ()  # extras that `fuse` needs, e.g. "torch"
 
 
-def always(turn: Turn[Any]) -> bool:  # noqa: ARG001
+def always(turn: Turn[Any]) -> bool:
     """Every round is one of exchange."""
     return True
 
 
-def start_empty(turn: Turn[Any]) -> GlobalState:  # noqa: ARG001
+def start_empty(turn: Turn[Any]) -> GlobalState:
     """Nothing is known before the first round."""
     return GlobalState()
 
 
-def no_heads(turn: Turn[Any]) -> Mapping[str, Linear]:  # noqa: ARG001
+def no_heads(turn: Turn[Any]) -> Mapping[str, Linear]:
     """The classifier is enough."""
     return {}
 
 
-def take_nothing(turn: Turn[Any], me: Learner, got: Parts) -> None:  # noqa: ARG001
+def take_nothing(turn: Turn[Any], me: Learner, got: Parts) -> None:
     """What comes back is only read, by losses and scorers."""
 
 
-def no_phases(turn: Turn[Any], me: Learner, got: Parts) -> Sequence[Phase]:  # noqa: ARG001
+def no_phases(turn: Turn[Any], me: Learner, got: Parts) -> Sequence[Phase]:
     """No training on arrival."""
     return ()
 

@@ -1,0 +1,1 @@
+"""What runs once per fleet: rounds, fusion and what goes with them."""

@@ -1,0 +1,31 @@
+"""One round's fusion: uploads in, the next global state out; the same in the lab, in the field and in a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from protofleet import wire
+from protofleet.contract import Wire
+from protofleet.exact import Partial, merge
+from protofleet.exchange import GlobalState, Upload
+from protofleet.recipe import Recipe, Turn
+
+
+def fuse_round(
+    recipe: Recipe[Any], turn: Turn[Any], before: GlobalState, uploads: Iterable[Upload], weight: int = 1
+) -> GlobalState:
+    """Fold the uploads as they come and fuse the total. The state is what its readers will decode, to the bit."""
+    total: Partial = {}
+    for upload in uploads:
+        total = merge(total, recipe.fold(turn, upload, weight))
+    return as_published(recipe.fuse(turn, total, before), turn.contract.wire, recipe.precision)
+
+
+def as_published(state: GlobalState, precision: Wire, exceptions: Mapping[str, Wire]) -> GlobalState:
+    """The state after its passage through the codec, so that coordinator and devices hold the same numbers."""
+    return GlobalState(
+        wire.as_received(state.shared, precision, exceptions),
+        {agent: wire.as_received(own, precision, exceptions) for agent, own in state.own.items()},
+        state.server,
+    )

@@ -1,0 +1,1 @@
+"""What runs on a device: networks, local data, training, evaluation and (without torch) inference."""

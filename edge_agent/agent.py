@@ -1,0 +1,136 @@
+"""A device in a run: it takes what comes back, trains, summarises and evaluates, by the moves of its recipe.
+
+The lab holds many of these in a process and the daemon one; both drive it by the same four calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edge_agent.evaluate import Tallies, evaluate
+from edge_agent.feed import LocalData, blocks
+from edge_agent.step import Stepper
+from edge_agent.trainer import run_phases
+from edge_agent.workshop import Workshop
+from protofleet.errors import CheckpointError
+from protofleet.prototypes import Ints, Parts, Tensors
+from protofleet.recipe import Features
+
+
+@dataclass(eq=False)
+class LocalLearner:
+    """What a recipe sees of this device; it exists while the agent's weights are in the network."""
+
+    agent: str
+    classes: Ints
+    samples: int
+    memory: dict[str, Parts]
+    stepper: Stepper
+    data: LocalData
+    workshop: Workshop
+    _seen: Features | None = None
+
+    def features(self) -> Features:
+        """A clean pass over the training data; made once per state of the weights."""
+        if self._seen is None:
+            net, contract = self.stepper.net, self.workshop.contract
+            net.eval()
+            found: list[tuple[Tensor, ...]] = []
+            with torch.inference_mode():
+                for x in blocks(self.data.train, contract.input, contract.numerics):
+                    found.append(net(x))
+            low, high, logits = (torch.cat(each).cpu().numpy() for each in zip(*found, strict=True))
+            self._seen = Features(low, high, logits, self.data.train.y.numpy())
+        return self._seen
+
+    def weights(self, *modules: str) -> Tensors:
+        """Weights and running statistics of these modules; of all when none is named."""
+        return Tensors({k: v.detach().cpu().numpy() for k, v in self.stepper.net.weights(*modules).items()})
+
+    def load(self, weights: Tensors) -> None:
+        """Take these tensors in, the rest stays."""
+        have = self.stepper.net.weights()
+        with torch.no_grad():
+            for name, array in weights.arrays.items():
+                have[name].copy_(torch.from_numpy(np.array(array)))
+        self._seen = None
+
+    def changed(self) -> None:
+        """The weights moved: what was seen through them is no longer true."""
+        self._seen = None
+
+
+class Agent:
+    """One device's state between rounds, and its moves."""
+
+    def __init__(self, name: str, backbone: str, data: LocalData, workshop: Workshop) -> None:
+        self.name = name
+        self.backbone = backbone
+        self.data = data
+        self.workshop = workshop
+        self.got: Parts = {}
+        self._memory: dict[str, Parts] = {}
+        self._classes = np.unique(data.train.y.numpy())
+        self._weights = workshop.initial_weights(backbone, name)
+
+    def receive(self, round: int, shared: Parts, own: Parts) -> None:
+        """Take the state that this round ended in, and train on arrival where the method does."""
+        turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
+        self.got = {**shared, **own}
+        with self._at_work() as me:
+            recipe.receive(turn, me, self.got)
+            phases = recipe.adapt(turn, me, self.got)
+            if phases:
+                run_phases(me.stepper, phases, self.data.train, turn, "adapt")
+
+    def work(self, round: int) -> Parts:
+        """Train for this round and say what is to be sent."""
+        turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
+        with self._at_work() as me:
+            phases = recipe.train(turn, me, self.got)
+            run_phases(me.stepper, phases, self.data.train, turn, "train")
+            me.changed()
+            return recipe.summarise(turn, me, self.got)
+
+    def evaluate(self, round: int) -> Tallies:
+        """How the device classifies now, on its validation and test samples."""
+        turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
+        with self._at_work() as me:
+            scorers = recipe.scorers(turn, me, self.got)
+            splits = {"validation": self.data.validation, "test": self.data.test}
+            return evaluate(me.stepper.net, scorers, splits, self._classes, self.workshop.contract)
+
+    def checkpoint(self) -> dict[str, Parts]:
+        """All that this device must remember to go on later."""
+        weights = Tensors({name: tensor.cpu().numpy() for name, tensor in self._weights.items()})
+        return {"": {"weights": weights}, **self._memory}
+
+    def restore(self, saved: dict[str, Parts], got: Parts) -> None:
+        """Go on from a checkpoint."""
+        tensors = saved.get("", {}).get("weights")
+        if not isinstance(tensors, Tensors) or tensors.arrays.keys() != self._weights.keys():
+            raise CheckpointError(f"agent {self.name}: the checkpoint's weights are of another network")
+        for name, array in tensors.arrays.items():
+            self._weights[name].copy_(torch.from_numpy(np.array(array)))
+        self._memory = {name: parts for name, parts in saved.items() if name}
+        self.got = got
+
+    @contextmanager
+    def _at_work(self) -> Iterator[LocalLearner]:
+        stepper = self.workshop.stepper(self.backbone)
+        state: dict[str, Any] = stepper.net.state_dict()
+        with torch.no_grad():
+            for name, tensor in state.items():
+                tensor.copy_(self._weights[name])
+        samples = len(self.data.train)
+        yield LocalLearner(self.name, self._classes, samples, self._memory, stepper, self.data, self.workshop)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                self._weights[name].copy_(tensor)

@@ -1,0 +1,80 @@
+"""How well a device classifies: one tally a split and evaluator, class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from edge_agent.feed import Samples, blocks
+from edge_agent.net import FleetNet
+from protofleet import nearest
+from protofleet.contract import Contract
+from protofleet.prototypes import Ints
+from protofleet.recipe import ByHead, Scorer
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Right answers and samples, per class id."""
+
+    correct: Ints
+    total: Ints
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of right answers; None without samples."""
+        samples = int(self.total.sum())
+        return float(self.correct.sum() / samples) if samples else None
+
+
+Tallies = Mapping[str, Mapping[str, Tally]]  # split -> evaluator -> tally
+
+
+def evaluate(
+    net: FleetNet, scorers: Mapping[str, Scorer], splits: Mapping[str, Samples], own: Ints, contract: Contract
+) -> Tallies:
+    """Every scorer on every split: among the device's own classes, and among all the fleet knows.
+
+    `prototype` answers among the device's own classes and `prototype_all_classes` among all; `head` answers among all
+    and `head_own_classes` among its own. These are the readings of the papers' own code.
+    """
+    return {split: _evaluate(net, scorers, samples, own, contract) for split, samples in splits.items()}
+
+
+def _evaluate(
+    net: FleetNet, scorers: Mapping[str, Scorer], samples: Samples, own: Ints, contract: Contract
+) -> dict[str, Tally]:
+    if not len(samples):
+        return {}
+    net.eval()
+    with torch.inference_mode():
+        found = [net(x)[1:] for x in blocks(samples, contract.input, contract.numerics)]
+    z, logits = (torch.cat(each).cpu().numpy() for each in zip(*found, strict=True))
+    labels = samples.y.numpy()
+    tallies: dict[str, Tally] = {}
+    for name, scorer in scorers.items():
+        scores = _scores(scorer, z, logits, contract.n_classes)
+        among_own = _tally(nearest.best(scores, own), labels, contract.n_classes)
+        among_all = _tally(nearest.best(scores), labels, contract.n_classes)
+        if isinstance(scorer, ByHead):
+            tallies |= {name: among_all, f"{name}_own_classes": among_own}
+        else:
+            tallies |= {name: among_own, f"{name}_all_classes": among_all}
+    return tallies
+
+
+def _scores(scorer: Scorer, z: NDArray[np.float32], logits: NDArray[np.float32], n_classes: int) -> Scores:
+    if isinstance(scorer, ByHead):
+        return logits.astype(np.float64)
+    return nearest.prototype_scores(z, scorer.prototypes, n_classes, scorer.metric)
+
+
+def _tally(answers: Ints, labels: Ints, n_classes: int) -> Tally:
+    right = answers == labels
+    return Tally(np.bincount(labels[right], minlength=n_classes), np.bincount(labels, minlength=n_classes))

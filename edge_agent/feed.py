@@ -1,0 +1,109 @@
+"""A device's samples in memory, and the batches of a training pass made from them in blocks.
+
+A pass is drawn at once (order, crops, flips) from one named generator and made in blocks of some thousand samples, so
+that a step costs a slice: no loader, no per-sample Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protofleet.contract import Augment, Input, Numerics
+from protofleet.recipe import Batch
+
+_BLOCK = 4096
+_PAD = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs as they are stored (images: uint8, N×C×H×W) and labels."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @staticmethod
+    def of(x: NDArray[np.generic], y: NDArray[np.int64], kind: Input) -> Samples:
+        """From the arrays of a data set (images H×W×C)."""
+        inputs = torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, 3, 1) if kind.kind == "image" else x))
+        return Samples(inputs, torch.from_numpy(np.ascontiguousarray(y, np.int64)))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalData:
+    """What one device holds."""
+
+    train: Samples
+    validation: Samples
+    test: Samples
+
+
+def prepare(x: Tensor, kind: Input, numerics: Numerics) -> Tensor:
+    """Stored inputs as the network takes them: float32, normalised, in the settled layout and place."""
+    x = x.to(numerics.device)
+    if kind.kind == "image":
+        x = x.to(torch.float32).div_(255.0)
+    else:
+        x = x.to(torch.float32, copy=True)
+    if kind.mean:
+        shape = (1, -1, 1, 1) if kind.kind == "image" else (-1,)
+        x.sub_(torch.tensor(kind.mean, device=x.device).view(shape))
+        x.div_(torch.tensor(kind.std, device=x.device).view(shape))
+    if numerics.layout == "channels-last" and x.ndim == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    return x
+
+
+def training_batches(
+    samples: Samples, kind: Input, numerics: Numerics, batch_size: int, augment: Augment, rng: np.random.Generator
+) -> Iterator[Batch]:
+    """One pass in random order. A last batch of a single sample is left out: batch statistics need two."""
+    order = rng.permutation(len(samples))
+    if len(order) > 1 and len(order) % batch_size == 1 and batch_size > 1:
+        order = order[:-1]
+    x = samples.x
+    crop = augment == "crop-flip" and kind.kind == "image"
+    if crop:
+        height, width = x.shape[2:]
+        padded = torch.nn.functional.pad(x, (_PAD,) * 4)
+        windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+        rows, columns = torch.from_numpy(rng.integers(0, 2 * _PAD + 1, (2, len(order))))
+        flips = torch.from_numpy(rng.random(len(order)) < 0.5)
+    block = max(_BLOCK // batch_size, 1) * batch_size
+    for start in range(0, len(order), block):
+        at = torch.from_numpy(order[start : start + block])
+        if crop:
+            here = slice(start, start + block)
+            raw = windows[at, :, rows[here], columns[here]]
+            raw = torch.where(flips[here].view(-1, 1, 1, 1), raw.flip(3), raw)
+        else:
+            raw = x[at]
+        ready, labels = prepare(raw, kind, numerics), samples.y[at].to(numerics.device)
+        for i in range(0, len(at), batch_size):
+            yield Batch(ready[i : i + batch_size], labels[i : i + batch_size])
+
+
+def feature_batches(
+    x: NDArray[np.float32], y: NDArray[np.int64], numerics: Numerics, batch_size: int, rng: np.random.Generator
+) -> Iterator[Batch]:
+    """One pass in random order over features that a recipe brought itself."""
+    order = rng.permutation(len(y))
+    ready = torch.from_numpy(np.asarray(x, np.float32)[order]).to(numerics.device)
+    labels = torch.from_numpy(np.asarray(y, np.int64)[order]).to(numerics.device)
+    for i in range(0, len(order), batch_size):
+        yield Batch(ready[i : i + batch_size], labels[i : i + batch_size])
+
+
+def blocks(samples: Samples, kind: Input, numerics: Numerics) -> Iterator[Tensor]:
+    """Everything in order, in big batches: for evaluation and summaries."""
+    for start in range(0, len(samples), 1024):
+        yield prepare(samples.x[start : start + 1024], kind, numerics)

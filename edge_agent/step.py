@@ -1,0 +1,144 @@
+"""One step of training: loss, gradients, SGD with momentum; as it stands, or traced once and compiled.
+
+The compiled form is the same step written as one graph over plain tensors (weights, momenta, batch, what the loss was
+given), so that nothing of Python is left between the first convolution and the updated weight.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edge_agent.net import FleetNet
+from protofleet.contract import Numerics
+from protofleet.recipe import Batch, Given, Loss
+
+Compiled = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The optimiser's settings for one phase of one round."""
+
+    lr: float
+    momentum: float
+    weight_decay: float
+
+
+def sgd(
+    weights: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    momenta: Sequence[Tensor],
+    lr: float | Tensor,
+    rates: Rates,
+) -> None:
+    """SGD with momentum and weight decay, as torch.optim.SGD has it; weights without a gradient stay."""
+    for weight, gradient, momentum in zip(weights, gradients, momenta, strict=True):
+        if gradient is None:
+            continue
+        move = gradient
+        if rates.weight_decay:
+            move = move + rates.weight_decay * weight
+        if rates.momentum:
+            move = momentum.mul_(rates.momentum).add_(move)
+        if isinstance(lr, Tensor):
+            weight.sub_(lr * move)
+        else:
+            weight.sub_(move, alpha=lr)
+
+
+class Stepper:
+    """Steps one network; keeps the compiled steps of the shapes it has met."""
+
+    def __init__(self, net: FleetNet, numerics: Numerics) -> None:
+        self.net = net
+        self.numerics = numerics
+        self._compiled: dict[Any, Compiled] = {}
+
+    def trainable(self, modules: Sequence[str]) -> dict[str, nn.Parameter]:
+        """The weights of these modules that may learn; of all modules when none is named."""
+        named = self.net.weights(*modules)
+        return {k: v for k, v in named.items() if isinstance(v, nn.Parameter) and v.requires_grad}
+
+    def step(
+        self, loss: Loss, hyper: Any, names: Sequence[str], momenta: Sequence[Tensor], batch: Batch, given: Given,
+        rates: Rates, *, full: bool,
+    ) -> None:  # fmt: skip
+        """One step on one batch. `full`: the batch is of the usual size, worth a compiled step of its own."""
+        if self.numerics.compile and full:
+            self._compiled_step(loss, hyper, names, momenta, batch, given, rates)
+            return
+        weights = dict(self.net.named_parameters())
+        chosen = [weights[name] for name in names]
+        with self._precision():
+            value = loss(self.net, batch, given, hyper)
+        gradients = torch.autograd.grad(value, chosen, allow_unused=True)
+        with torch.no_grad():
+            sgd(chosen, gradients, momenta, rates.lr, rates)
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        if self.numerics.dtype == "bf16":
+            return torch.autocast(self.numerics.device, torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def _compiled_step(
+        self, loss: Loss, hyper: Any, names: Sequence[str], momenta: Sequence[Tensor], batch: Batch, given: Given,
+        rates: Rates,
+    ) -> None:  # fmt: skip
+        state = {k: v.detach() for k, v in (*self.net.named_parameters(), *self.net.named_buffers())}
+        lr = torch.tensor(rates.lr, device=batch.x.device)
+        flat = [*state.values(), *momenta, batch.x, batch.y, *given.values(), lr]
+        fixed = (rates.momentum, rates.weight_decay)
+        key = (loss, hyper, tuple(names), fixed, tuple(given), tuple((t.shape, t.dtype, t.stride()) for t in flat))
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(loss, hyper, names, list(state), list(given), rates, flat)
+        self._compiled[key](*flat)
+
+    def _compile(
+        self, loss: Loss, hyper: Any, names: Sequence[str], state_names: list[str], given_names: list[str],
+        rates: Rates, example: list[Tensor],
+    ) -> Compiled:  # fmt: skip
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        net, n_state, n_names = self.net, len(state_names), len(names)
+
+        def step(*flat: Tensor) -> Tensor:
+            state = dict(zip(state_names, flat, strict=False))
+            momenta = flat[n_state : n_state + n_names]
+            x, y, *rest = flat[n_state + n_names :]
+            given, lr = dict(zip(given_names, rest, strict=False)), rest[-1]
+            leaves = {name: state[name].detach().requires_grad_() for name in names}
+            with self._precision():
+                value = _call(net, {**state, **leaves}, loss, Batch(x, y), given, hyper)
+            gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+            with torch.no_grad():
+                sgd([state[name] for name in names], gradients, momenta, lr, rates)
+            return value.detach()
+
+        # Tracing runs the step once: on copies, and without drawing from the generator that training draws from.
+        with torch.random.fork_rng(devices=[]):
+            graph = make_fx(step)(*[t.clone() for t in example])
+        compiled: Compiled = torch.compile(graph, dynamic=False)
+        return compiled
+
+
+class _Call(nn.Module):
+    """A loss as a module, so that `functional_call` can run it on weights that are passed in."""
+
+    def __init__(self, net: FleetNet) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, loss: Loss, batch: Batch, given: Given, hyper: Any) -> Tensor:
+        return loss(self.net, batch, given, hyper)
+
+
+def _call(net: FleetNet, state: dict[str, Tensor], loss: Loss, batch: Batch, given: Given, hyper: Any) -> Tensor:
+    named = {f"net.{name}": tensor for name, tensor in state.items()}
+    value: Tensor = torch.func.functional_call(_Call(net), named, (loss, batch, given, hyper))
+    return value

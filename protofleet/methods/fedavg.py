@@ -1,0 +1,63 @@
+"""FedAvg (McMahan et al., AISTATS 2017): devices train the same network and the coordinator averages its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protofleet.exact import Partial
+from protofleet.exchange import GlobalState, Upload
+from protofleet.methods import local
+from protofleet.parts import fusions, summaries
+from protofleet.parts.access import find, need
+from protofleet.prototypes import Parts, Tensors
+from protofleet.recipe import Learner, Phase, Recipe, Traits, Turn
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Nothing to set."""
+
+
+def receive(turn: Turn[Any], me: Learner, got: Parts) -> None:
+    """The device goes on from the fleet's weights."""
+    weights = find(got, "weights", Tensors)
+    if weights is not None:
+        me.load(weights)
+
+
+def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+    """CE."""
+    return [Phase(local.loss)]
+
+
+def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:
+    """All weights, and how many samples stand behind them."""
+    return {"weights": me.weights(), "data": summaries.sample_count(me.samples)}
+
+
+def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
+    """Weights into sums, weighted by n."""
+    samples = int(need(upload.parts, "data", Tensors)["samples"])
+    return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * samples)
+
+
+def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
+    """Their mean."""
+    weights = fusions.mean_tensors("weights", total)
+    return before if weights is None else GlobalState(shared={"weights": weights})
+
+
+recipe = Recipe(
+    name="fedavg",
+    title="average the weights of one common network (the baseline that ships models)",
+    hyper=Hyper,
+    train=train,
+    summarise=summarise,
+    fold=fold,
+    fuse=fuse,
+    scorers=local.scorers,
+    receive=receive,
+    traits=Traits(mixed_backbones=False, common_start=True, asynchronous=True),
+)

@@ -1,0 +1,66 @@
+"""Local: every device alone. The line that any exchange has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from protofleet.exact import Partial
+from protofleet.exchange import GlobalState, Upload
+from protofleet.parts import losses, summaries
+from protofleet.prototypes import Parts
+from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Turn
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Nothing to set."""
+
+
+def loss(net: Net, batch: Batch, given: Given, hyper: Any) -> Tensor:
+    """CE."""
+    _, z = net.features(batch.x)
+    return losses.cross_entropy(net.head(z), batch.y)
+
+
+def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+    """Plain training."""
+    return [Phase(loss)]
+
+
+def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+    """Nothing leaves the device."""
+    return {}
+
+
+def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
+    """There is nothing to fold."""
+    return {}
+
+
+def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
+    """Nothing changes."""
+    return before
+
+
+def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+    """The classifier, or the device's own class means."""
+    seen = me.features()
+    return {"prototype": NearestPrototype(summaries.class_means(seen.high, seen.labels)), "head": ByHead()}
+
+
+recipe = Recipe(
+    name="local",
+    title="every device alone: no exchange at all",
+    hyper=Hyper,
+    train=train,
+    summarise=summarise,
+    fold=fold,
+    fuse=fuse,
+    scorers=scorers,
+    talks=lambda turn: False,
+)

@@ -1,0 +1,52 @@
+"""How uploads become the next state: each fusion folds one upload into exact sums, and makes a value of the total."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from protofleet.errors import FusionError
+from protofleet.exact import Partial, Sum
+from protofleet.prototypes import Prototypes, Tensors
+
+
+def fold_means(name: str, prototypes: Prototypes, weight: int, *, by_count: bool) -> Partial:
+    """Class means into one sum a class, each upload counting once or as often as it has samples."""
+    if len(np.unique(prototypes.classes)) != len(prototypes.classes):
+        raise FusionError(f"{name}: one mean a class is due")
+    weights = np.full(len(prototypes.classes), weight, np.int64)
+    if by_count:
+        if prototypes.counts is None:
+            raise FusionError(f"{name}: counts are due where means are weighted by them")
+        weights = weights * prototypes.counts
+    return {name: Sum.of(prototypes.classes, prototypes.vectors, weights)}
+
+
+def means(name: str, total: Partial, before: Prototypes | None) -> Prototypes:
+    """The mean of each class; a class that nobody sent this time keeps what it had."""
+    total_sum = total.get(name)
+    if not isinstance(total_sum, Sum):
+        return before if before is not None else Prototypes(np.zeros(0, np.int64), np.zeros((0, 0)))
+    known = total_sum.weights > 0
+    now = Prototypes(total_sum.keys[known], total_sum.mean()[known])
+    if before is None:
+        return now
+    kept = before.only(np.setdiff1d(before.classes, now.classes))
+    if not kept.classes.size:
+        return now
+    return Prototypes(np.concatenate([now.classes, kept.classes]), np.concatenate([now.vectors, kept.vectors]))
+
+
+def fold_tensors(name: str, tensors: Tensors, weight: int) -> Partial:
+    """Every tensor into a weighted sum of its own."""
+    return {f"{name}/{key}": Sum.of([0], array[None], [weight]) for key, array in tensors.arrays.items()}
+
+
+def mean_tensors(name: str, total: Partial) -> Tensors | None:
+    """The weighted mean of every tensor; None when nobody sent any."""
+    prefix = f"{name}/"
+    found = {
+        key.removeprefix(prefix): part.mean()[0]
+        for key, part in total.items()
+        if key.startswith(prefix) and isinstance(part, Sum) and part.weights[0] > 0
+    }
+    return Tensors(found) if found else None

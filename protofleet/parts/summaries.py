@@ -1,0 +1,22 @@
+"""What a device sends, computed from a clean pass over its data: numpy in, vocabulary out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from protofleet.prototypes import Prototypes, Tensors
+
+
+def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) -> Prototypes:
+    """One mean a class the device has, with its count unless counts are private."""
+    x, y = np.asarray(features, np.float64), np.asarray(labels, np.int64)
+    classes, rows, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(classes), x.shape[1]))
+    np.add.at(sums, rows, x)
+    return Prototypes(classes, sums / sizes[:, None], sizes if counts else None)
+
+
+def sample_count(samples: int) -> Tensors:
+    """n, what weight-averaging methods weigh a device by."""
+    return Tensors({"samples": np.int64(samples)})

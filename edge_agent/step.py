@@ -19,6 +19,7 @@ from protofleet.contract import Numerics
 from protofleet.recipe import Batch, Given, Loss
 
 Compiled = Callable[..., Any]
+Step = Callable[[Batch, bool], None]
 
 
 @dataclass(frozen=True)
@@ -60,58 +61,59 @@ class Stepper:
         self.numerics = numerics
         self._compiled: dict[Any, Compiled] = {}
 
-    def trainable(self, modules: Sequence[str]) -> dict[str, nn.Parameter]:
-        """The weights of these modules that may learn; of all modules when none is named."""
+    def start(self, loss: Loss, hyper: Any, modules: Sequence[str], given: Given, rates: Rates) -> Step:
+        """A stretch of training with fresh momenta; call it with a batch, and whether that has the usual size."""
         named = self.net.weights(*modules)
-        return {k: v for k, v in named.items() if isinstance(v, nn.Parameter) and v.requires_grad}
+        chosen = {k: v for k, v in named.items() if isinstance(v, nn.Parameter) and v.requires_grad}
+        weights = list(chosen.values())
+        momenta = [torch.zeros_like(weight) for weight in weights]
 
-    def step(
-        self, loss: Loss, hyper: Any, names: Sequence[str], momenta: Sequence[Tensor], batch: Batch, given: Given,
-        rates: Rates, *, full: bool,
-    ) -> None:  # fmt: skip
-        """One step on one batch. `full`: the batch is of the usual size, worth a compiled step of its own."""
-        if self.numerics.compile and full:
-            self._compiled_step(loss, hyper, names, momenta, batch, given, rates)
-            return
-        weights = dict(self.net.named_parameters())
-        chosen = [weights[name] for name in names]
-        with self._precision():
-            value = loss(self.net, batch, given, hyper)
-        gradients = torch.autograd.grad(value, chosen, allow_unused=True)
-        with torch.no_grad():
-            sgd(chosen, gradients, momenta, rates.lr, rates)
+        def as_it_stands(batch: Batch, full: bool) -> None:
+            with self._precision():
+                value = loss(self.net, batch, given, hyper)
+            gradients = torch.autograd.grad(value, weights, allow_unused=True)
+            with torch.no_grad():
+                sgd(weights, gradients, momenta, rates.lr, rates)
+
+        if not self.numerics.compile:
+            return as_it_stands
+
+        state = {k: v.detach() for k, v in (*self.net.named_parameters(), *self.net.named_buffers())}
+        lr = torch.tensor(rates.lr, device=self.numerics.device)
+        tensors = [*state.values(), *momenta, *given.values(), lr]
+        key = (loss, hyper, tuple(chosen), rates.momentum, rates.weight_decay, tuple(given))
+
+        def compiled(batch: Batch, full: bool) -> None:
+            if not full:  # one short batch a pass is not worth a graph of its own
+                as_it_stands(batch, full)
+                return
+            flat = [batch.x, batch.y, *tensors]
+            shapes = (key, tuple((t.shape, t.dtype) for t in flat))
+            if shapes not in self._compiled:
+                self._compiled[shapes] = self._compile(loss, hyper, list(chosen), list(state), list(given), rates, flat)
+            self._compiled[shapes](*flat)
+
+        return compiled
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
         if self.numerics.dtype == "bf16":
             return torch.autocast(self.numerics.device, torch.bfloat16)
         return contextlib.nullcontext()
 
-    def _compiled_step(
-        self, loss: Loss, hyper: Any, names: Sequence[str], momenta: Sequence[Tensor], batch: Batch, given: Given,
-        rates: Rates,
-    ) -> None:  # fmt: skip
-        state = {k: v.detach() for k, v in (*self.net.named_parameters(), *self.net.named_buffers())}
-        lr = torch.tensor(rates.lr, device=batch.x.device)
-        flat = [*state.values(), *momenta, batch.x, batch.y, *given.values(), lr]
-        fixed = (rates.momentum, rates.weight_decay)
-        key = (loss, hyper, tuple(names), fixed, tuple(given), tuple((t.shape, t.dtype, t.stride()) for t in flat))
-        if key not in self._compiled:
-            self._compiled[key] = self._compile(loss, hyper, names, list(state), list(given), rates, flat)
-        self._compiled[key](*flat)
-
     def _compile(
-        self, loss: Loss, hyper: Any, names: Sequence[str], state_names: list[str], given_names: list[str],
-        rates: Rates, example: list[Tensor],
+        self, loss: Loss, hyper: Any, names: list[str], state_names: list[str], given_names: list[str], rates: Rates,
+        example: list[Tensor],
     ) -> Compiled:  # fmt: skip
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        net, n_state, n_names = self.net, len(state_names), len(names)
+        net = self.net
 
-        def step(*flat: Tensor) -> Tensor:
-            state = dict(zip(state_names, flat, strict=False))
-            momenta = flat[n_state : n_state + n_names]
-            x, y, *rest = flat[n_state + n_names :]
-            given, lr = dict(zip(given_names, rest, strict=False)), rest[-1]
+        def step(x: Tensor, y: Tensor, *flat: Tensor) -> Tensor:
+            left = iter(flat)
+            state = {name: next(left) for name in state_names}
+            momenta = [next(left) for _ in names]
+            given = {name: next(left) for name in given_names}
+            lr = next(left)
             leaves = {name: state[name].detach().requires_grad_() for name in names}
             with self._precision():
                 value = _call(net, {**state, **leaves}, loss, Batch(x, y), given, hyper)

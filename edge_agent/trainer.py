@@ -28,8 +28,6 @@ def _run(stepper: Stepper, phase: Phase, samples: Samples, turn: Turn[Any], purp
         training.momentum if phase.momentum is None else phase.momentum,
         training.weight_decay if phase.weight_decay is None else phase.weight_decay,
     )
-    chosen = stepper.trainable(phase.train)
-    momenta = [torch.zeros_like(weight) for weight in chosen.values()]
     given = {name: torch.from_numpy(np.array(a)).to(numerics.device) for name, a in phase.given.items()}
     # Dropout is the one thing that draws from torch's generator: it starts from a named seed of its own.
     torch.manual_seed(turn.seed(f"{purpose}/torch"))
@@ -37,7 +35,7 @@ def _run(stepper: Stepper, phase: Phase, samples: Samples, turn: Turn[Any], purp
     net.train()
     if turn.contract.freeze or (phase.train and "backbone" not in phase.train):
         net.backbone.eval()  # a frozen extractor keeps its running statistics too
-    names = list(chosen)
+    step = stepper.start(phase.loss, turn.hyper, phase.train, given, rates)
     for epoch in range(training.local_epochs if phase.epochs is None else phase.epochs):
         rng = turn.rng(f"{purpose}/{epoch}")
         if phase.data is None:
@@ -46,7 +44,6 @@ def _run(stepper: Stepper, phase: Phase, samples: Samples, turn: Turn[Any], purp
         else:
             batches = feature_batches(*phase.data, numerics, batch_size, rng)
         for batch in batches:
-            full = len(batch.y) == batch_size
-            stepper.step(phase.loss, turn.hyper, names, momenta, batch, given, rates, full=full)
-    if not all(bool(torch.isfinite(weight).all()) for weight in chosen.values()):
+            step(batch, len(batch.y) == batch_size)
+    if not all(bool(torch.isfinite(weight).all()) for weight in net.parameters()):
         raise DataError(f"agent {turn.agent}, round {turn.round}: training diverged", "try a smaller learning rate")

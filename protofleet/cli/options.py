@@ -1,0 +1,50 @@
+"""Command-line options made from a dataclass of settings: the settings' names, kinds, defaults and help are said once."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+import click
+
+from protofleet.settings import from_plain
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def options_of(cls: type, *, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+    """One option per field of the dataclass; `lr_decay` becomes `--lr-decay`."""
+
+    def add(command: F) -> F:
+        hints = typing.get_type_hints(cls)
+        for field in reversed(dataclasses.fields(cls)):
+            if field.name not in leave_out:
+                default = (defaults or {}).get(field.name, field.default)
+                command = _option(field.name, hints[field.name], default, field.metadata.get("help", ""))(command)
+        return command
+
+    return add
+
+
+def taken(cls: type[T], values: dict[str, Any]) -> T:
+    """Take the values of this dataclass's options out of a command's keywords, checked."""
+    names = [f.name for f in dataclasses.fields(cls) if f.name in values]  # type: ignore[arg-type]
+    return from_plain(cls, {name: values.pop(name) for name in names})
+
+
+def _option(name: str, hint: Any, default: Any, help: str) -> Callable[[F], F]:
+    flag = "--" + name.replace("_", "-")
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        hint = next(a for a in args if a is not type(None))
+        origin, args = typing.get_origin(hint), typing.get_args(hint)
+    show = default is not None and default != ""
+    common: dict[str, Any] = {"default": default, "help": help, "show_default": show}
+    if hint is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", name, **common)
+    kind: Any = click.Choice(list(args)) if origin is Literal else hint
+    return click.option(flag, name, type=kind, **common)

@@ -1,0 +1,1 @@
+"""The laboratory: data dealt out to simulated devices, rounds in memory through the real codec, and benchmarks."""

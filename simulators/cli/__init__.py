@@ -1,0 +1,1 @@
+"""The subcommands that the laboratory brings to `protofleet`."""

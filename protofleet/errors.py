@@ -17,6 +17,9 @@ class FleetError(Exception):
         self.words = words
         self.hint = hint
 
+    def __reduce__(self) -> tuple[type[FleetError], tuple[str, str]]:
+        return type(self), (self.words, self.hint)  # errors cross from worker processes
+
 
 class ValueRefused(FleetError):
     """A value of the vocabulary that contradicts itself (a wrong shape, a number that is not finite)."""

@@ -1,0 +1,27 @@
+"""The wire: values of the vocabulary to bytes and back, through one encoder and one strict door.
+
+`decode` (whole messages) and `decode_parts` (their bodies) are the only ways in. Both return a value or raise
+`WireError`, and nothing else ever.
+"""
+
+from protofleet.wire.limits import DEFAULT, Limits
+from protofleet.wire.messages import DOCUMENT_TYPES, PART_TYPES, TYPES, VERSION, Envelope, Message, decode, encode
+from protofleet.wire.values import Precision, as_received, decode_parts, digest, encode_parts
+
+__all__ = [
+    "DEFAULT",
+    "DOCUMENT_TYPES",
+    "PART_TYPES",
+    "TYPES",
+    "VERSION",
+    "Envelope",
+    "Limits",
+    "Message",
+    "Precision",
+    "as_received",
+    "decode",
+    "decode_parts",
+    "digest",
+    "encode",
+    "encode_parts",
+]

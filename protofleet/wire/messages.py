@@ -1,0 +1,165 @@
+"""Whole messages: an envelope that says who speaks about what, around a body that is hashed as received.
+
+A body is either parts (numbers, `protofleet.wire.values`) or a document (plain maps, lists, text and numbers); the
+message's type says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from typing import Any
+
+from cbor2 import CBORTag
+
+from protofleet.errors import WireError
+from protofleet.wire import door
+from protofleet.wire.door import shown
+from protofleet.wire.limits import DEFAULT, Limits
+from protofleet.wire.values import NONE, Precision, decode_parts, encode_parts
+
+VERSION = 1
+PART_TYPES = frozenset({"global", "own", "upload", "enrol"})
+DOCUMENT_TYPES = frozenset({"birth", "state", "round", "receipt", "report", "desired", "reported", "command", "ack"})
+TYPES = PART_TYPES | DOCUMENT_TYPES
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """Who speaks about what. `t` is the type, `base` the hex sha256 of the shared state the body builds on."""
+
+    t: str
+    fleet: str
+    run: str | None = None
+    epoch: int | None = None
+    agent: str | None = None
+    boot: str | None = None
+    seq: int | None = None
+    round: int | None = None
+    method: str | None = None
+    base: str | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """What the door lets in: `body` is Parts or a document, by the envelope's type; `digest` is over its bytes."""
+
+    envelope: Envelope
+    body: Any
+    digest: str
+
+
+HOLDS = {f.name: str(f.type).removesuffix(" | None") for f in fields(Envelope)}
+
+
+def encode(
+    envelope: Envelope,
+    body: Any,
+    precision: Precision = "half",
+    exceptions: Mapping[str, Precision] = NONE,
+    limits: Limits = DEFAULT,
+) -> bytes:
+    """Bytes that `decode` accepts under the same limits, or a `WireError`."""
+    head: dict[str, Any] = {name: value for name, value in vars(envelope).items() if value is not None}
+    if envelope.base is not None:
+        head["base"] = _hash_bytes(envelope.base)
+    _envelope(head)
+    if envelope.t in PART_TYPES:
+        content = encode_parts(body, precision, exceptions, limits, where=f"{envelope.t}.parts")
+    else:
+        content = door.dump(_document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body")
+    data = door.dump({"v": VERSION, **head, "body": CBORTag(24, content)}, limits, envelope.t)
+    _check_size(data, envelope.t, limits)
+    return data
+
+
+def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
+    """The one way in: a checked message, or `WireError` and nothing else ever."""
+    # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload whose signature held.
+    raw = door.load(data, limits, "message")
+    if not isinstance(raw, dict):
+        raise WireError("message: not a map")
+    version, body = raw.pop("v", None), raw.pop("body", None)
+    if type(version) is not int or version != VERSION:
+        raise WireError(f"message.v: version {shown(str(version))} is not spoken here, only {VERSION}")
+    envelope = _envelope(raw)
+    _check_size(data, envelope.t, limits)
+    if not isinstance(body, CBORTag) or body.tag != 24:
+        raise WireError(f"{envelope.t}.body: not embedded CBOR (tag 24)")
+    content: Any
+    if envelope.t in PART_TYPES:
+        content = decode_parts(body.value, limits, where=f"{envelope.t}.parts")
+    else:
+        path = f"{envelope.t}.body"
+        content = _document(door.load(body.value, limits, path), path, limits)
+    return Message(envelope, content, sha256(body.value).hexdigest())
+
+
+def _envelope(raw: Mapping[str, Any]) -> Envelope:
+    """Check an envelope as it travels (`base` in bytes)."""
+    kind = raw.get("t")
+    if not isinstance(kind, str) or kind not in TYPES:
+        raise WireError(f"message.t: {shown(str(kind))!r} is no message type")
+    if "fleet" not in raw:
+        raise WireError(f"{kind}.fleet: missing")
+    head = dict(raw)
+    for name, value in raw.items():
+        if name not in HOLDS:
+            raise WireError(f"{kind}.{shown(name)}: envelopes have no such key")
+        if name == "base":
+            if not isinstance(value, bytes) or len(value) != 32:
+                raise WireError(f"{kind}.base: not the 32 bytes of a sha256")
+            head["base"] = value.hex()
+        elif HOLDS[name] == "str":
+            if not isinstance(value, str) or not value:
+                raise WireError(f"{kind}.{name}: not a text, or an empty one")
+        elif type(value) is not int or value < 0:
+            raise WireError(f"{kind}.{name}: not a whole number from 0 up")
+    return Envelope(**head)
+
+
+def _hash_bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise WireError(f"message.base: {shown(str(text))!r} is not hexadecimal") from None
+
+
+def _check_size(data: bytes, kind: str, limits: Limits) -> None:
+    if kind in DOCUMENT_TYPES and len(data) > limits.control:
+        raise WireError(f"{kind}: {len(data)} bytes, at most {limits.control} are allowed for control messages")
+
+
+def _document(value: Any, where: str, limits: Limits) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise WireError(f"{where}: not a map")
+    plain: dict[str, Any] = _plain(value, where, limits.nesting)
+    return plain
+
+
+def _plain(value: Any, where: str, depth: int) -> Any:
+    """A private copy made of plain values only."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise WireError(f"{where}: a whole number does not fit 64 signed bits")
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise WireError(f"{where}: {value} is not finite")
+        return float(value) + 0.0  # −0.0 becomes 0.0
+    if depth == 0:
+        raise WireError(f"{where}: nested too deep")
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        plain = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise WireError(f"{where}: a key is {type(key).__name__}, not text")
+            plain[key] = _plain(item, f"{where}.{shown(key)}", depth - 1)
+        return plain
+    raise WireError(f"{where}: {type(value).__name__} is no plain value of a document")

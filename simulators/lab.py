@@ -1,0 +1,121 @@
+"""The laboratory: a run's rounds in memory, with the agents, the codec and the fusion of the live fleet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coordinator.fusion import as_published, fuse_round
+from coordinator.selection import participants
+from protofleet import wire
+from protofleet.exchange import GlobalState, Upload
+from protofleet.prototypes import Parts, count_floats
+from protofleet.recipe import Turn
+from simulators.crew import Crew, hire
+from simulators.result import Outcome, Row, row_of
+from simulators.rundir import RunDir
+from simulators.setup import RUN_ID, Setup
+
+Watch = Callable[[Row], None]
+
+
+@dataclass(frozen=True)
+class How:
+    """What changes how long a run takes, and nothing else."""
+
+    workers: int = 1
+    checkpoint_every: int = 5
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What crossed in one direction in one round."""
+
+    bytes: int = 0
+    floats: int = 0
+
+
+def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resume: bool = False) -> Outcome:
+    """All rounds, from the beginning or from the last checkpoint in `out`."""
+    began = time.perf_counter()
+    crew = hire(setup, how.workers)
+    try:
+        turn0 = Turn(setup.contract, setup.hyper, 0)
+        state = as_published(setup.recipe.start(turn0), setup.contract.wire, setup.recipe.precision)
+        rows: list[Row] = []
+        saved = out.latest(setup) if out is not None and resume else None
+        if saved is not None:
+            state, rows = saved.state, list(saved.rows)
+            crew.restore(saved.agents, state)
+            for row in rows:
+                watch(row)
+        else:
+            crew.receive(0, state, False)
+        for round in range(len(rows) + 1, setup.config.run.rounds + 1):
+            state, row = _round(setup, crew, state, round)
+            rows.append(row)
+            watch(row)
+            last = round == setup.config.run.rounds
+            if out is not None and (last or round % how.checkpoint_every == 0):
+                out.save(round, state, rows, crew.checkpoint())
+        return Outcome(setup, state, tuple(rows), time.perf_counter() - began, crew.peak_rss())
+    finally:
+        crew.close()
+
+
+def _round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tuple[GlobalState, Row]:
+    began = time.perf_counter()
+    run, recipe = setup.config.run, setup.recipe
+    turn = Turn(setup.contract, setup.hyper, round)
+    chosen = participants(setup.contract, round, setup.agents, run.participation)
+    sent = crew.work(round, chosen)
+    state, up, down = before, Traffic(), Traffic()
+    if recipe.talks(turn):
+        uploads = [_open(setup, sent[name]) for name in sorted(sent)]
+        up = Traffic(sum(map(len, sent.values())), sum(count_floats(u.parts) for u in uploads))
+        state = fuse_round(recipe, turn, before, uploads)
+        down = _published(setup, state, round)
+    evaluate = round % run.eval_every == 0 or round == run.rounds
+    tallies = crew.receive(round, state, evaluate)
+    row = row_of(round, tallies, up.bytes, down.bytes, up.floats, down.floats)
+    return state, replace(row, seconds=time.perf_counter() - began)
+
+
+def _open(setup: Setup, message: bytes) -> Upload:
+    got = wire.decode(message)
+    envelope = got.envelope
+    return Upload(str(envelope.agent), int(envelope.round or 0), str(envelope.base), got.body)
+
+
+def _published(setup: Setup, state: GlobalState, round: int) -> Traffic:
+    """What reaches the devices: the shared part each, and to each its own part."""
+    envelope = wire.Envelope(
+        type="global", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, round=round, method=setup.recipe.name
+    )
+
+    def size(kind: str, parts: Parts) -> int:
+        if not parts:
+            return 0
+        message = replace(envelope, type=kind)
+        precision, exceptions = setup.contract.wire, setup.recipe.precision
+        return len(wire.encode(message, parts, precision=precision, exceptions=exceptions))
+
+    own: Mapping[str, Parts] = state.own
+    everyone = len(setup.agents)
+    return Traffic(
+        everyone * size("global", state.shared) + sum(size("own", parts) for parts in own.values()),
+        everyone * count_floats(state.shared) + sum(count_floats(parts) for parts in own.values()),
+    )
+
+
+def run_in(setup: Setup, how: How, watch: Watch, path: Path | None, *, resume: bool = False) -> Outcome:
+    """As `run`, leaving everything a person or a program may want in a directory."""
+    if path is None:
+        return run(setup, how, watch)
+    out = RunDir(path)
+    out.begin(setup, resume=resume)
+    outcome = run(setup, how, watch, out, resume=resume)
+    out.finish(outcome)
+    return outcome

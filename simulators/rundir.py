@@ -1,0 +1,129 @@
+"""A run's directory: checkpoints to continue from, and what is left for people and programs at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protofleet import wire
+from protofleet.errors import CheckpointError, FleetError
+from protofleet.exchange import GlobalState
+from protofleet.prototypes import Parts
+from protofleet.settings import from_plain, to_plain
+from simulators.result import Outcome, Row, document, resolved, table
+from simulators.setup import Setup
+
+_LOCAL = wire.Limits(message=1 << 40)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A run as it stood after a round."""
+
+    state: GlobalState
+    rows: Sequence[Row]
+    agents: Mapping[str, dict[str, Parts]]
+
+
+def pack(groups: Mapping[str, Parts]) -> bytes:
+    """Named groups of parts as one file, exactly."""
+    return wire.encode_parts({f"{g}/{name}": part for g, parts in groups.items() for name, part in parts.items()}, "float32")
+
+
+def unpack(data: bytes) -> dict[str, dict[str, Any]]:
+    """The groups of `pack`."""
+    groups: dict[str, dict[str, Any]] = {}
+    for path, part in wire.decode_parts(data, _LOCAL).items():
+        group, _, name = path.rpartition("/")
+        groups.setdefault(group, {})[name] = part
+    return groups
+
+
+def pack_state(state: GlobalState) -> bytes:
+    """A global state as one file: groups `shared`, `server` and `own/<agent>`."""
+    return pack({"shared": state.shared, "server": state.server, **{f"own/{a}": p for a, p in state.own.items()}})
+
+
+def unpack_state(data: bytes) -> GlobalState:
+    """The state of `pack_state`."""
+    groups = unpack(data)
+    own = {group.removeprefix("own/"): parts for group, parts in groups.items() if group.startswith("own/")}
+    return GlobalState(groups.get("shared", {}), own, groups.get("server", {}))
+
+
+class RunDir:
+    """Where a run keeps what it must not lose."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, setup: Setup, *, resume: bool) -> None:
+        """Make the directory this run's own; another run's is left alone."""
+        config = json.loads(json.dumps(resolved(setup)))
+        known = self.path / "config.json"
+        if known.exists():
+            if not resume:
+                raise CheckpointError(f"{self.path} already holds a run", "--resume continues it; or name another --out")
+            if json.loads(known.read_text()) != config:
+                raise CheckpointError(f"{self.path} holds a run with other settings", "name another --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write(known, json.dumps(config, indent=1).encode())
+
+    def save(self, round: int, state: GlobalState, rows: Sequence[Row], agents: Mapping[str, dict[str, Parts]]) -> None:
+        """A checkpoint is whole or not there: it gets its name last."""
+        new = self.path / f".checkpoint-{os.getpid()}"
+        shutil.rmtree(new, ignore_errors=True)
+        (new / "agents").mkdir(parents=True)
+        _write(new / "state.cbor", pack_state(state))
+        _write(new / "rows.json", json.dumps([to_plain(row) for row in rows]).encode())
+        for name, groups in agents.items():
+            _write(new / "agents" / f"{name}.cbor", pack({f"memory/{g}": parts for g, parts in groups.items()}))
+        old = self._checkpoints()
+        new.rename(self.path / f"checkpoint-{round:06d}")
+        for path in old:
+            if path.name != f"checkpoint-{round:06d}":
+                shutil.rmtree(path)
+
+    def latest(self, setup: Setup) -> Saved | None:
+        """The newest checkpoint; None where there is none yet."""
+        found = self._checkpoints()
+        if not found:
+            return None
+        try:
+            rows = [from_plain(Row, row) for row in json.loads((found[-1] / "rows.json").read_text())]
+            state = unpack_state((found[-1] / "state.cbor").read_bytes())
+            agents = {name: _memory(found[-1] / "agents" / f"{name}.cbor") for name in setup.agents}
+        except (OSError, ValueError, FleetError) as error:
+            raise CheckpointError(f"{found[-1]} cannot be read: {error}") from error
+        return Saved(state, rows, agents)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Leave the result, its table, the state and the pictures."""
+        from simulators import pictures
+
+        _write(self.path / "result.json", json.dumps(document(outcome), indent=1).encode())
+        _write(self.path / "rounds.csv", table(outcome.rows).encode())
+        _write(self.path / "state.cbor", pack_state(outcome.state))
+        pictures.draw(outcome, self)
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(self.path.glob("checkpoint-*")) if self.path.exists() else []
+
+
+def _memory(path: Path) -> dict[str, Parts]:
+    return {group.removeprefix("memory/"): parts for group, parts in unpack(path.read_bytes()).items()}
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, and on disk before it has its name."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,107 @@
+"""From a configuration to what runs: data set, partition, contract, recipe, and every device's network and data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from edge_agent import backbones
+from edge_agent.agent import Agent
+from edge_agent.data.sets import DataSet, load
+from edge_agent.device import resolve_device
+from edge_agent.feed import LocalData, Samples
+from edge_agent.net import natural
+from edge_agent.workshop import Workshop
+from protofleet import registry
+from protofleet.contract import Contract
+from protofleet.errors import UsageError
+from protofleet.recipe import Recipe
+from protofleet.settings import parse_pairs
+from simulators import partitions
+from simulators.config import LabConfig, Run
+from simulators.partitions import Partition, Shard
+
+RUN_ID = "lab"
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A run, ready to begin."""
+
+    config: LabConfig
+    data: DataSet
+    partition: Partition
+    contract: Contract
+    recipe: Recipe[Any]
+    hyper: Any
+    backbones: Mapping[str, str]
+
+    @property
+    def agents(self) -> list[str]:
+        """Every device, in the order of their names."""
+        return [shard.agent for shard in self.partition.shards]
+
+    def workshop(self) -> Workshop:
+        """What one process trains with."""
+        return Workshop(self.contract, self.recipe, self.hyper)
+
+    def agent(self, shard: Shard, workshop: Workshop) -> Agent:
+        """One device with its own data."""
+        kind = self.contract.input
+
+        def samples(index: Any) -> Samples:
+            x = self.data.x[index]
+            if shard.domain is not None and self.data.domains is None:
+                x = partitions.apply_domain(x, shard.domain)
+            return Samples.of(x, self.data.y[index], kind)
+
+        data = LocalData(samples(shard.train), samples(shard.validation), samples(shard.test))
+        return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
+
+
+def prepare(config: LabConfig) -> Setup:
+    """Read the data, deal it out, and settle what the fleet agrees on."""
+    run = config.run
+    recipe = registry.load(run.method)
+    hyper = parse_pairs(recipe.hyper, config.settings)
+    where = os.environ.get("PROTOFLEET_DATA")
+    data = load(run.dataset, data_dir=Path(where) if where else None, seed=run.seed, image_size=run.image_size or None)
+    partition = partitions.make(run.partition, data, run.agents, run.seed, config.partition)
+    chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
+    contract = _contract(config, recipe, data, chosen)
+    return Setup(config, data, partition, contract, recipe, hyper, chosen)
+
+
+def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) -> dict[str, str]:
+    if run.backbone == "mixed":
+        if not recipe.traits.mixed_backbones:
+            raise UsageError(f"{recipe.name} shares weights", "it needs one backbone for all: name it with --backbone")
+        return {agent: backbones.mixed(data.input, i) for i, agent in enumerate(agents)}
+    return dict.fromkeys(agents, run.backbone or backbones.default_for(data.input))
+
+
+def _contract(config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Mapping[str, str]) -> Contract:
+    run = config.run
+    kinds = sorted(set(chosen.values()))
+    dim, hidden = natural(kinds[0], data.input)
+    if len(kinds) > 1:  # different networks meet in one embedding size and one form of classifier
+        dim, hidden = 128, ()
+    common = recipe.traits.common_start if run.common_start == "auto" else run.common_start == "yes"
+    return Contract(
+        fleet="lab",
+        run=RUN_ID,
+        seed=run.seed,
+        classes=data.classes,
+        input=data.input,
+        embedding=run.embedding or dim,
+        head_hidden=hidden,
+        training=config.training,
+        numerics=replace(config.numerics, device=resolve_device(config.numerics.device)),
+        wire=run.wire,
+        common_start=common,
+        pretrained=run.weights,
+        freeze=run.freeze,
+    )

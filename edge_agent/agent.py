@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_agent.evaluate import Tallies, evaluate
-from edge_agent.feed import LocalData, blocks
+from edge_agent.feed import LocalData, Samples, blocks
 from edge_agent.step import Stepper
 from edge_agent.trainer import run_phases
 from edge_agent.workshop import Workshop
@@ -106,6 +107,15 @@ class Agent:
             scorers = recipe.scorers(turn, me, self.got)
             splits = {"validation": self.data.validation, "test": self.data.test}
             return evaluate(me.stepper.net, scorers, splits, self._classes, self.workshop.contract)
+
+    def embed(self, most: int) -> tuple[NDArray[np.float32], Ints]:
+        """Embeddings of the first test samples and their labels: for pictures."""
+        contract = self.workshop.contract
+        some = Samples(self.data.test.x[:most], self.data.test.y[:most])
+        with self._at_work() as me, torch.inference_mode():
+            me.stepper.net.eval()
+            found = [me.stepper.net(x)[1].cpu().numpy() for x in blocks(some, contract.input, contract.numerics)]
+        return np.concatenate(found) if found else np.zeros((0, contract.embedding), np.float32), some.y.numpy()
 
     def checkpoint(self) -> dict[str, Parts]:
         """All that this device must remember to go on later."""

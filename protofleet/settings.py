@@ -107,7 +107,7 @@ def _convert(place: str, hint: Any, raw: Any) -> Any:  # noqa: PLR0911, PLR0912
         if raw not in args:
             raise SettingError(f"{place}: {raw!r} is not one of {', '.join(map(str, args))}")
         return raw
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         items = raw.split(",") if isinstance(raw, str) else raw
         if not isinstance(items, Sequence):
             raise SettingError(f"{place}: a list is due, not {raw!r}")
@@ -152,6 +152,6 @@ def _kind(hint: Any) -> str:
         return " | ".join(map(str, args))
     if origin in (typing.Union, types.UnionType):
         return " or none, ".join(_kind(a) for a in args if a is not type(None)) + " (or none)"
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         return f"a list of: {_kind(args[0])}"
     return getattr(hint, "__name__", str(hint))

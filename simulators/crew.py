@@ -15,15 +15,21 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge_agent.agent import Agent
 from edge_agent.evaluate import Tallies
 from edge_agent.workshop import settle
 from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.exchange import GlobalState
-from protofleet.prototypes import Parts
+from protofleet.prototypes import Ints, Parts
 from simulators.config import LabConfig
 from simulators.setup import RUN_ID, Setup, prepare
+
+
+Embedded = tuple[NDArray[np.float32], Ints]
 
 
 class Crew(Protocol):
@@ -31,6 +37,7 @@ class Crew(Protocol):
 
     def receive(self, round: int, state: GlobalState, evaluate: bool) -> dict[str, Tallies]: ...
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]: ...
+    def embed(self, most: int) -> dict[str, Embedded]: ...
     def checkpoint(self) -> dict[str, dict[str, Parts]]: ...
     def restore(self, saved: Mapping[str, dict[str, Parts]], state: GlobalState) -> None: ...
     def peak_rss(self) -> int: ...
@@ -68,6 +75,10 @@ class Here:
             if self.setup.recipe.talks(turn):
                 sent[name] = upload_message(self.setup, name, round, self.base, parts)
         return sent
+
+    def embed(self, most: int) -> dict[str, Embedded]:
+        """Embeddings of some test samples of every device, with their labels."""
+        return {name: agent.embed(most) for name, agent in self.agents.items()}
 
     def checkpoint(self) -> dict[str, dict[str, Parts]]:
         """What every device must remember."""
@@ -130,6 +141,10 @@ class Processes:
         chosen = set(agents)
         orders = [("work", round, [a for a in worker.agents if a in chosen]) for worker in self.workers]
         return _joined(self._each(orders))
+
+    def embed(self, most: int) -> dict[str, Embedded]:
+        """As `Here.embed`."""
+        return _joined(self._all("embed", most))
 
     def checkpoint(self) -> dict[str, dict[str, Parts]]:
         """As `Here.checkpoint`."""

@@ -54,18 +54,20 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
         else:
             crew.receive(0, state, False)
         for round in range(len(rows) + 1, setup.config.run.rounds + 1):
-            state, row = _round(setup, crew, state, round)
+            state, row = one_round(setup, crew, state, round)
             rows.append(row)
             watch(row)
             last = round == setup.config.run.rounds
             if out is not None and (last or round % how.checkpoint_every == 0):
                 out.save(round, state, rows, crew.checkpoint())
-        return Outcome(setup, state, tuple(rows), time.perf_counter() - began, crew.peak_rss())
+        seconds = time.perf_counter() - began
+        return Outcome(setup, state, tuple(rows), seconds, crew.peak_rss(), crew.embed(40) if out is not None else {})
     finally:
         crew.close()
 
 
-def _round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tuple[GlobalState, Row]:
+def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tuple[GlobalState, Row]:
+    """Train, send, fuse, give back, evaluate."""
     began = time.perf_counter()
     run, recipe = setup.config.run, setup.recipe
     turn = Turn(setup.contract, setup.hyper, round)

@@ -7,7 +7,7 @@ import io
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from statistics import fmean, pstdev
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from edge_agent.evaluate import Tallies
 from protofleet.exchange import GlobalState
 from protofleet.settings import to_plain
+from simulators.crew import Embedded
 from simulators.setup import Setup
 
 SCHEMA = 1
@@ -50,6 +51,7 @@ class Outcome:
     rows: tuple[Row, ...]
     seconds: float
     peak_rss: int
+    embedded: Mapping[str, Embedded] = field(default_factory=dict)  # some test samples of each device, for the picture
 
     @property
     def evaluator(self) -> str:

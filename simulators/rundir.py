@@ -109,7 +109,7 @@ class RunDir:
         _write(self.path / "result.json", json.dumps(document(outcome), indent=1).encode())
         _write(self.path / "rounds.csv", table(outcome.rows).encode())
         _write(self.path / "state.cbor", pack_state(outcome.state))
-        pictures.draw(outcome, self)
+        pictures.draw(outcome, self.path)
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*")) if self.path.exists() else []

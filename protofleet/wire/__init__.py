@@ -4,9 +4,10 @@
 `WireError`, and nothing else ever.
 """
 
+from protofleet.wire.arrays import Precision
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.messages import DOCUMENT_TYPES, PART_TYPES, TYPES, VERSION, Envelope, Message, decode, encode
-from protofleet.wire.values import Precision, as_received, decode_parts, digest, encode_parts
+from protofleet.wire.values import as_received, decode_parts, digest, encode_parts
 
 __all__ = [
     "DEFAULT",

@@ -13,10 +13,10 @@ import cbor2
 from protofleet.errors import WireError
 from protofleet.wire.limits import Limits
 
-BYTES, TEXT, LIST, MAP, TAG = 2, 3, 4, 5, 6
+BYTES, TEXT, LIST, MAP, TAG, SIMPLE = 2, 3, 4, 5, 6, 7  # major types; 0 and 1 are whole numbers
 # Allowed tags and the major type each must hold: embedded CBOR, multi-dimensional array, typed arrays.
 TAGS = {24: BYTES, 40: LIST, 64: BYTES, 72: BYTES, 79: BYTES, 84: BYTES, 85: BYTES}
-SIMPLE = frozenset({0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB})  # false, true, null, floats of 16, 32 and 64 bits
+ALLOWED_SIMPLE = frozenset({0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB})  # false, true, null, floats of 16, 32 and 64 bits
 LEAST = {24: 24, 25: 2**8, 26: 2**16, 27: 2**32}  # smallest number that needs a header of this length
 
 
@@ -28,68 +28,81 @@ def walk(data: bytes, limits: Limits, where: str) -> None:
     at = items = 0
     left, key = 1, None  # items due in the innermost container; the last key if that is a map
     outer: list[tuple[int, bytes | None]] = []  # the same two of the containers around it
-    while True:
+    while left or outer:
         if not left:
-            if not outer:
-                break
             left, key = outer.pop()
             continue
         items += 1
         if items > limits.items:
             raise WireError(f"{where}: more than {limits.items} items")
         start = at
-        if at >= end:
-            raise _refused(where, start, "the bytes end too early")
-        head = data[at]
-        major, n = head >> 5, head & 31
-        at += 1
-        if n > 23:
-            if n > 27:
-                raise _refused(where, start, "indefinite length" if n == 31 else f"reserved header 0x{head:02x}")
-            least, size = LEAST[n], 1 << (n - 24)
-            at += size
-            if at > end:
-                raise _refused(where, start, "the bytes end too early")
-            n = int.from_bytes(data[at - size : at], "big")
-            if n < least and major != 7:
-                raise _refused(where, start, f"{n} is not in its shortest form")
-        if key is not None and not left & 1 and major != TEXT:
+        major, n, at = _header(data, at, where)
+        is_key = key is not None and not left & 1
+        if is_key and major != TEXT:
             raise _refused(where, start, "a map key is not text")
         left -= 1
         if major in (BYTES, TEXT):
             at += n
             if at > end:
                 raise _refused(where, start, f"{n} bytes claimed where {end - at + n} are left")
-            if major == TEXT:
-                if n > limits.text:
-                    raise _refused(where, start, f"text of {n} bytes, at most {limits.text} are allowed")
-                if key is not None and left & 1:
-                    if data[start:at] <= key:
-                        raise _refused(where, start, "duplicate key" if data[start:at] == key else "keys out of order")
-                    key = data[start:at]
-        elif major < BYTES:
-            if n >= 2**63:
-                raise _refused(where, start, "a whole number does not fit 64 signed bits")
-        elif major == 7:
-            if head not in SIMPLE:
-                raise _refused(where, start, f"simple value 0x{head:02x} is not allowed")
-        else:
+            if major == TEXT and n > limits.text:
+                raise _refused(where, start, f"text of {n} bytes, at most {limits.text} are allowed")
+            if is_key:
+                key = _next_key(data[start:at], key, start, where)
+        elif major in (LIST, MAP, TAG):
             outer.append((left, key))
             if len(outer) > limits.nesting:
                 raise _refused(where, start, f"nested deeper than {limits.nesting}")
-            left, key = n, None
-            if major == TAG:
-                if n not in TAGS:
-                    raise _refused(where, start, f"tag {n} is not allowed")
-                if at < end and data[at] >> 5 != TAGS[n]:
-                    raise _refused(where, start, f"tag {n} holds the wrong kind of item")
-                left = 1
-            elif major == MAP:
-                left, key = 2 * n, b""  # every encoded key sorts after the empty string
-            if left > end - at:
-                raise _refused(where, start, f"{left} items claimed where {end - at} bytes are left")
+            left = _due(major, n, data, at, where)
+            key = b"" if major == MAP else None  # every encoded key sorts after the empty string
     if at != end:
         raise _refused(where, at, f"{end - at} bytes after the end")
+
+
+def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
+    """An item's major type, the number in its header, and where the header ends."""
+    start = at
+    if at >= len(data):
+        raise _refused(where, start, "the bytes end too early")
+    head = data[at]
+    major, n = head >> 5, head & 31
+    at += 1
+    if n > 23:
+        if n > 27:
+            raise _refused(where, start, "indefinite length" if n == 31 else f"reserved header 0x{head:02x}")
+        least, size = LEAST[n], 1 << (n - 24)
+        at += size
+        if at > len(data):
+            raise _refused(where, start, "the bytes end too early")
+        n = int.from_bytes(data[at - size : at], "big")
+        if n < least and major != SIMPLE:
+            raise _refused(where, start, f"{n} is not in its shortest form")
+    if major < BYTES and n >= 2**63:
+        raise _refused(where, start, "a whole number does not fit 64 signed bits")
+    if major == SIMPLE and head not in ALLOWED_SIMPLE:
+        raise _refused(where, start, f"simple value 0x{head:02x} is not allowed")
+    return major, n, at
+
+
+def _next_key(key: bytes, last: bytes | None, at: int, where: str) -> bytes:
+    """Keys that only ever ascend cannot repeat: order and uniqueness in one comparison."""
+    if last is not None and key <= last:
+        raise _refused(where, at, "duplicate key" if key == last else "keys out of order")
+    return key
+
+
+def _due(major: int, n: int, data: bytes, at: int, where: str) -> int:
+    """How many items a container that begins here has to hold."""
+    due = n if major == LIST else 2 * n
+    if major == TAG:
+        if n not in TAGS:
+            raise _refused(where, at, f"tag {n} is not allowed")
+        if at < len(data) and data[at] >> 5 != TAGS[n]:
+            raise _refused(where, at, f"tag {n} holds the wrong kind of item")
+        due = 1
+    if due > len(data) - at:
+        raise _refused(where, at, f"{due} items claimed where {len(data) - at} bytes are left")
+    return due
 
 
 def load(data: bytes, limits: Limits, where: str) -> Any:
@@ -100,7 +113,7 @@ def load(data: bytes, limits: Limits, where: str) -> Any:
         depth = limits.nesting + 1
         return cbor2.loads(data, allow_indefinite=False, allow_duplicate_keys=False, max_depth=depth)
     except Exception as error:  # whatever it is, the bytes are at fault: nothing else went in
-        raise WireError(f"{where}: {' '.join(str(error).split())}") from error
+        raise WireError(f"{where}: {_one_line(error)}") from error
 
 
 def dump(value: object, limits: Limits, where: str) -> bytes:
@@ -115,12 +128,16 @@ def pack(value: object, where: str) -> bytes:
     try:
         return cbor2.dumps(value, canonical=True)
     except Exception as error:  # text that is not Unicode, objects that CBOR has no form for
-        raise WireError(f"{where}: {' '.join(str(error).split())}") from error
+        raise WireError(f"{where}: {_one_line(error)}") from error
 
 
 def shown(name: str) -> str:
     """A name from outside as an error may print it: short, on one line."""
     return name if len(name) <= 64 and name.isprintable() else ascii(name)[:64]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _refused(where: str, at: int, words: str) -> WireError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Upper bounds for one message. Sizes are in bytes; an id or size equal to a bound still passes, `classes` apart."""
+    """Upper bounds for one message. Sizes are in bytes."""
 
     message: int = 64 * 2**20  # after reassembly
     control: int = 256 * 2**10  # messages whose body is a document

@@ -16,9 +16,10 @@ from cbor2 import CBORTag
 
 from protofleet.errors import WireError
 from protofleet.wire import door
+from protofleet.wire.arrays import Precision
 from protofleet.wire.door import shown
 from protofleet.wire.limits import DEFAULT, Limits
-from protofleet.wire.values import NONE, Precision, decode_parts, encode_parts
+from protofleet.wire.values import NONE, decode_parts, encode_parts
 
 VERSION = 1
 PART_TYPES = frozenset({"global", "own", "upload", "enrol"})
@@ -83,7 +84,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
         raise WireError("message: not a map")
     version, body = raw.pop("v", None), raw.pop("body", None)
     if type(version) is not int or version != VERSION:
-        raise WireError(f"message.v: version {shown(str(version))} is not spoken here, only {VERSION}")
+        raise WireError(f"message.v: version {_named(version)} is not spoken here, only {VERSION}")
     envelope = _envelope(raw)
     _check_size(data, envelope.t, limits)
     if not isinstance(body, CBORTag) or body.tag != 24:
@@ -101,7 +102,7 @@ def _envelope(raw: Mapping[str, Any]) -> Envelope:
     """Check an envelope as it travels (`base` in bytes)."""
     kind = raw.get("t")
     if not isinstance(kind, str) or kind not in TYPES:
-        raise WireError(f"message.t: {shown(str(kind))!r} is no message type")
+        raise WireError(f"message.t: {_named(kind)} is no message type")
     if "fleet" not in raw:
         raise WireError(f"{kind}.fleet: missing")
     head = dict(raw)
@@ -124,7 +125,12 @@ def _hash_bytes(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except (ValueError, TypeError):
-        raise WireError(f"message.base: {shown(str(text))!r} is not hexadecimal") from None
+        raise WireError(f"message.base: {_named(text)} is not hexadecimal") from None
+
+
+def _named(value: Any) -> str:
+    """A value in an error: itself if it is short by nature, else only what it is."""
+    return shown(str(value)) if isinstance(value, (str, int)) else f"of type {type(value).__name__}"
 
 
 def _check_size(data: bytes, kind: str, limits: Limits) -> None:

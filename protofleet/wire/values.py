@@ -52,6 +52,8 @@ def encode_parts(
     where: str = "parts",
 ) -> bytes:
     """Deterministic bytes; `precision` is for points, `exceptions` by part name for all floats of that part."""
+    if not isinstance(parts, Mapping):
+        raise WireError(f"{where}: {type(parts).__name__} is no map of parts")
     for name, part in parts.items():
         _check(part, limits, f"{where}.{shown(name)}")
     data = door.dump(_packed(parts, precision, exceptions, where), limits, where)

@@ -1,0 +1,66 @@
+"""`protofleet bench`: figures beside those of others, each a command that prints a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from simulators.cli.common import json_option
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def bench() -> None:
+    """Measure; every table compares contenders side by side in one run."""
+
+
+@bench.command()
+@click.option("--rounds", default=12, show_default=True, help="Rounds a contender.")
+@click.option("--only", type=click.Choice(["cifar", "fashion", "workers"]), help="One of the three tables.")
+@json_option
+def lab(rounds: int, only: str | None, as_json: bool) -> None:
+    """A round of ours beside reference loops (needs CIFAR-10 and Fashion-MNIST in PROTOFLEET_DATA)."""
+    from simulators.bench import lab as cells
+
+    tables = {
+        "cifar": ("CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_cifar, "in-memory loop"),
+        "fashion": ("Fashion-MNIST 20 × 600, 4-layer CNN, batch 32, one thread", cells.bench_fashion, "DataLoader way"),
+        "workers": ("the same, channels-last, one worker and two", cells.bench_workers, "ours, 1 worker"),
+    }
+    found = {}
+    for name, (title, run, base) in tables.items():
+        if only in (None, name):
+            rows = run(rounds, lambda words: click.echo(f"\r{words} ", nl=False, err=True))
+            click.echo("", err=True)
+            found[name] = [asdict(row) for row in rows]
+            if not as_json:
+                click.echo(f"{title}\n{_ratios(rows, base)}\n")
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+
+
+def _ratios(rows: Sequence, base: str) -> str:  # type: ignore[type-arg]
+    reference = next(row.seconds for row in rows if row.name == base)
+    lines = [f"{'':<32}{'s/round':>9}{'ratio':>8}{'times as fast':>15}{'accuracy':>10}"]
+    for row in rows:
+        accuracy = "" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
+        ratio = row.seconds / reference
+        lines.append(f"{row.name:<32}{row.seconds:>9.3f}{ratio:>8.2f}{1 / ratio:>15.2f}{accuracy:>10}")
+    return "\n".join([*lines, f"ratio: seconds over those of {base}"])
+
+
+@bench.command()
+@click.option("--repeats", default=200, show_default=True, help="Interleaved blocks; the fastest counts.")
+@json_option
+def codec(repeats: int, as_json: bool) -> None:
+    """The wire format beside protobuf, msgpack and JSON, on a 10-class × 512 half-precision upload."""
+    from simulators.bench.codec import bench_codec
+
+    rows = bench_codec(repeats)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    for row in rows:
+        click.echo(row)

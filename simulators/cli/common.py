@@ -1,0 +1,43 @@
+"""What the laboratory's commands share: their options, and how a configuration comes out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from protofleet.cli.options import options_of, taken
+from protofleet.contract import Numerics, Training
+from simulators.config import LabConfig, Run
+from simulators.partitions import PartitionOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def run_options(*, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+    """Every option that decides a run's outcome."""
+
+    def add(command: F) -> F:
+        command = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the method.")(command)
+        for cls in (Numerics, Training, PartitionOptions, Run):
+            command = options_of(cls, leave_out=leave_out, defaults=defaults)(command)
+        return command
+
+    return add
+
+
+def config_of(values: dict[str, Any], **fixed: Any) -> LabConfig:
+    """Take a configuration out of a command's keywords; what is left in them is the command's own."""
+    values |= fixed
+    return LabConfig(
+        run=taken(Run, values),
+        partition=taken(PartitionOptions, values),
+        training=taken(Training, values),
+        numerics=taken(Numerics, values),
+        settings=tuple(values.pop("settings", ())),
+    )
+
+
+workers_option = click.option("--workers", default=1, show_default=True, help="Processes; the result is the same.")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -1,0 +1,58 @@
+"""`protofleet simulate`: one method on one partition, in the laboratory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protofleet.errors import UsageError
+from simulators.cli.common import config_of, json_option, run_options, workers_option
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@run_options()
+@workers_option
+@click.option("--checkpoint-every", default=5, show_default=True, help="Rounds between checkpoints in --out.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Leave result, state and pictures here.")
+@click.option("--resume", is_flag=True, help="Continue the run in --out.")
+@json_option
+def simulate(
+    workers: int, checkpoint_every: int, out: Path | None, resume: bool, as_json: bool, **values: Any
+) -> None:
+    """Run one method in the laboratory, with the agents, the codec and the fusion of the live fleet.
+
+    \b
+    protofleet simulate --method fedproto --rounds 20
+    protofleet simulate --method fedproto --dataset cifar10 --partition few-shot --spread 1 \\
+        --augment crop-flip --rounds 80 --workers 2 --out runs/cifar
+    protofleet simulate --method fedproto --set lam=0.5 --json > result.json
+
+    MNIST, Fashion-MNIST and CIFAR are looked for as NAME.npz in the folder that PROTOFLEET_DATA names.
+    """
+    from simulators.lab import How, run_in
+    from simulators.progress import size, watched
+    from simulators.result import document
+    from simulators.setup import prepare
+
+    if resume and out is None:
+        raise UsageError("--resume continues a run in a directory", "name it with --out")
+    setup = prepare(config_of(values))
+    run = setup.config.run
+    with watched(f"{run.method} on {run.dataset}", run.rounds) as watch:
+        outcome = run_in(setup, How(workers, checkpoint_every), watch, out, resume=resume)
+    result = document(outcome)
+    if as_json:
+        click.echo(json.dumps(result, indent=1))
+        return
+    last, best = outcome.rows[-1], result["best"]
+    for name, accuracy in last.accuracy.items():
+        click.echo(f"{name:<24} {100 * accuracy:6.2f} %  ± {100 * last.accuracy_std[name]:.2f} over devices")
+    if best["accuracy"] is not None:
+        click.echo(f"best round {best['round']}: {100 * best['accuracy']:.2f} % ({best['evaluator']})")
+    click.echo(f"a round: {size(last.up_bytes)} up, {size(last.down_bytes)} down; {outcome.seconds:.1f} s in all")
+    click.echo(f"state {outcome.state.sha256}")
+    if out is not None:
+        click.echo(f"left in {out}: result.json, rounds.csv, state.cbor, curve.png, partition.png, embeddings.png")

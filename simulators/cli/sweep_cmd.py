@@ -1,0 +1,43 @@
+"""`protofleet sweep`: one method over a grid of its settings."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protofleet.errors import UsageError
+from simulators.cli.common import config_of, json_option, run_options, workers_option
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--grid", multiple=True, required=True, metavar="NAME=A,B,C", help="Values to try; several make a product.")
+@run_options()
+@workers_option
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="A folder per point.")
+@json_option
+def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **values: Any) -> None:
+    """Try a grid of settings; run it again to go on where it stopped.
+
+    \b
+    protofleet sweep --method fedproto --grid lam=0.1,1,10 --rounds 20 --out runs/lam
+
+    Choose by the validation column: the test split is for the end.
+    """
+    from simulators.comparison import compared, render
+
+    axes = []
+    for axis in grid:
+        name, equals, texts = axis.partition("=")
+        if not equals or not texts:
+            raise UsageError(f"--grid {axis!r} is not of the form name=a,b,c")
+        axes.append([f"{name.strip()}={text.strip()}" for text in texts.split(",")])
+    config = config_of(values)
+    points = {" ".join(point): point for point in itertools.product(*axes)}
+    configs = {name: replace(config, settings=(*config.settings, *point)) for name, point in points.items()}
+    found = compared(configs, workers, out, resume=True)
+    click.echo(json.dumps(found.documents, indent=1) if as_json else render(found))

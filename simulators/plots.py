@@ -1,0 +1,201 @@
+"""Pictures of a run: who holds what, accuracy per round, and the embedding with its prototypes.
+
+Each function writes one small PNG; matplotlib is imported when a picture is asked for, and its global state is not
+touched.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 100
+MAX_DOTS = 2500
+INK, FAINT = "#333333", "#dddddd"
+# Distinct to most colour-blind eyes and on paper; dashes tell apart what comes after the eighth.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#555555")
+DASHES = ("-", "--", ":", "-.")
+
+Array = npt.NDArray[Any]
+
+
+def partition_picture(table: Array, classes: Sequence[str], agents: Sequence[str], path: Path) -> None:
+    """Samples per class and agent: one column an agent, one row a class, the darker the more."""
+    n_agents, n_classes = table.shape
+    figure, axes = _canvas(min(3.0 + 0.36 * n_agents, 14.0), min(1.6 + 0.3 * n_classes, 12.0))
+    shown = np.ma.masked_equal(table.T, 0)
+    image = axes.imshow(shown, cmap="Blues", aspect="auto", vmin=-0.15 * max(table.max(), 1), vmax=max(table.max(), 1))
+    if n_agents <= 30 and n_classes <= 30:
+        for agent, label in np.argwhere(table > 0):
+            count = int(table[agent, label])
+            colour = "white" if count > 0.6 * table.max() else INK
+            axes.text(agent, label, _short(count), ha="center", va="center", fontsize=7, color=colour)
+    else:
+        figure.colorbar(image, ax=axes, label="samples", boundaries=np.linspace(0, max(table.max(), 1), 100))
+    axes.set_xticks(*_ticks([a.removeprefix("agent-") for a in agents]))
+    axes.set_yticks(*_ticks(classes))
+    axes.set_xlabel("agent", color=INK)
+    axes.set_ylabel("class", color=INK)
+    axes.set_xticks(np.arange(n_agents + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(n_classes + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="#eeeeee", linewidth=0.6)
+    axes.tick_params(which="both", length=0)
+    held = int((table > 0).sum())
+    _title(axes, f"{int(table.sum()):,} samples on {n_agents} agents, {held / max(n_agents, 1):.1f} classes each")
+    _save(figure, path)
+
+
+def curves(series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title: str, ylabel: str) -> None:
+    """A value per round for one or several methods, each line named at its end."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = _canvas(7.0, 4.2)
+    ends: list[tuple[float, float, str, str]] = []
+    for i, (name, points) in enumerate(series.items()):
+        finite = [(r, v) for r, v in points if math.isfinite(v)]
+        if not finite:
+            continue
+        rounds, values = zip(*finite, strict=True)
+        colour = COLOURS[i % len(COLOURS)]
+        axes.plot(
+            rounds,
+            values,
+            color=colour,
+            linestyle=DASHES[i // len(COLOURS) % len(DASHES)],
+            linewidth=1.8,
+            marker="o" if len(rounds) <= 20 else "",
+            markersize=3.5,
+        )
+        ends.append((values[-1], rounds[-1], name, colour))
+    axes.margins(x=0.02, y=0.08)
+    axes.grid(axis="y", color=FAINT, linewidth=0.7)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("round", color=INK)
+    axes.set_ylabel(ylabel, color=INK)
+    _title(axes, title)
+    _label_ends(axes, ends)
+    _save(figure, path)
+
+
+def embedding_map(  # noqa: PLR0917
+    points: Array,
+    labels: Array,
+    prototypes: Array,
+    prototype_classes: Sequence[int],
+    classes: Sequence[str],
+    path: Path,
+) -> None:
+    """Samples as dots and prototypes as named stars, in the plane that shows most of their spread."""
+    few = slice(None, None, max(1, math.ceil(len(points) / MAX_DOTS)))  # the eye sees no more in all of them
+    points, labels = points[few], labels[few]
+    flat, stars, axis_names = _plane(points, prototypes)
+    figure, axes = _canvas(6.4, 5.6)
+    colours = _class_colours(len(classes))
+    own = np.asarray(prototype_classes, int)
+    axes.scatter(flat[:, 0], flat[:, 1], s=8, c=colours[labels], alpha=0.45, linewidths=0)
+    axes.scatter(
+        stars[:, 0], stars[:, 1], s=200, marker="*", c=colours[own], edgecolors="black", linewidths=0.9, zorder=3
+    )
+    for label in np.unique(own):  # one name is enough where a class has several prototypes
+        place = tuple(stars[own == label][0])
+        note = axes.annotate(
+            classes[label], place, (8, 6), textcoords="offset points", fontsize=9 if len(classes) <= 20 else 6, zorder=4
+        )
+        note.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.0})
+    axes.margins(0.08)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.grid(color="#eeeeee", linewidth=0.7)
+    axes.set_xlabel(axis_names[0], color=INK)
+    axes.set_ylabel(axis_names[1], color=INK)
+    _title(axes, f"{len(flat):,} samples and {len(stars)} prototypes")
+    _save(figure, path)
+
+
+def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    # A figure of its own draws with Agg and leaves pyplot's global state alone.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#999999")
+    axes.tick_params(colors=INK, labelsize=9)
+    return figure, axes
+
+
+def _title(axes: Axes, text: str) -> None:
+    axes.set_title(text, loc="left", fontsize=11, color=INK)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    # 128 colours are enough for a picture of this kind, in less than half the bytes.
+    Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, format="png", optimize=True)
+
+
+def _ticks(names: Sequence[str]) -> tuple[list[int], list[str]]:
+    step = max(1, math.ceil(len(names) / 40))  # more names than forty do not fit on a side
+    places = list(range(0, len(names), step))
+    return places, [names[i] for i in places]
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 1000 else f"{count / 1000:.1f}k"
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Each line's name right of its end, moved apart where the ends are close."""
+    low, high = axes.get_ylim()
+    gap, below = (high - low) * 0.055, -math.inf
+    for value, last, name, colour in sorted(ends):
+        below = max(value, below + gap)
+        axes.annotate(
+            f"{name} {value:.3g}",
+            (last, value),
+            (1.01, below),
+            textcoords=axes.get_yaxis_transform(),
+            fontsize=9,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def _plane(points: Array, prototypes: Array) -> tuple[Array, Array, tuple[str, str]]:
+    """Both in two dimensions: as they are, or on the first two principal axes of the points."""
+    points, prototypes = np.asarray(points, np.float64), np.asarray(prototypes, np.float64)
+    if points.shape[1] < 2:
+        points, prototypes = (np.pad(a, ((0, 0), (0, 1))) for a in (points, prototypes))
+    if points.shape[1] == 2:
+        return points, prototypes, ("dimension 1", "dimension 2")
+    base = points if len(points) > 1 else prototypes
+    mean = base.mean(axis=0)
+    _, spread, rows = np.linalg.svd(base - mean, full_matrices=False)
+    axes = rows[:2].T  # [d, 2]
+    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1)  # one sign always
+    share = 100 * spread[:2] ** 2 / max(float((spread**2).sum()), 1e-12)
+    named = (f"first principal axis ({share[0]:.0f} %)", f"second principal axis ({share[1]:.0f} %)")
+    return (points - mean) @ axes, (prototypes - mean) @ axes, named
+
+
+def _class_colours(n_classes: int) -> Array:
+    import matplotlib
+
+    if n_classes <= 10:
+        return matplotlib.colormaps["tab10"](np.arange(n_classes))
+    return matplotlib.colormaps["turbo"](np.linspace(0.03, 0.97, n_classes))

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -191,9 +192,9 @@ class _ThreeChannels(nn.Module):
 
 def _from_torchvision(name: str, input: Input) -> Stages:
     """A classifier of torchvision without its last linear layer, cut after about half of its leaf modules."""
-    net = torchvision().models.get_model(name, weights=None)
+    net: Any = torchvision().models.get_model(name, weights=None)
     *body, (head_name, head) = net.named_children()
-    units: list[tuple[str, nn.Module]] = []
+    units: list[tuple[str, Any]] = []
     for path, child in body:
         units += [(f"{path}.{k}", m) for k, m in child.named_children()] if path in _SPLIT_OPEN else [(path, child)]
     # What these networks compute by functions, between their modules, is made a module here.
@@ -202,7 +203,9 @@ def _from_torchvision(name: str, input: Input) -> Stages:
     if not any(path == "avgpool" for path, _ in units):
         units.append(("avgpool", nn.AdaptiveAvgPool2d(1)))
     *rest, last = head.named_children() if isinstance(head, nn.Sequential) else [("", head)]
-    dropout = rest.pop()[1].p if rest and isinstance(rest[-1][1], nn.Dropout) else 0.0
+    dropout = 0.0
+    if rest and isinstance(rest[-1][1], nn.Dropout):
+        dropout = rest.pop()[1].p
     if not any(isinstance(unit, nn.Flatten) for _, unit in [*units, *rest]):
         units.append(("flatten", nn.Flatten()))
     units += [(f"{head_name}.{k}", m) for k, m in rest]

@@ -89,7 +89,7 @@ def _from_file(path: str) -> Mapping[str, Tensor]:
             f"weights {path!r}: not a file of plain tensors", "save a state_dict with torch.save"
         ) from error
     if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise DataError(f"weights {path!r}: not a state_dict (names and tensors)", "save net.state_dict() alone")
+        raise DataError(f"weights {path!r}: not a state_dict (names and tensors)", "save net.state_dict()")
     return found
 
 

@@ -83,4 +83,5 @@ def best(scores: Scores, among: ArrayLike | None = None) -> NDArray[np.int64]:
 
 def _unit(x: ArrayLike) -> Scores:
     a = np.asarray(x, np.float64)
-    return a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-12)
+    unit: Scores = a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-12)
+    return unit

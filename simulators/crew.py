@@ -102,7 +102,7 @@ class Here:
 def upload_message(setup: Setup, agent: str, round: int, base: str, parts: Parts) -> bytes:
     """An upload as it crosses the wire."""
     envelope = wire.Envelope(
-        type="upload", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, agent=agent, boot="0" * 16, seq=round,
+        t="upload", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, agent=agent, boot="0" * 16, seq=round,
         round=round, method=setup.recipe.name, base=base,
     )  # fmt: skip
     return wire.encode(envelope, parts, precision=setup.contract.wire, exceptions=setup.recipe.precision)

@@ -94,13 +94,13 @@ def _open(setup: Setup, message: bytes) -> Upload:
 def _published(setup: Setup, state: GlobalState, round: int) -> Traffic:
     """What reaches the devices: the shared part each, and to each its own part."""
     envelope = wire.Envelope(
-        type="global", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, round=round, method=setup.recipe.name
+        t="global", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, round=round, method=setup.recipe.name
     )
 
     def size(kind: str, parts: Parts) -> int:
         if not parts:
             return 0
-        message = replace(envelope, type=kind)
+        message = replace(envelope, t=kind)
         precision, exceptions = setup.contract.wire, setup.recipe.precision
         return len(wire.encode(message, parts, precision=precision, exceptions=exceptions))
 

@@ -33,15 +33,16 @@ def partition_picture(table: Array, classes: Sequence[str], agents: Sequence[str
     """Samples per class and agent: one column an agent, one row a class, the darker the more."""
     n_agents, n_classes = table.shape
     figure, axes = _canvas(min(3.0 + 0.36 * n_agents, 14.0), min(1.6 + 0.3 * n_classes, 12.0))
-    shown = np.ma.masked_equal(table.T, 0)
-    image = axes.imshow(shown, cmap="Blues", aspect="auto", vmin=-0.15 * max(table.max(), 1), vmax=max(table.max(), 1))
+    most = max(int(table.max()), 1)
+    # The scale begins below zero so that a single sample is still seen; none at all stays white.
+    image = axes.imshow(np.ma.masked_equal(table.T, 0), cmap="Blues", aspect="auto", vmin=-0.15 * most, vmax=most)
     if n_agents <= 30 and n_classes <= 30:
         for agent, label in np.argwhere(table > 0):
             count = int(table[agent, label])
-            colour = "white" if count > 0.6 * table.max() else INK
+            colour = "white" if count > 0.5 * most else INK
             axes.text(agent, label, _short(count), ha="center", va="center", fontsize=7, color=colour)
     else:
-        figure.colorbar(image, ax=axes, label="samples", boundaries=np.linspace(0, max(table.max(), 1), 100))
+        figure.colorbar(image, ax=axes, label="samples", aspect=40).ax.set_ylim(0, most)
     axes.set_xticks(*_ticks([a.removeprefix("agent-") for a in agents]))
     axes.set_yticks(*_ticks(classes))
     axes.set_xlabel("agent", color=INK)
@@ -109,7 +110,13 @@ def embedding_map(  # noqa: PLR0917
     for label in np.unique(own):  # one name is enough where a class has several prototypes
         place = tuple(stars[own == label][0])
         note = axes.annotate(
-            classes[label], place, (8, 6), textcoords="offset points", fontsize=9 if len(classes) <= 20 else 6, zorder=4
+            classes[label],
+            place,
+            (9, 6),
+            textcoords="offset points",
+            fontsize=10 if len(classes) <= 20 else 6,
+            fontweight="bold",
+            zorder=4,
         )
         note.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.0})
     axes.margins(0.08)
@@ -144,8 +151,9 @@ def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
-    # 128 colours are enough for a picture of this kind, in less than half the bytes.
-    Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, format="png", optimize=True)
+    # 256 colours are enough for a picture of this kind, in less than half the bytes; rare ones (a star) must stay.
+    few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, format="png", optimize=True)
 
 
 def _ticks(names: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -161,13 +169,18 @@ def _short(count: int) -> str:
 def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
     """Each line's name right of its end, moved apart where the ends are close."""
     low, high = axes.get_ylim()
-    gap, below = (high - low) * 0.055, -math.inf
-    for value, last, name, colour in sorted(ends):
-        below = max(value, below + gap)
+    gap = (high - low) * 0.055
+    ordered = sorted(ends)
+    places = np.array([end[0] for end in ordered])
+    for _ in range(100):  # neighbours too close give way by half of what is missing each
+        push = np.maximum(gap - np.diff(places), 0) / 2
+        places[:-1] -= push
+        places[1:] += push
+    for (value, last, name, colour), place in zip(ordered, places.tolist(), strict=True):
         axes.annotate(
             f"{name} {value:.3g}",
             (last, value),
-            (1.01, below),
+            (1.01, place),
             textcoords=axes.get_yaxis_transform(),
             fontsize=9,
             color=colour,

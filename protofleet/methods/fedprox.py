@@ -41,7 +41,7 @@ recipe: Recipe[Hyper] = Recipe(
     summarise=fedavg.summarise,
     fold=fedavg.fold,
     fuse=fedavg.fuse,
-    scorers=fedavg.recipe.scorers,
+    scorers=local.scorers,
     receive=fedavg.receive,
     traits=fedavg.recipe.traits,
 )

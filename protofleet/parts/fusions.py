@@ -25,9 +25,9 @@ def means(name: str, total: Partial, before: Prototypes | None) -> Prototypes:
     """The mean of each class; a class that nobody sent this time keeps what it had."""
     total_sum = total.get(name)
     if not isinstance(total_sum, Sum):
-        return before if before is not None else Prototypes(np.zeros(0, np.int64), np.zeros((0, 0)))
+        return before if before is not None else Prototypes(np.zeros(0, np.int64), np.zeros((0, 0), np.float32))
     known = total_sum.weights > 0
-    now = Prototypes(total_sum.keys[known], total_sum.mean()[known])
+    now = Prototypes(total_sum.keys[known], total_sum.mean()[known].astype(np.float32))
     if before is None:
         return now
     kept = before.only(np.setdiff1d(before.classes, now.classes))
@@ -45,7 +45,7 @@ def mean_tensors(name: str, total: Partial) -> Tensors | None:
     """The weighted mean of every tensor; None when nobody sent any."""
     prefix = f"{name}/"
     found = {
-        key.removeprefix(prefix): part.mean()[0]
+        key.removeprefix(prefix): part.mean()[0].astype(np.float32)
         for key, part in total.items()
         if key.startswith(prefix) and isinstance(part, Sum) and part.weights[0] > 0
     }

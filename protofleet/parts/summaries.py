@@ -14,9 +14,10 @@ def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) 
     classes, rows, sizes = np.unique(y, return_inverse=True, return_counts=True)
     sums = np.zeros((len(classes), x.shape[1]))
     np.add.at(sums, rows, x)
-    return Prototypes(classes, sums / sizes[:, None], sizes if counts else None)
+    means = (sums / sizes[:, None]).astype(np.float32)
+    return Prototypes(classes, means, sizes if counts else None)
 
 
 def sample_count(samples: int) -> Tensors:
     """n, what weight-averaging methods weigh a device by."""
-    return Tensors({"samples": np.int64(samples)})
+    return Tensors({"samples": np.array(samples, np.int64)})

@@ -49,13 +49,13 @@ class PlainFedProto:
                 _, z, logits = model(x)
                 pull = ((z - self.table[y]) ** 2 * self.have[y].unsqueeze(1)).mean()
                 loss = functional.cross_entropy(logits, y) + pull
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
             model.eval()
             with torch.no_grad():
                 pairs = [(model(x)[1], y) for x, y in self.feed(samples, self.contract, False)]
             z, y = torch.cat([z for z, _ in pairs]), torch.cat([y for _, y in pairs])
-            for label in y.unique():
+            for label in torch.unique(y):
                 sums[label] += z[y == label].mean(0)
                 holders[label] += 1
         self.table, self.have = sums / holders.clamp(min=1).unsqueeze(1), (holders > 0).float()
@@ -64,7 +64,7 @@ class PlainFedProto:
     def _accuracy(self) -> float:
         each = []
         for model, train, test in zip(self.models, self.train, self.test, strict=True):
-            own, right = train.y.unique(), 0
+            own, right = torch.unique(train.y), 0
             with torch.no_grad():
                 for x, y in self.feed(test, self.contract, False):
                     right += int((own[torch.cdist(model(x)[1], self.table[own]).argmin(1)] == y).sum())
@@ -106,7 +106,7 @@ def with_loader(samples: Samples, contract: Contract, training: bool) -> Iterato
         steps += [transforms.RandomCrop(kind.shape[0], padding=4), transforms.RandomHorizontalFlip()]
     ready = transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(kind.mean, kind.std)])
     pairs = [(image, int(label)) for image, label in zip(samples.x, samples.y, strict=True)]
-    loader: DataLoader[tuple[Tensor, Tensor]] = DataLoader(
+    loader: DataLoader[tuple[Tensor, int]] = DataLoader(
         _Transformed(pairs, ready), batch_size=contract.training.batch_size if training else 64, shuffle=training
     )
     yield from loader
@@ -132,5 +132,5 @@ def floor(model: nn.Module, samples: Samples, contract: Contract, steps: int) ->
     model.train()
     for _ in range(steps):
         optimiser.zero_grad()
-        functional.cross_entropy(model(x)[2], y).backward()
+        functional.cross_entropy(model(x)[2], y).backward()  # type: ignore[no-untyped-call]
         optimiser.step()

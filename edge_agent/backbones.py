@@ -202,10 +202,9 @@ def _from_torchvision(name: str, input: Input) -> Stages:
         units.append(("relu", nn.ReLU()))
     if not any(path == "avgpool" for path, _ in units):
         units.append(("avgpool", nn.AdaptiveAvgPool2d(1)))
-    *rest, last = head.named_children() if isinstance(head, nn.Sequential) else [("", head)]
-    dropout = 0.0
-    if rest and isinstance(rest[-1][1], nn.Dropout):
-        dropout = rest.pop()[1].p
+    rest: list[tuple[str, Any]] = list(head.named_children()) if isinstance(head, nn.Sequential) else [("", head)]
+    last = rest.pop()[1]
+    dropout = rest.pop()[1].p if rest and isinstance(rest[-1][1], nn.Dropout) else 0.0
     if not any(isinstance(unit, nn.Flatten) for _, unit in [*units, *rest]):
         units.append(("flatten", nn.Flatten()))
     units += [(f"{head_name}.{k}", m) for k, m in rest]
@@ -213,8 +212,8 @@ def _from_torchvision(name: str, input: Input) -> Stages:
         units.insert(0, ("grey", _ThreeChannels()))
     cut = _halfway([unit for _, unit in units])
     if getattr(units[cut][1], "inplace", False):
-        units[cut][1].inplace = False  # type: ignore[assignment]  # it would write into the low-level features
-    return Stages(_nest(units[:cut]), _nest(units[cut:]), last[1].in_features, head_dropout=dropout)
+        units[cut][1].inplace = False  # it would write into the low-level features
+    return Stages(_nest(units[:cut]), _nest(units[cut:]), last.in_features, head_dropout=dropout)
 
 
 def _halfway(units: list[nn.Module]) -> int:

@@ -214,7 +214,9 @@ def _pool(data: DataSet, seed: int, limit: int | None) -> list[Ints]:
     if limit is None:
         return pool
     if limit > len(data.y):
-        raise DataError(f"{data.name}: limit {limit} is more than its {len(data.y)} samples", "lower it or leave it out")
+        raise DataError(
+            f"{data.name}: limit {limit} is more than its {len(data.y)} samples", "lower it or leave it out"
+        )
     exact = np.array([len(rows) for rows in pool]) * limit / len(data.y)
     counts = exact.astype(np.int64)
     counts[np.argsort(counts - exact, kind="stable")[: limit - counts.sum()]] += 1  # to the largest remainders

@@ -97,7 +97,8 @@ def embedding_map(  # noqa: PLR0917
     path: Path,
 ) -> None:
     """Samples as dots and prototypes as named stars, in the plane that shows most of their spread."""
-    few = slice(None, None, max(1, math.ceil(len(points) / MAX_DOTS)))  # the eye sees no more in all of them
+    total = len(points)
+    few = slice(None, None, max(1, math.ceil(total / MAX_DOTS)))  # the eye sees no more in all of them
     points, labels = points[few], labels[few]
     flat, stars, axis_names = _plane(points, prototypes)
     figure, axes = _canvas(6.4, 5.6)
@@ -124,7 +125,8 @@ def embedding_map(  # noqa: PLR0917
     axes.grid(color="#eeeeee", linewidth=0.7)
     axes.set_xlabel(axis_names[0], color=INK)
     axes.set_ylabel(axis_names[1], color=INK)
-    _title(axes, f"{len(flat):,} samples and {len(stars)} prototypes")
+    shown = f"{total:,}" if len(flat) == total else f"{len(flat):,} of {total:,}"
+    _title(axes, f"{shown} samples and {len(stars)} prototypes")
     _save(figure, path)
 
 

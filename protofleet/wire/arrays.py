@@ -20,7 +20,9 @@ Precision = Literal["half", "float32", "int8"]
 DTYPES = {64: "|u1", 72: "|i1", 79: "<i8", 84: "<f2", 85: "<f4"}
 TAG_OF = {np.dtype(dtype): tag for tag, dtype in DTYPES.items()}
 HALF_PEAK = 60_000.0  # beyond it half precision is too close to its overflow
-INT8_PEAK, INT8_LEAST = 1e38, 1e-30  # outside it, 127 scales or a scale itself leave the normal float32 numbers
+# Outside these, 127 scales overflow or a scale is no normal float32. The peak is a round scale times 127, so that
+# rounding scales up does not carry a value across it.
+INT8_PEAK, INT8_LEAST = 127 * 2.0**120, 1e-30
 AXES = 8
 
 

@@ -1,0 +1,29 @@
+"""What several tests use: small laboratories on data that ships with scikit-learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from protofleet.contract import Training
+from simulators.config import LabConfig, Run
+from simulators.partitions import PartitionOptions
+
+settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def small_lab():
+    """A configuration of a few seconds; keyword arguments change its run."""
+
+    def make(method: str = "fedproto", settings: tuple[str, ...] = (), numerics=None, **run) -> LabConfig:
+        given = {"dataset": "digits", "agents": 5, "partition": "dirichlet", "rounds": 3, "seed": 4} | run
+        config = LabConfig(
+            Run(method=method, **given), PartitionOptions(alpha=0.5), Training(lr=0.03), settings=settings
+        )
+        return replace(config, numerics=numerics) if numerics else config
+
+    return make

@@ -1,0 +1,84 @@
+"""The device: what it does depends on its own name, data and seeds, and on nothing around it."""
+
+import numpy as np
+import pytest
+import torch
+
+from edge_agent.evaluate import Tally
+from edge_agent.workshop import settle
+from protofleet.errors import CheckpointError, DataError
+from protofleet.exchange import GlobalState
+from protofleet.prototypes import Tensors
+from simulators.setup import prepare
+
+
+@pytest.fixture
+def setup(small_lab):
+    made = prepare(small_lab())
+    settle(made.contract.numerics)
+    return made
+
+
+def agents(setup, count=2):
+    workshop = setup.workshop()
+    return [setup.agent(shard, workshop) for shard in setup.partition.shards[:count]]
+
+
+def sent(agent, rounds=2):
+    agent.receive(0, {}, {})
+    for round in range(1, rounds + 1):
+        parts = agent.work(round)
+    return parts["prototypes"]
+
+
+def test_sharing_a_process_changes_nothing(setup):
+    alone = sent(agents(setup)[1])
+    first, second = agents(setup)
+    sent(first)
+    torch.rand(3)
+    assert sent(second) == alone
+
+
+def test_devices_start_apart_or_together_as_the_contract_says(setup, small_lab):
+    one, two = agents(setup)
+    assert not torch.equal(one._weights["head.out.weight"], two._weights["head.out.weight"])
+    one, two = agents(prepare(small_lab(common_start="yes")))
+    assert torch.equal(one._weights["head.out.weight"], two._weights["head.out.weight"])
+
+
+def test_a_checkpoint_continues_to_the_same_upload(setup):
+    straight, stopped, fresh = agents(setup, 1)[0], agents(setup, 1)[0], agents(setup, 1)[0]
+    want = sent(straight, 3)
+    sent(stopped, 2)
+    fresh.restore(stopped.checkpoint(), {})
+    assert fresh.work(3)["prototypes"] == want
+
+
+def test_a_checkpoint_of_another_network_is_refused(setup):
+    with pytest.raises(CheckpointError, match="of another network"):
+        agents(setup, 1)[0].restore({"": {"weights": Tensors({"w": np.zeros(3, np.float32)})}}, {})
+
+
+def test_training_that_diverges_says_so_and_what_to_do(small_lab):
+    from dataclasses import replace
+
+    config = small_lab()
+    setup = prepare(replace(config, training=replace(config.training, lr=1e30)))
+    with pytest.raises(DataError, match="agent-00, round 1: training diverged; try a smaller learning rate"):
+        sent(agents(setup, 1)[0], 1)
+
+
+def test_evaluators_answer_among_own_classes_or_all(setup):
+    agent = agents(setup, 1)[0]
+    sent(agent)
+    agent.receive(2, {"prototypes": agent.work(3)["prototypes"]}, {})
+    found = agent.evaluate(2)["test"]
+    assert set(found) == {"prototype", "prototype_all_classes", "head", "head_own_classes"}
+    own = np.unique(agent.data.train.y.numpy())
+    assert found["head"].total.sum() == len(agent.data.test)
+    assert (found["head_own_classes"].correct[np.setdiff1d(np.arange(10), own)] == 0).all()
+
+
+def test_the_state_before_the_first_round_is_empty():
+    assert GlobalState().sha256 == GlobalState(shared={}, own={}, server={}).sha256
+    assert Tally(np.zeros(3, int), np.zeros(3, int)).accuracy is None

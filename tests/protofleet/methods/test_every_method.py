@@ -1,0 +1,88 @@
+"""What every registered method must keep, whatever it does: properties of its folds and fusion on real uploads."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.fusion import as_published, fuse_round
+from protofleet import registry, wire
+from protofleet.exact import merge
+from protofleet.exchange import GlobalState, Upload
+from protofleet.recipe import Turn
+from simulators.config import LabConfig, Run
+from simulators.crew import Here
+from simulators.partitions import PartitionOptions
+from simulators.setup import prepare
+
+METHODS = registry.names()
+
+
+@cache
+def uploads_of(method):
+    """The uploads of a second round (so that there is a state before), by six devices with uneven data."""
+    run = Run(method=method, dataset="digits", agents=6, partition="dirichlet", rounds=2, seed=2)
+    setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3)))
+    crew = Here(setup, setup.agents)
+    state = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), "half", setup.recipe.precision)
+    crew.receive(0, state, False)
+    uploads = []
+    for round in (1, 2):
+        before, uploads = state, []
+        for message in crew.work(round, setup.agents).values():
+            got = wire.decode(message)
+            uploads.append(Upload(got.envelope.agent, round, got.envelope.base, got.body))
+        state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, round), before, uploads)
+        crew.receive(round, state, False)
+    return setup, before, uploads, state
+
+
+def turn_of(setup):
+    return Turn(setup.contract, setup.hyper, 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(random=st.randoms(use_true_random=False))
+@settings(max_examples=20)
+def test_fusion_depends_on_which_uploads_and_not_on_order_splits_or_merges(method, random):
+    setup, before, uploads, state = uploads_of(method)
+    turn = turn_of(setup)
+    parts = [setup.recipe.fold(turn, upload, 1) for upload in uploads]
+    random.shuffle(parts)
+    while len(parts) > 1:
+        at = random.randrange(len(parts) - 1)
+        parts[at : at + 2] = [merge(parts[at], parts[at + 1])]
+    fused = setup.recipe.fuse(turn, parts[0] if parts else {}, before)
+    assert as_published(fused, "half", setup.recipe.precision).sha256 == state.sha256
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_leaving_an_upload_out_is_another_state(method):
+    setup, before, uploads, state = uploads_of(method)
+    if uploads:
+        assert fuse_round(setup.recipe, turn_of(setup), before, uploads[1:]).sha256 != state.sha256
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_round_in_which_nobody_sent_keeps_what_was_known(method):
+    setup, before, _, _ = uploads_of(method)
+    assert fuse_round(setup.recipe, turn_of(setup), before, []).sha256 == before.sha256
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_state_is_what_its_readers_decode(method):
+    setup, _, _, state = uploads_of(method)
+    assert as_published(state, "half", setup.recipe.precision).sha256 == state.sha256
+    assert GlobalState(state.shared, state.own, state.server).sha256 == state.sha256
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("changes", [{"participation": 0.4}, {"partition": "pathological"}])
+def test_partial_participation_and_missing_classes_are_no_error(method, changes, small_lab):
+    from simulators.lab import How, run
+
+    setup = prepare(small_lab(method, **changes))
+    outcome = run(setup, How(), lambda row: None)
+    assert len(outcome.rows) == 3
+    assert outcome.rows[-1].accuracy["head"] > 0.1

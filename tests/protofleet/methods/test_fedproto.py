@@ -1,0 +1,79 @@
+"""FedProto against numbers worked out by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from coordinator.fusion import fuse_round
+from protofleet.contract import Contract, Input
+from protofleet.exchange import GlobalState, Upload
+from protofleet.methods import fedproto
+from protofleet.parts.access import as_given
+from protofleet.prototypes import Prototypes
+from protofleet.recipe import Batch, Turn
+
+CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
+
+
+class Identity:
+    """A network whose embedding is its input and whose logits are zero: CE is log 3."""
+
+    def features(self, x):
+        return x, x
+
+    def head(self, z):
+        return torch.zeros(len(z), 3) + 0 * z.sum()
+
+
+def turn(hyper=None):
+    return Turn(CONTRACT, hyper or fedproto.Hyper(), 2)
+
+
+def loss(x, y, prototypes, lam=1.0):
+    given = {k: torch.from_numpy(v) for k, v in as_given(prototypes, 3, 2).items()}
+    batch = Batch(torch.tensor(x, requires_grad=True), torch.tensor(y))
+    value = fedproto.loss(Identity(), batch, given, fedproto.Hyper(lam=lam))
+    value.backward()
+    return float(value.detach()), batch.x.grad
+
+
+def test_the_loss_is_cross_entropy_plus_the_mean_squared_gap():
+    # Two samples: (1, 0) against (0, 0) gives 1 + 0; (2, 2) against (1, 4) gives 1 + 4. Mean over 2 × 2 is 6 / 4.
+    value, gradient = loss([[1.0, 0.0], [2.0, 2.0]], [0, 1], Prototypes([0, 1], [[0.0, 0.0], [1.0, 4.0]]))
+    assert value == pytest.approx(np.log(3) + 6 / 4)
+    assert gradient.tolist() == [[0.5, 0.0], [0.5, -1.0]]
+
+
+def test_a_sample_whose_class_nobody_knows_is_not_pulled_but_counts_in_the_mean():
+    value, gradient = loss([[1.0, 0.0], [2.0, 2.0]], [0, 2], Prototypes([0], [[0.0, 0.0]]), lam=2.0)
+    assert value == pytest.approx(np.log(3) + 2 * 1 / 4)
+    assert gradient[1].tolist() == [0, 0]
+
+
+def test_without_prototypes_it_is_cross_entropy():
+    assert loss([[1.0, 0.0]], [0], None)[0] == pytest.approx(np.log(3))
+
+
+def upload(agent, classes, vectors, counts):
+    return Upload(agent, 2, "", {"prototypes": Prototypes(classes, vectors, counts)})
+
+
+UPLOADS = [
+    upload("a", [0, 1], [[1.0, 1.0], [2.0, 0.0]], [1, 10]),
+    upload("b", [0], [[3.0, 5.0]], [3]),
+]
+
+
+@pytest.mark.parametrize(("weighted", "first"), [(False, [2.0, 3.0]), (True, [2.5, 4.0])])
+def test_fusion_is_the_plain_mean_over_holders_or_weighted_by_counts(weighted, first):
+    state = fuse_round(fedproto.recipe, turn(fedproto.Hyper(weighted=weighted)), GlobalState(), UPLOADS)
+    fused = state.shared["prototypes"]
+    assert fused.classes.tolist() == [0, 1]
+    assert fused.vectors.tolist() == [first, [2.0, 0.0]]
+
+
+def test_a_class_nobody_sent_keeps_its_prototype():
+    before = GlobalState(shared={"prototypes": Prototypes([1, 2], [[9.0, 9.0], [7.0, 7.0]])})
+    fused = fuse_round(fedproto.recipe, turn(), before, UPLOADS).shared["prototypes"]
+    assert fused.classes.tolist() == [0, 1, 2]
+    assert fused.vectors[2].tolist() == [7, 7]

@@ -1,0 +1,60 @@
+"""Who may import whom, and what an import may cost."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ALLOWED = {
+    "protofleet": set(),
+    "edge_agent": {"protofleet"},
+    "coordinator": {"protofleet"},
+    "export": {"protofleet", "edge_agent"},
+    "simulators": {"protofleet", "edge_agent", "coordinator", "export"},
+}
+OURS = set(ALLOWED)
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_a_room_imports_only_the_rooms_it_may(room):
+    for path in (ROOT / room).rglob("*.py"):
+        strangers = (imported(path) & OURS) - ALLOWED[room] - {room}
+        assert not strangers, f"{path.relative_to(ROOT)} imports {strangers}"
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys; print(' '.join(sorted({{m.partition('.')[0] for m in sys.modules}})))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(run.stdout.split())
+
+
+HEAVY = {"torch", "torchvision", "onnxruntime", "onnx", "paho", "sklearn", "scipy", "matplotlib", "rich"}
+
+
+def test_the_core_costs_numpy_only():
+    assert not loaded_by("import protofleet") & HEAVY
+    core = "import protofleet.prototypes, protofleet.wire, protofleet.nearest, protofleet.recipe, protofleet.registry"
+    assert not loaded_by(core) & HEAVY
+
+
+def test_every_recipe_can_be_read_and_fused_without_torch():
+    load = "from protofleet import registry\nfor name in registry.names(): registry.load(name)\nimport coordinator.fusion"
+    assert not loaded_by(load) & HEAVY
+
+
+@pytest.mark.parametrize("command", ["protofleet.cli", "edge_agent.cli", "coordinator.cli"])
+def test_a_command_line_answers_before_it_loads_anything_heavy(command):
+    assert not loaded_by(f"import {command}") & HEAVY

@@ -109,9 +109,7 @@ def merge(one: Partial, two: Partial) -> Partial:
         have = merged.get(name)
         if have is None:
             merged[name] = part
-        elif isinstance(have, Sum) and isinstance(part, Sum):
-            merged[name] = have.merge(part)
-        elif isinstance(have, Bag) and isinstance(part, Bag):
+        elif (isinstance(have, Sum) and isinstance(part, Sum)) or (isinstance(have, Bag) and isinstance(part, Bag)):
             merged[name] = have.merge(part)
         else:
             raise FusionError(f"{name}: a sum in one upload, a bag in another")

@@ -101,7 +101,9 @@ def render(found: Comparison) -> str:
         )  # fmt: skip
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     return "\n".join(
-        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
         for row in rows
     )
 

@@ -17,7 +17,9 @@ class Run:
     """What is run, on what, by how many."""
 
     method: str = setting("fedproto", "a method of `protofleet methods`")
-    dataset: str = setting("digits", "digits, spiral, mnist, fashion-mnist, cifar10, cifar100, a folder, or an .npz file")
+    dataset: str = setting(
+        "digits", "digits, spiral, mnist, fashion-mnist, cifar10, cifar100, a folder, or an .npz file"
+    )
     agents: int = setting(20, "how many devices", low=1)
     partition: PartitionKind = setting("dirichlet", "how data is dealt out")
     backbone: str = setting("", "the devices' network, or mixed; by default one that fits the data")
@@ -30,6 +32,9 @@ class Run:
     rounds: int = setting(20, "rounds of exchange", low=1)
     participation: float = setting(1.0, "share of the devices that takes part in a round", low=0, high=1)
     seed: int = setting(0, "everything random comes from it", low=0)
+    partition_seed: int | None = setting(
+        None, "deal the data out by this seed instead (the papers' few-shot: 1234)", low=0
+    )
     wire: Wire = setting("half", "precision of prototypes on the wire")
     image_size: int = setting(0, "resize images to this many pixels; 0: as the data set has them", low=0)
     eval_every: int = setting(1, "evaluate every so many rounds (and after the last)", low=1)

@@ -28,7 +28,6 @@ from protofleet.prototypes import Ints, Parts
 from simulators.config import LabConfig
 from simulators.setup import RUN_ID, Setup, prepare
 
-
 Embedded = tuple[NDArray[np.float32], Ints]
 
 

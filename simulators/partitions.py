@@ -6,6 +6,7 @@ pool and lets each device split its own share 75/25 per class (PFLlib's protocol
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -106,10 +107,13 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
     jitter = max(options.spread - 1, 0)
     holders: list[list[int]] = [[] for _ in range(n_classes)]
     taken = []
+    # Who holds what is drawn as FedProto's code draws it, so that its seed (1234) gives the papers' own devices.
+    ways = np.random.RandomState(seed).randint(low, high + 1, agents)
+    draw = random.Random(seed)
     for agent in range(agents):
-        rng = generator("partition", "few-shot", seed, agent)
-        for label in rng.choice(n_classes, int(rng.integers(low, high + 1)), replace=False):
+        for label in draw.sample(range(n_classes), int(ways[agent])):
             holders[label].append(agent)
+        rng = generator("partition", "few-shot", seed, agent)
         taken.append(int(rng.integers(max(1, shots - jitter), shots + jitter + 1)))
     # A tenth more than its shots, rounded up, is reserved for a device and class: 110 where shots are 100.
     block = max(shots - (-shots // 10), shots + jitter)

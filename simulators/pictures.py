@@ -26,4 +26,6 @@ def draw(outcome: Outcome, path: Path) -> None:
     if not len(points):
         return
     known = next((p for p in outcome.state.shared.values() if isinstance(p, Prototypes)), class_means(points, labels))
-    plots.embedding_map(points, labels, known.vectors, known.classes.tolist(), setup.data.classes, path / "embeddings.png")
+    plots.embedding_map(
+        points, labels, known.vectors, known.classes.tolist(), setup.data.classes, path / "embeddings.png"
+    )

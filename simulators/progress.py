@@ -31,7 +31,9 @@ def watched(label: str, rounds: int) -> Iterator[Watch]:
 def _line(console: Console, label: str, rounds: int, row: Row) -> None:
     every = max(1, rounds // 10)
     if row.round % every == 0 or row.round == rounds:
-        console.print(f"{label}  round {row.round}/{rounds}  {words(row)}  {row.seconds:.2f} s", highlight=False, soft_wrap=True)
+        console.print(
+            f"{label}  round {row.round}/{rounds}  {words(row)}  {row.seconds:.2f} s", highlight=False, soft_wrap=True
+        )
 
 
 def words(row: Row) -> str:

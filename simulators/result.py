@@ -135,11 +135,17 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "evaluator": name,
             "each": dict(last.accuracy),
             "per_agent": {agent: dict(numbers) for agent, numbers in last.per_agent.items()},
-            "per_class": {each: dict(zip(setup.data.classes, row, strict=True)) for each, row in last.per_class.items()},
+            "per_class": {
+                each: dict(zip(setup.data.classes, row, strict=True)) for each, row in last.per_class.items()
+            },
         },
         "selected_by_validation": None
         if selected is None
-        else {"round": selected.round, "accuracy": selected.accuracy.get(name), "validation": selected.validation[name]},
+        else {
+            "round": selected.round,
+            "accuracy": selected.accuracy.get(name),
+            "validation": selected.validation[name],
+        },
         "partition": setup.partition.to_plain(setup.data.y, setup.data.classes),
         "state_sha256": outcome.state.sha256,
         "seconds": outcome.seconds,
@@ -156,7 +162,10 @@ def resolved(setup: Setup) -> dict[str, Any]:
         "settings": to_plain(setup.hyper),
         "contract": to_plain(setup.contract),
         "backbones": dict(setup.backbones),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in ("protofleet", "numpy", "torch")}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in ("protofleet", "numpy", "torch")},
+        },
         "machine": f"{sys.platform} {platform.machine()}",
     }
 

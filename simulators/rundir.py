@@ -32,7 +32,9 @@ class Saved:
 
 def pack(groups: Mapping[str, Parts]) -> bytes:
     """Named groups of parts as one file, exactly."""
-    return wire.encode_parts({f"{g}/{name}": part for g, parts in groups.items() for name, part in parts.items()}, "float32")
+    return wire.encode_parts(
+        {f"{g}/{name}": part for g, parts in groups.items() for name, part in parts.items()}, "float32"
+    )
 
 
 def unpack(data: bytes) -> dict[str, dict[str, Any]]:
@@ -68,7 +70,9 @@ class RunDir:
         known = self.path / "config.json"
         if known.exists():
             if not resume:
-                raise CheckpointError(f"{self.path} already holds a run", "--resume continues it; or name another --out")
+                raise CheckpointError(
+                    f"{self.path} already holds a run", "--resume continues it; or name another --out"
+                )
             if json.loads(known.read_text()) != config:
                 raise CheckpointError(f"{self.path} holds a run with other settings", "name another --out")
         self.path.mkdir(parents=True, exist_ok=True)

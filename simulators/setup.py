@@ -69,7 +69,8 @@ def prepare(config: LabConfig) -> Setup:
     hyper = parse_pairs(recipe.hyper, config.settings)
     where = os.environ.get("PROTOFLEET_DATA")
     data = load(run.dataset, data_dir=Path(where) if where else None, seed=run.seed, image_size=run.image_size or None)
-    partition = partitions.make(run.partition, data, run.agents, run.seed, config.partition)
+    dealt_by = run.seed if run.partition_seed is None else run.partition_seed
+    partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
     chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
     contract = _contract(config, recipe, data, chosen)
     return Setup(config, data, partition, contract, recipe, hyper, chosen)

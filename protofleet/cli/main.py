@@ -11,7 +11,13 @@ import protofleet
 from protofleet.errors import FleetError
 
 GROUP = "protofleet.commands"
-MISSING_EXTRA = {"torch": "train", "torchvision": "train", "sklearn": "train", "matplotlib": "simulators", "rich": "simulators"}
+MISSING_EXTRA = {
+    "torch": "train",
+    "torchvision": "train",
+    "sklearn": "train",
+    "matplotlib": "simulators",
+    "rich": "simulators",
+}
 
 
 class Umbrella(click.Group):

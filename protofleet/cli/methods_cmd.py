@@ -45,7 +45,9 @@ def show(name: str, as_json: bool) -> None:
     }
     if as_json:
         rows = [{"name": s.name, "kind": s.kind, "default": s.default, "help": s.help} for s in settings]
-        click.echo(json.dumps({"name": recipe.name, "title": recipe.title, "settings": rows, "traits": traits}, indent=1))
+        click.echo(
+            json.dumps({"name": recipe.name, "title": recipe.title, "settings": rows, "traits": traits}, indent=1)
+        )
         return
     click.echo(f"{recipe.name}: {recipe.title}")
     click.echo("  " + ", ".join(f"{what}: {'yes' if has else 'no'}" for what, has in traits.items()))

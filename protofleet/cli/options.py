@@ -16,7 +16,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-def options_of(cls: type, *, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+def options_of(
+    cls: type, *, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None
+) -> Callable[[F], F]:
     """One option per field of the dataclass; `lr_decay` becomes `--lr-decay`."""
 
     def add(command: F) -> F:

@@ -77,7 +77,10 @@ def in_memory(samples: Samples, contract: Contract, training: bool) -> Iterator[
     size = contract.training.batch_size
     if not training:
         for start in range(0, len(samples), 256):
-            yield prepare(samples.x[start : start + 256], contract.input, contract.numerics), samples.y[start : start + 256]
+            yield (
+                prepare(samples.x[start : start + 256], contract.input, contract.numerics),
+                samples.y[start : start + 256],
+            )
         return
     x = prepare(samples.x, contract.input, contract.numerics)
     if contract.training.augment == "crop-flip":

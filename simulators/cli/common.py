@@ -19,7 +19,9 @@ def run_options(*, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] 
     """Every option that decides a run's outcome."""
 
     def add(command: F) -> F:
-        command = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the method.")(command)
+        command = click.option(
+            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the method."
+        )(command)
         for cls in (Numerics, Training, PartitionOptions, Run):
             command = options_of(cls, leave_out=leave_out, defaults=defaults)(command)
         return command

@@ -19,9 +19,7 @@ from simulators.cli.common import config_of, json_option, run_options, workers_o
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Leave result, state and pictures here.")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @json_option
-def simulate(
-    workers: int, checkpoint_every: int, out: Path | None, resume: bool, as_json: bool, **values: Any
-) -> None:
+def simulate(workers: int, checkpoint_every: int, out: Path | None, resume: bool, as_json: bool, **values: Any) -> None:
     """Run one method in the laboratory, with the agents, the codec and the fusion of the live fleet.
 
     \b

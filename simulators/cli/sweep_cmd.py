@@ -15,7 +15,9 @@ from simulators.cli.common import config_of, json_option, run_options, workers_o
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--grid", multiple=True, required=True, metavar="NAME=A,B,C", help="Values to try; several make a product.")
+@click.option(
+    "--grid", multiple=True, required=True, metavar="NAME=A,B,C", help="Values to try; several make a product."
+)
 @run_options()
 @workers_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="A folder per point.")

@@ -67,7 +67,9 @@ def test_crop_and_flip_give_windows_of_the_padded_image():
 
 def test_channels_last_is_the_same_numbers():
     x, y = samples()
-    plain, last = (prepare(Samples.of(x, y, IMAGE).x, IMAGE, Numerics(layout=v)) for v in ("contiguous", "channels-last"))
+    plain, last = (
+        prepare(Samples.of(x, y, IMAGE).x, IMAGE, Numerics(layout=v)) for v in ("contiguous", "channels-last")
+    )
     assert torch.equal(plain, last)
     assert last.is_contiguous(memory_format=torch.channels_last)
 

@@ -10,12 +10,18 @@ from protofleet.exact import Bag, Sum, merge, merge_all
 
 values = st.floats(-60000, 60000, width=32)
 rows = st.lists(
-    st.tuples(st.integers(0, 5), st.lists(values, min_size=3, max_size=3), st.integers(1, 10_000)), min_size=1, max_size=12
+    st.tuples(st.integers(0, 5), st.lists(values, min_size=3, max_size=3), st.integers(1, 10_000)),
+    min_size=1,
+    max_size=12,
 )
 
 
 def same(one: Sum, two: Sum) -> bool:
-    return np.array_equal(one.keys, two.keys) and np.array_equal(one.total(), two.total()) and np.array_equal(one.mean(), two.mean())
+    return (
+        np.array_equal(one.keys, two.keys)
+        and np.array_equal(one.total(), two.total())
+        and np.array_equal(one.mean(), two.mean())
+    )
 
 
 @given(rows, st.randoms(use_true_random=False))

@@ -51,7 +51,9 @@ def test_the_core_costs_numpy_only():
 
 
 def test_every_recipe_can_be_read_and_fused_without_torch():
-    load = "from protofleet import registry\nfor name in registry.names(): registry.load(name)\nimport coordinator.fusion"
+    load = (
+        "from protofleet import registry\nfor name in registry.names(): registry.load(name)\nimport coordinator.fusion"
+    )
     assert not loaded_by(load) & HEAVY
 
 

@@ -21,7 +21,7 @@ def test_an_unknown_method_is_answered_with_the_nearest():
     assert caught.value.exit_code == 2
 
 
-METHOD = '''
+METHOD = """
 from dataclasses import replace
 from protofleet.methods import fedproto
 from protofleet.recipe import NearestPrototype
@@ -33,7 +33,7 @@ def scorers(turn, me, got):
     return {} if known is None else {"prototype": NearestPrototype(known, "cosine")}
 
 recipe = replace(fedproto.recipe, name="cosproto", title="FedProto, read by cosine", scorers=scorers)
-'''
+"""
 
 
 def test_a_method_from_another_package_runs_in_the_lab(tmp_path):
@@ -44,7 +44,9 @@ def test_a_method_from_another_package_runs_in_the_lab(tmp_path):
     (info / "entry_points.txt").write_text("[protofleet.methods]\ncosproto = cosproto:recipe\n")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from protofleet.cli import main; main()"
     words = ["simulate", "--method", "cosproto", "--agents", "3", "--rounds", "4", "--json"]
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path), *words], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), *words], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout)
     assert result["config"]["method"] == "cosproto"

@@ -94,7 +94,9 @@ def test_the_result_says_what_was_run_and_counts_real_bytes(small_lab, tmp_path)
     result = json.loads((tmp_path / "result.json").read_text())
     assert result == json.loads(json.dumps(document(outcome)))
     assert result["schema"] == 1
-    assert {"config", "rounds", "best", "final", "state_sha256", "seconds", "peak_rss_bytes", "partition"} <= set(result)
+    assert {"config", "rounds", "best", "final", "state_sha256", "seconds", "peak_rss_bytes", "partition"} <= set(
+        result
+    )
     held = sum(len(agent["classes"]) for agent in result["partition"]["agents"].values())
     for row in result["rounds"]:
         assert row["up_floats"] == held * result["config"]["contract"]["embedding"]

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from edge_agent.evaluate import Tallies, evaluate
 from edge_agent.feed import LocalData, Samples, blocks
@@ -36,20 +35,19 @@ class LocalLearner:
     stepper: Stepper
     data: LocalData
     workshop: Workshop
-    _seen: Features | None = None
+    _seen: dict[bool, Features] = field(default_factory=dict)
 
-    def features(self) -> Features:
-        """A clean pass over the training data; made once per state of the weights."""
-        if self._seen is None:
+    def features(self, *, low: bool = False) -> Features:
+        """A clean pass over the training data; made once per state of the weights. Low-level features on request."""
+        if low not in self._seen:
             net, contract = self.stepper.net, self.workshop.contract
             net.eval()
-            found: list[tuple[Tensor, ...]] = []
+            kept = slice(0 if low else 1, None)  # low-level features of large images are large
             with torch.inference_mode():
-                for x in blocks(self.data.train, contract.input, contract.numerics):
-                    found.append(net(x))
-            low, high, logits = (torch.cat(each).cpu().numpy() for each in zip(*found, strict=True))
-            self._seen = Features(low, high, logits, self.data.train.y.numpy())
-        return self._seen
+                found = [net(x)[kept] for x in blocks(self.data.train, contract.input, contract.numerics)]
+            *u, z, logits = (torch.cat(each).cpu().numpy() for each in zip(*found, strict=True))
+            self._seen[low] = Features(z, logits, self.data.train.y.numpy(), u[0] if low else None)
+        return self._seen[low]
 
     def weights(self, *modules: str) -> Tensors:
         """Weights and running statistics of these modules; of all when none is named."""
@@ -61,11 +59,11 @@ class LocalLearner:
         with torch.no_grad():
             for name, array in weights.arrays.items():
                 have[name].copy_(torch.from_numpy(np.array(array)))
-        self._seen = None
+        self.changed()
 
     def changed(self) -> None:
         """The weights moved: what was seen through them is no longer true."""
-        self._seen = None
+        self._seen.clear()
 
 
 class Agent:

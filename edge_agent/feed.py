@@ -50,10 +50,7 @@ class LocalData:
 def prepare(x: Tensor, kind: Input, numerics: Numerics) -> Tensor:
     """Stored inputs as the network takes them: float32, normalised, in the settled layout and place."""
     x = x.to(numerics.device)
-    if kind.kind == "image":
-        x = x.to(torch.float32).div_(255.0)
-    else:
-        x = x.to(torch.float32, copy=True)
+    x = x.to(torch.float32).div_(255.0) if kind.kind == "image" else x.to(torch.float32, copy=True)
     if kind.mean:
         shape = (1, -1, 1, 1) if kind.kind == "image" else (-1,)
         x.sub_(torch.tensor(kind.mean, device=x.device).view(shape))

@@ -104,16 +104,19 @@ Partial = Mapping[str, Sum | Bag]
 
 def merge(one: Partial, two: Partial) -> Partial:
     """The partial over both sets of uploads."""
-    merged: dict[str, Sum | Bag] = dict(one)
+    merged = dict(one)
     for name, part in two.items():
-        have = merged.get(name)
-        if have is None:
-            merged[name] = part
-        elif (isinstance(have, Sum) and isinstance(part, Sum)) or (isinstance(have, Bag) and isinstance(part, Bag)):
-            merged[name] = have.merge(part)
-        else:
-            raise FusionError(f"{name}: a sum in one upload, a bag in another")
+        merged[name] = _joined(name, merged[name], part) if name in merged else part
     return merged
+
+
+def _joined(name: str, one: Sum | Bag, two: Sum | Bag) -> Sum | Bag:
+    match one, two:
+        case Sum(), Sum():
+            return one.merge(two)
+        case Bag(), Bag():
+            return one.merge(two)
+    raise FusionError(f"{name}: a sum in one upload, a bag in another")
 
 
 def merge_all(partials: Iterable[Partial]) -> Partial:

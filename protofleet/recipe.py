@@ -56,10 +56,10 @@ class Turn(Generic[H]):
 class Features:
     """A clean pass over a device's training data (evaluation mode, nothing augmented)."""
 
-    low: Floats
     high: Floats
     logits: Floats
     labels: Ints
+    low: Floats | None = None
 
 
 class Learner(Protocol):
@@ -70,7 +70,7 @@ class Learner(Protocol):
     samples: int
     memory: dict[str, Parts]  # what a method remembers between rounds; kept across restarts
 
-    def features(self) -> Features: ...
+    def features(self, *, low: bool = False) -> Features: ...
     def weights(self, *modules: str) -> Tensors: ...
     def load(self, weights: Tensors) -> None: ...
 

@@ -92,13 +92,12 @@ def lines(found: Comparison) -> list[Line]:
 def render(found: Comparison) -> str:
     """The table as text."""
     heads = ("method", "prototype", "head", "best", "validation", "95 % of best", "up/round", "down/round", "seconds")
-    rows = [heads]
+    rows: list[tuple[str, ...]] = [heads]
     for x in lines(found):
         after = "–" if x.rounds_to_95 is None else f"round {x.rounds_to_95}"
-        rows.append(
-            (x.name, _percent(x.prototype), _percent(x.head), _percent(x.best), _percent(x.validation), after, size(x.up_bytes),
-             size(x.down_bytes), f"{x.seconds:.1f}")
-        )  # fmt: skip
+        shares = (x.prototype, x.head, x.best, x.validation)
+        traffic = (size(x.up_bytes), size(x.down_bytes))
+        rows.append((x.name, *map(_percent, shares), after, *traffic, f"{x.seconds:.1f}"))
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     return "\n".join(
         "  ".join(

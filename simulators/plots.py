@@ -88,7 +88,7 @@ def curves(series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title:
     _save(figure, path)
 
 
-def embedding_map(  # noqa: PLR0917
+def embedding_map(
     points: Array,
     labels: Array,
     prototypes: Array,

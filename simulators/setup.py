@@ -90,7 +90,9 @@ def _contract(config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Map
     dim, hidden = natural(kinds[0], data.input)
     if len(kinds) > 1:  # different networks meet in one embedding size and one form of classifier
         dim, hidden = 128, ()
-    common = recipe.traits.common_start if run.common_start == "auto" else run.common_start == "yes"
+    # A frozen extractor that every device drew for itself would make embeddings that mean nothing to each other.
+    wanted = recipe.traits.common_start or run.freeze
+    common = wanted if run.common_start == "auto" else run.common_start == "yes"
     return Contract(
         fleet="lab",
         run=RUN_ID,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from protofleet.contract import Training
 from simulators.config import LabConfig, Run
 from simulators.partitions import PartitionOptions
 
+torch.set_num_threads(1)  # tests run side by side: more threads would only wait for each other
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 

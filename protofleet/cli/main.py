@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib.metadata import EntryPoint, entry_points
 
 import click
@@ -81,7 +82,7 @@ def run(command: click.Command, name: str) -> None:
 
 def _leave(words: str, code: int, debug: bool) -> None:
     if debug:
-        raise
+        traceback.print_exc()
     click.echo(f"error: {words}", err=True)
     sys.exit(code)
 

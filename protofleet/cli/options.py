@@ -1,4 +1,4 @@
-"""Command-line options made from a dataclass of settings: the settings' names, kinds, defaults and help are said once."""
+"""Command-line options made from a dataclass of settings: names, kinds, defaults and help are said once."""
 
 from __future__ import annotations
 

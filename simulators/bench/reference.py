@@ -49,7 +49,7 @@ class PlainFedProto:
                 _, z, logits = model(x)
                 pull = ((z - self.table[y]) ** 2 * self.have[y].unsqueeze(1)).mean()
                 loss = functional.cross_entropy(logits, y) + pull
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimiser.step()
             model.eval()
             with torch.no_grad():

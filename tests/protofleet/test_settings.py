@@ -52,7 +52,7 @@ def test_a_contract_survives_the_way_through_a_plain_document():
     contract = Contract("f", "r", 3, ("a", "b"), Input("image", (8, 8, 1), (0.5,), (0.2,)), 64, (84,))
     document = to_plain(contract)
     assert from_plain(Contract, document) == contract
-    with pytest.raises(SettingError, match="input.kind"):
+    with pytest.raises(SettingError, match=r"input\.kind"):
         from_plain(Contract, {**document, "input": {**document["input"], "kind": "smell"}})
     with pytest.raises(SettingError, match="missing"):
         from_plain(Contract, {"fleet": "f"})

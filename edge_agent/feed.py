@@ -19,6 +19,7 @@ from protofleet.recipe import Batch
 
 _BLOCK = 4096
 _PAD = 4
+_SEEN_AT_ONCE = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +102,6 @@ def feature_batches(
 
 
 def blocks(samples: Samples, kind: Input, numerics: Numerics) -> Iterator[Tensor]:
-    """Everything in order, in big batches: for evaluation and summaries."""
-    for start in range(0, len(samples), 1024):
-        yield prepare(samples.x[start : start + 1024], kind, numerics)
+    """Everything in order, in batches whose activations still fit a processor's cache: evaluation and summaries."""
+    for start in range(0, len(samples), _SEEN_AT_ONCE):
+        yield prepare(samples.x[start : start + _SEEN_AT_ONCE], kind, numerics)

@@ -40,7 +40,7 @@ def cifar_few_shot() -> LabConfig:
     """The papers' CIFAR-10 cell: 20 devices, 3 ways, 100 shots, LeNet, batch 8, crop and flip."""
     return LabConfig(
         Run(method="fedproto", dataset="cifar10", agents=20, partition="few-shot", backbone="lenet", rounds=100),
-        PartitionOptions(ways=3, shots=100, spread=1, test_shots=15),
+        PartitionOptions(ways=3, shots=100, spread=1, test_shots=15, validation=0.0),
         Training(batch_size=8, lr=0.01, momentum=0.5, augment="crop-flip"),
     )
 

@@ -142,10 +142,12 @@ def bench_fashion(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     base = variant(fashion_cnn4())
     last = variant(fashion_cnn4(), layout="channels-last")
     quick = variant(fashion_cnn4(), layout="channels-last", dtype="bf16")
+    quickest = variant(fashion_cnn4(), layout="channels-last", dtype="bf16", compile=True)
     contenders = {
         "ours": ours(base, Here(base, base.agents)),
         "ours, channels-last": ours(last, Here(last, last.agents)),
         "ours, channels-last, bf16": ours(quick, Here(quick, quick.agents)),
+        "ours, channels-last, bf16, compiled": ours(quickest, Here(quickest, quickest.agents)),
         "in-memory loop": theirs(base, reference.in_memory),
         "DataLoader way": theirs(base, reference.with_loader),
         "floor": floor(base),

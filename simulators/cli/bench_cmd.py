@@ -43,11 +43,11 @@ def lab(rounds: int, only: str | None, as_json: bool) -> None:
 
 def _ratios(rows: Sequence, base: str) -> str:  # type: ignore[type-arg]
     reference = next(row.seconds for row in rows if row.name == base)
-    lines = [f"{'':<32}{'s/round':>9}{'ratio':>8}{'times as fast':>15}{'accuracy':>10}"]
+    lines = [f"{'':<36}{'s/round':>9}{'ratio':>8}{'times as fast':>15}{'accuracy':>10}"]
     for row in rows:
         accuracy = "" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
         ratio = row.seconds / reference
-        lines.append(f"{row.name:<32}{row.seconds:>9.3f}{ratio:>8.2f}{1 / ratio:>15.2f}{accuracy:>10}")
+        lines.append(f"{row.name:<36}{row.seconds:>9.3f}{ratio:>8.2f}{1 / ratio:>15.2f}{accuracy:>10}")
     return "\n".join([*lines, f"ratio: seconds over those of {base}"])
 
 

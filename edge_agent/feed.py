@@ -37,7 +37,9 @@ class Samples:
         """From the arrays of a data set (images H×W×C)."""
         inputs = torch.from_numpy(np.moveaxis(x, 3, 1) if kind.kind == "image" else x)
         # A clone, because strides of a single channel pass for any layout and would choose the convolution by accident.
-        return Samples(inputs.clone(memory_format=torch.contiguous_format), torch.from_numpy(np.ascontiguousarray(y, np.int64)))
+        return Samples(
+            inputs.clone(memory_format=torch.contiguous_format), torch.from_numpy(np.ascontiguousarray(y, np.int64))
+        )
 
 
 @dataclass(frozen=True, eq=False)

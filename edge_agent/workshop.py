@@ -60,4 +60,4 @@ def settle(numerics: Numerics) -> None:
     torch.set_num_threads(numerics.threads)
     torch.use_deterministic_algorithms(True, warn_only=numerics.device != "cpu")
     # Writing NaN into every new tensor guards against reading uninitialised memory, and costs a tenth of a step.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

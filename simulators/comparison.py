@@ -15,7 +15,8 @@ from simulators.config import LabConfig
 from simulators.lab import How, run_in
 from simulators.progress import size, watched
 from simulators.result import document
-from simulators.setup import prepare
+from simulators.rundir import RunDir
+from simulators.setup import Setup, prepare
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,22 @@ def compared(configs: Mapping[str, LabConfig], workers: int, out: Path | None, *
             raise SettingError(f"none of these methods has the setting {pair.partition('=')[0]!r}")
     documents: dict[str, dict[str, Any]] = {}
     for name, config in wanted.items():
-        path = None if out is None else out / name
-        if resume and path is not None and (path / "result.json").exists():
-            documents[name] = json.loads((path / "result.json").read_text())
-            continue
-        with watched(f"{name:<12}", config.run.rounds) as watch:
-            documents[name] = document(run_in(prepare(config), How(workers), watch, path, resume=resume))
+        documents[name] = result_of(name, prepare(config), workers, None if out is None else out / name, resume=resume)
     found = Comparison(documents)
     if out is not None:
         series = {line.name: _curve(documents[line.name]) for line in lines(found)}
         plots.curves(series, out / "compare.png", "accuracy per round", "accuracy (mean over devices)")
         (out / "compare.json").write_text(json.dumps(documents, indent=1))
     return found
+
+
+def result_of(label: str, setup: Setup, workers: int, path: Path | None, *, resume: bool) -> dict[str, Any]:
+    """A run's document: read where this very run is finished already, else made."""
+    done = RunDir(path).result(setup) if path is not None and resume else None
+    if done is not None:
+        return done
+    with watched(f"{label:<12}", setup.config.run.rounds) as watch:
+        return document(run_in(setup, How(workers), watch, path, resume=resume))
 
 
 def _own_settings(config: LabConfig) -> LabConfig:

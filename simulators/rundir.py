@@ -73,7 +73,7 @@ class RunDir:
                 raise CheckpointError(
                     f"{self.path} already holds a run", "--resume continues it; or name another --out"
                 )
-            if json.loads(known.read_text()) != config:
+            if _but_rounds(json.loads(known.read_text())) != _but_rounds(config):
                 raise CheckpointError(f"{self.path} holds a run with other settings", "name another --out")
         self.path.mkdir(parents=True, exist_ok=True)
         _write(known, json.dumps(config, indent=1).encode())
@@ -106,6 +106,14 @@ class RunDir:
             raise CheckpointError(f"{found[-1]} cannot be read: {error}") from error
         return Saved(state, rows, agents)
 
+    def result(self, setup: Setup) -> dict[str, Any] | None:
+        """The document of this very run, if it is finished."""
+        path = self.path / "result.json"
+        if not path.exists():
+            return None
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found if found.get("config") == json.loads(json.dumps(resolved(setup))) else None
+
     def finish(self, outcome: Outcome) -> None:
         """Leave the result, its table, the state and the pictures."""
         from simulators import pictures
@@ -117,6 +125,11 @@ class RunDir:
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*")) if self.path.exists() else []
+
+
+def _but_rounds(config: dict[str, Any]) -> dict[str, Any]:
+    """A run may be continued to more rounds: nothing in a round depends on how many will follow."""
+    return {name: value for name, value in config.items() if name != "rounds"}
 
 
 def _memory(path: Path) -> dict[str, Parts]:

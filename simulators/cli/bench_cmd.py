@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
-from simulators.cli.common import json_option
+from protofleet.errors import UsageError
+from simulators.cli.common import json_option, workers_option
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,5 +64,42 @@ def codec(repeats: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=1))
         return
+    click.echo("A 10-class × 512 half-precision upload with its envelope: 10,240 bytes of numbers")
+    click.echo(f"{'':<14}{'bytes':>8}{'over raw':>10}{'encode µs':>11}{'decode µs':>11}")
     for row in rows:
-        click.echo(row)
+        times = f"{row.encode_us:>11.1f}{row.decode_us:>11.1f}"
+        click.echo(f"{row.name:<14}{row.bytes:>8,}{row.over_raw:>10,}{times}")
+
+
+@bench.command()
+@click.option("--only", multiple=True, help="A cell by name; all by default.")
+@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell.")
+@click.option(
+    "--out", default="runs/papers", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+)
+@click.option("--write", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write the page here.")
+@workers_option
+def papers(only: tuple[str, ...], seeds: int, out: Path, target: Path | None, workers: int) -> None:
+    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable.
+
+    \b
+    protofleet bench papers --only fedproto-cifar10 --seeds 3
+    protofleet bench papers --write docs/results.md
+    """
+    from simulators.bench import papers as cells
+
+    names = [cell.name for cell in cells.CELLS]
+    for name in only:
+        if name not in names:
+            raise UsageError(f"no cell is called {name!r}", f"there are: {', '.join(names)}")
+    for cell in cells.CELLS:
+        if not only or cell.name in only:
+            cells.run_cell(cell, range(seeds), out, workers)
+    page = cells.page(
+        {cell.name: cells.found(cell, range(seeds), out) for cell in cells.CELLS}, "protofleet bench papers"
+    )
+    if target is None:
+        click.echo(page)
+    else:
+        target.write_text(page)
+        click.echo(f"written: {target}")

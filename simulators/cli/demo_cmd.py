@@ -19,7 +19,15 @@ def demo(rounds: int, workers: int) -> None:
 
     def config(method: str) -> LabConfig:
         return LabConfig(
-            run=Run(method=method, dataset="digits", agents=10, partition="dirichlet", rounds=rounds, seed=1),
+            run=Run(
+                method=method,
+                dataset="digits",
+                agents=10,
+                partition="dirichlet",
+                rounds=rounds,
+                seed=1,
+                common_start="yes",
+            ),
             partition=PartitionOptions(alpha=0.3),
             training=Training(batch_size=8, lr=0.03, momentum=0.5),
         )
@@ -31,7 +39,7 @@ def demo(rounds: int, workers: int) -> None:
     click.echo(render(found))
     click.echo(
         "\nprototype: nearest prototype among the classes a device has; head: its classifier, among all classes."
-        "\nFedProto sends class means only, a few hundredths of FedAvg's bytes, and every device keeps its own network."
+        "\nFedProto sends class means only, a sixtieth of FedAvg's bytes, and every device keeps its own network."
         "\n\nWhere to look next:"
         "\n  protofleet simulate --method fedproto --out runs/first     pictures, result.json, every setting"
         "\n  protofleet methods show fedproto                           what a method can be told"

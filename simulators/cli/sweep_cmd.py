@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from protofleet.errors import UsageError
+from protofleet.settings import from_plain, to_plain
 from simulators.cli.common import config_of, json_option, run_options, workers_option
+from simulators.config import LabConfig
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,6 +30,9 @@ def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **value
 
     \b
     protofleet sweep --method fedproto --grid lam=0.1,1,10 --rounds 20 --out runs/lam
+    protofleet sweep --method fedproto --grid lr=0.01,0.03 --grid seed=0,1,2 --out runs/lr
+
+    A name is one of the method's settings, or any option of the run or its training.
 
     Choose by the validation column: the test split is for the end.
     """
@@ -40,6 +46,21 @@ def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **value
         axes.append([f"{name.strip()}={text.strip()}" for text in texts.split(",")])
     config = config_of(values)
     points = {" ".join(point): point for point in itertools.product(*axes)}
-    configs = {name: replace(config, settings=(*config.settings, *point)) for name, point in points.items()}
+    configs = {name: _at(config, point) for name, point in points.items()}
     found = compared(configs, workers, out, resume=True)
     click.echo(json.dumps(found.documents, indent=1) if as_json else render(found))
+
+
+def _at(config: LabConfig, point: Sequence[str]) -> LabConfig:
+    """The configuration at one point of the grid."""
+    for pair in point:
+        name, _, text = pair.partition("=")
+        option = name.replace("-", "_")
+        for part in ("run", "training", "partition", "numerics"):
+            section = getattr(config, part)
+            if option in {field.name for field in fields(section)}:
+                config = replace(config, **{part: from_plain(type(section), {**to_plain(section), option: text})})
+                break
+        else:
+            config = replace(config, settings=(*config.settings, pair))
+    return config

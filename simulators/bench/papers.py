@@ -20,6 +20,19 @@ from simulators.progress import size
 from simulators.rundir import RunDir
 from simulators.setup import prepare
 
+HEAD = """# Results
+
+The papers' figures beside ours, on the real data sets, made by
+
+    {command}
+
+which looks for the data in `PROTOFLEET_DATA`, takes up where it was stopped, and writes this page. Accuracies are means
+over devices in the last round (and in the best one), then mean ± standard deviation over the seeds; nothing was tuned
+on the test split. *Reached* means: not below the paper by more than the paper's own standard deviation.
+
+| cell | paper | ours, last | ours, best | gap (last) | reached | seeds | rounds | up a round | seconds a run |
+|---|---|---|---|---|---|---|---|---|---|"""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -54,7 +67,8 @@ CELLS = (
     ),
     Cell(
         "fedproto-fashion", "FedProto, Fashion-MNIST, 3 ways, 100 shots",
-        few_shot("fashion-mnist", "cnn-mnist", 2, "none"), "prototype", 0.9307, 0.0056, None, "d = 50 net, no augmentation",
+        few_shot("fashion-mnist", "cnn-mnist", 2, "none"), "prototype", 0.9307, 0.0056, None,
+        "d = 50 net, no augmentation",
     ),
 )  # fmt: skip
 
@@ -78,29 +92,15 @@ def found(cell: Cell, seeds: Sequence[int], out: Path) -> list[dict[str, Any]]:
     return [result for result in results if result is not None]
 
 
-def page(results: Mapping[str, list[dict[str, Any]]], command: str) -> str:
+def page(cells: Sequence[Cell], results: Mapping[str, list[dict[str, Any]]], command: str) -> str:
     """The page as Markdown."""
-    lines = [
-        "# Results",
-        "",
-        "The papers' figures beside ours, on the real data sets, made by",
-        "",
-        f"    {command}",
-        "",
-        "which looks for the data in `PROTOFLEET_DATA`, takes up where it was stopped, and writes this page. Accuracies are"
-        " means over devices in the last round (and in the best one), then mean ± standard deviation over the seeds;"
-        " nothing was tuned on the test split. *Reached* means: not below the paper by more than the paper's own standard"
-        " deviation.",
-        "",
-        "| cell | paper | ours, last | ours, best | gap (last) | reached | seeds | rounds | up a round | seconds a run |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for cell in CELLS:
+    lines = [HEAD.format(command=command)]
+    for cell in cells:
         runs = results.get(cell.name, [])
         if runs:
             lines.append(_line(cell, runs))
     lines += ["", "## Settings", ""]
-    for cell in CELLS:
+    for cell in cells:
         if results.get(cell.name):
             lines += _settings(cell, results[cell.name])
     return "\n".join(lines) + "\n"

@@ -1,0 +1,35 @@
+"""The reference loop of the benchmarks is FedProto written independently: it must learn what ours learns."""
+
+import pytest
+
+from simulators.bench import reference
+from simulators.bench.lab import ours, theirs
+from simulators.crew import Here
+from simulators.setup import prepare
+
+
+@pytest.mark.parametrize("augment", ["none", "crop-flip"])
+def test_ours_and_the_reference_reach_the_same_accuracy(small_lab, augment):
+    from dataclasses import replace
+
+    config = small_lab(agents=6, common_start="yes")
+    setup = prepare(replace(config, training=replace(config.training, augment=augment)))
+    mine, plain = ours(setup, Here(setup, setup.agents)), theirs(setup, reference.in_memory)
+    for number in range(1, 13):
+        seen, wanted = mine(number), plain(number)
+    assert seen > 0.6
+    assert seen == pytest.approx(wanted, abs=0.06)
+
+
+def test_the_page_of_results_says_what_was_reached_and_how(small_lab, tmp_path, monkeypatch):
+    from simulators.bench import papers
+
+    config = small_lab(rounds=1)
+    cell = papers.Cell("small", "A small cell", config, "prototype", 0.1, 0.01, 123, "digits")
+    papers.run_cell(cell, [0, 1], tmp_path, 1)
+    monkeypatch.setattr(papers, "CELLS", (cell,))
+    page = papers.page({"small": papers.found(cell, [0, 1], tmp_path)}, "the command")
+    assert "| A small cell | 10.00 ± 1.00 |" in page
+    assert "yes | 2 | 1 |" in page
+    assert "(paper 123)" in page
+    assert "the command" in page

@@ -95,9 +95,8 @@ def papers(only: tuple[str, ...], seeds: int, out: Path, target: Path | None, wo
     for cell in cells.CELLS:
         if not only or cell.name in only:
             cells.run_cell(cell, range(seeds), out, workers)
-    page = cells.page(
-        {cell.name: cells.found(cell, range(seeds), out) for cell in cells.CELLS}, "protofleet bench papers"
-    )
+    results = {cell.name: cells.found(cell, range(seeds), out) for cell in cells.CELLS}
+    page = cells.page(cells.CELLS, results, "protofleet bench papers")
     if target is None:
         click.echo(page)
     else:

@@ -82,14 +82,14 @@ def in_memory(samples: Samples, contract: Contract, training: bool) -> Iterator[
                 samples.y[start : start + 256],
             )
         return
-    x = prepare(samples.x, contract.input, contract.numerics)
-    if contract.training.augment == "crop-flip":
-        x = functional.pad(x, (4,) * 4)
+    crop = contract.training.augment == "crop-flip"
+    raw = functional.pad(samples.x, (4,) * 4) if crop else samples.x
+    x = prepare(raw, contract.input, contract.numerics)
     order = torch.randperm(len(samples))
     for start in range(0, len(order), size):
         at = order[start : start + size]
         batch = x[at]
-        if contract.training.augment == "crop-flip":
+        if crop:
             batch = _crop_flip(batch, samples.x.shape[2])
         yield batch, samples.y[at]
 

@@ -82,11 +82,17 @@ def test_a_directory_with_another_run_is_left_alone(small_lab, tmp_path):
     with pytest.raises(CheckpointError, match="already holds a run"):
         run_in(prepare(small_lab(rounds=1)), How(), lambda row: None, tmp_path)
     with pytest.raises(CheckpointError, match="other settings"):
-        run_in(prepare(small_lab(rounds=2)), How(), lambda row: None, tmp_path, resume=True)
+        run_in(prepare(small_lab(rounds=1, agents=4)), How(), lambda row: None, tmp_path, resume=True)
     newest = max(tmp_path.glob("checkpoint-*"))
     (newest / "state.cbor").write_bytes(b"\xff")
     with pytest.raises(CheckpointError, match="cannot be read"):
         run_in(prepare(small_lab(rounds=1)), How(), lambda row: None, tmp_path, resume=True)
+
+
+def test_a_finished_run_can_be_made_longer(small_lab, tmp_path):
+    run_in(prepare(small_lab(rounds=2)), How(), lambda row: None, tmp_path)
+    longer = run_in(prepare(small_lab(rounds=4)), How(), lambda row: None, tmp_path, resume=True)
+    assert longer.state.sha256 == ended(small_lab(rounds=4)).state.sha256
 
 
 def test_the_result_says_what_was_run_and_counts_real_bytes(small_lab, tmp_path):

@@ -7,7 +7,7 @@ that a step costs a slice: no loader, no per-sample Python.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -105,6 +105,10 @@ def feature_batches(
 
 
 def blocks(samples: Samples, kind: Input, numerics: Numerics) -> Iterator[Tensor]:
-    """Everything in order, in batches whose activations still fit a processor's cache: evaluation and summaries."""
+    """Everything in order, in batches whose activations still fit a processor's cache: evaluation and summaries.
+
+    Images come channels-last whatever training uses: pooling is vectorised there, and it is a fixed rule.
+    """
+    fixed = replace(numerics, layout="channels-last")
     for start in range(0, len(samples), _SEEN_AT_ONCE):
-        yield prepare(samples.x[start : start + _SEEN_AT_ONCE], kind, numerics)
+        yield prepare(samples.x[start : start + _SEEN_AT_ONCE], kind, fixed)

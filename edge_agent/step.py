@@ -83,15 +83,21 @@ class Stepper:
         tensors = [*state.values(), *momenta, *given.values(), lr]
         key = (loss, hyper, tuple(chosen), rates.momentum, rates.weight_decay, tuple(given))
 
+        fast: Compiled | None = None
+
         def compiled(batch: Batch, full: bool) -> None:
+            nonlocal fast
             if not full:  # one short batch a pass is not worth a graph of its own
                 as_it_stands(batch, full)
                 return
             flat = [batch.x, batch.y, *tensors]
-            shapes = (key, tuple((t.shape, t.dtype) for t in flat))
-            if shapes not in self._compiled:
-                self._compiled[shapes] = self._compile(loss, hyper, list(chosen), list(state), list(given), rates, flat)
-            self._compiled[shapes](*flat)
+            if fast is None:
+                shapes = (key, tuple((t.shape, t.stride(), t.dtype) for t in flat))
+                if shapes not in self._compiled:
+                    names = (list(chosen), list(state), list(given))
+                    self._compiled[shapes] = self._compile(loss, hyper, names, rates, flat)
+                fast = self._compiled[shapes]
+            fast(*flat)
 
         return compiled
 
@@ -101,12 +107,12 @@ class Stepper:
         return contextlib.nullcontext()
 
     def _compile(
-        self, loss: Loss, hyper: Any, names: list[str], state_names: list[str], given_names: list[str], rates: Rates,
-        example: list[Tensor],
-    ) -> Compiled:  # fmt: skip
+        self, loss: Loss, hyper: Any, named: tuple[list[str], list[str], list[str]], rates: Rates, example: list[Tensor]
+    ) -> Compiled:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         net = self.net
+        names, state_names, given_names = named
 
         def step(x: Tensor, y: Tensor, *flat: Tensor) -> Tensor:
             left = iter(flat)
@@ -125,7 +131,10 @@ class Stepper:
         # Tracing runs the step once: on copies, and without drawing from the generator that training draws from.
         with torch.random.fork_rng(devices=[]):
             graph = make_fx(step)(*[t.clone() for t in example])
-        compiled: Compiled = torch.compile(graph, dynamic=False)
+        # The graph reads nothing but its arguments, whose shapes chose it: nothing is left to guard at every call.
+        compiled: Compiled = torch.compile(
+            graph, dynamic=False, options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
+        )
         return compiled
 
 

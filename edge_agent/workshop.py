@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edge_agent.memory import keep_freed_memory
 from edge_agent.net import FleetNet, build_net
 from edge_agent.pretrained import freeze, load_pretrained
 from edge_agent.step import Stepper
@@ -57,6 +58,7 @@ class Workshop:
 
 def settle(numerics: Numerics) -> None:
     """Make this process compute as the contract says."""
+    keep_freed_memory()
     torch.set_num_threads(numerics.threads)
     torch.use_deterministic_algorithms(True, warn_only=numerics.device != "cpu")
     # Writing NaN into every new tensor guards against reading uninitialised memory, and costs a tenth of a step.

@@ -6,20 +6,24 @@ noisy for all; a contender's time is the median of its rounds after the first tw
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from statistics import fmean, median
 
-from edge_agent.workshop import settle
-from protofleet.contract import Numerics, Training
+import torch
+
+from protofleet.contract import Training
+from protofleet.errors import FleetError
 from protofleet.exchange import GlobalState
 from simulators.bench import reference
 from simulators.config import LabConfig, Run
-from simulators.crew import Crew, Here, Processes
+from simulators.crew import hire
 from simulators.lab import one_round
 from simulators.partitions import PartitionOptions
-from simulators.setup import Setup, prepare
+from simulators.setup import prepare
 
 WARM_UP = 2
 
@@ -54,8 +58,10 @@ def fashion_cnn4() -> LabConfig:
     )
 
 
-def ours(setup: Setup, crew: Crew) -> Round:
+def ours(config: LabConfig, workers: int = 1) -> Round:
     """Our round, evaluation, codec and fusion included."""
+    setup = prepare(config)
+    crew = hire(setup, workers)
     state = GlobalState()
     crew.receive(0, state, False)
 
@@ -67,51 +73,73 @@ def ours(setup: Setup, crew: Crew) -> Round:
     return round
 
 
-def theirs(setup: Setup, feed: reference.Feed) -> Round:
+def theirs(config: LabConfig, feed: reference.Feed) -> Round:
     """A reference loop on the same devices and the same initial weights."""
-    plain = replace(setup.contract, numerics=Numerics())
-    setup = replace(setup, contract=plain)
+    setup = prepare(config)
     agents = [setup.agent(shard, setup.workshop()) for shard in setup.partition.shards]
     models = []
     for agent in agents:
         model = setup.workshop().stepper(agent.backbone).net
         model.load_state_dict(agent.workshop.initial_weights(agent.backbone, agent.name))
         models.append(model)
-    loop = reference.PlainFedProto(models, [a.data.train for a in agents], [a.data.test for a in agents], plain, feed)
+    train, test = [a.data.train for a in agents], [a.data.test for a in agents]
+    loop = reference.PlainFedProto(models, train, test, setup.contract, feed)
     return lambda number: loop.round()
 
 
-def floor(setup: Setup) -> Round:
+def floor(config: LabConfig) -> Round:
     """The bare arithmetic of as many steps."""
-    plain = replace(setup, contract=replace(setup.contract, numerics=Numerics()))
-    agents = [plain.agent(shard, plain.workshop()) for shard in plain.partition.shards]
-    size = plain.contract.training.batch_size
+    setup = prepare(config)
+    agents = [setup.agent(shard, setup.workshop()) for shard in setup.partition.shards]
+    size = setup.contract.training.batch_size
     steps = sum(-(-len(agent.data.train) // size) for agent in agents)
-    net = plain.workshop().stepper(agents[0].backbone).net
+    net = setup.workshop().stepper(agents[0].backbone).net
 
     def round(number: int) -> None:
-        reference.floor(net, agents[0].data.train, plain.contract, steps)
+        reference.floor(net, agents[0].data.train, setup.contract, steps)
 
     return round
 
 
-def variant(config: LabConfig, **numerics: object) -> Setup:
+def variant(config: LabConfig, **numerics: object) -> LabConfig:
     """The same run under other numerics."""
-    return prepare(replace(config, numerics=replace(config.numerics, **numerics)))  # type: ignore[arg-type]
+    return replace(config, numerics=replace(config.numerics, **numerics))  # type: ignore[arg-type]
 
 
-def measure(contenders: dict[str, Round], rounds: int, tell: Callable[[str], None]) -> list[Timed]:
-    """All contenders, a round each in turn."""
+Contender = tuple[Callable[..., Round], tuple[object, ...]]
+
+
+def measure(contenders: dict[str, Contender], rounds: int, tell: Callable[[str], None]) -> list[Timed]:
+    """All contenders, a round each in turn, every one in a process of its own so that none inherits another's ways."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = {}, []
+    for name, (make, arguments) in contenders.items():
+        pipes[name], theirs = context.Pipe()
+        process = context.Process(target=_compete, args=(theirs, make, arguments))
+        process.start()
+        theirs.close()
+        processes.append(process)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     accuracy: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(1, rounds + 1):
-        for name, round in contenders.items():
-            began = time.perf_counter()
-            seen = round(number)
-            seconds[name].append(time.perf_counter() - began)
-            if seen is not None:
-                accuracy[name].append(seen)
-        tell(f"round {number}/{rounds}")
+    try:
+        for pipe in pipes.values():
+            pipe.recv()
+        for number in range(1, rounds + 1):
+            for name, pipe in pipes.items():
+                pipe.send(number)
+                took, seen = pipe.recv()
+                seconds[name].append(took)
+                if seen is not None:
+                    accuracy[name].append(seen)
+            tell(f"round {number}/{rounds}")
+    except EOFError:
+        raise FleetError("a contender's process died; its own words are above") from None
+    finally:
+        for pipe in pipes.values():
+            pipe.close()
+        for process in processes:
+            process.join(timeout=30)
+            process.kill()
     warm = min(WARM_UP, rounds - 1)
     return [
         Timed(name, median(seconds[name][warm:]), fmean(accuracy[name][-5:]) if accuracy[name] else None)
@@ -119,51 +147,50 @@ def measure(contenders: dict[str, Round], rounds: int, tell: Callable[[str], Non
     ]
 
 
+def _compete(pipe: Connection, make: Callable[..., Round], arguments: tuple[object, ...]) -> None:
+    torch.set_num_threads(1)
+    round = make(*arguments)
+    pipe.send("ready")
+    while True:
+        try:
+            number = pipe.recv()
+        except EOFError:
+            return
+        began = time.perf_counter()
+        seen = round(number)
+        pipe.send((time.perf_counter() - began, seen))
+
+
 def bench_cifar(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     """LeNet, few-shot: where a step is so short that everything around it counts."""
-    base = variant(cifar_few_shot())
-    fast = {
-        "ours": base,
-        "ours, compiled": variant(cifar_few_shot(), compile=True),
-        "ours, compiled, channels-last": variant(cifar_few_shot(), compile=True, layout="channels-last"),
-    }
-    contenders = {name: ours(setup, Here(setup, setup.agents)) for name, setup in fast.items()}
-    settle(Numerics())
-    contenders |= {
-        "in-memory loop": theirs(base, reference.in_memory),
-        "DataLoader way": theirs(base, reference.with_loader),
-        "floor": floor(base),
+    cell = cifar_few_shot()
+    contenders: dict[str, Contender] = {
+        "ours": (ours, (cell,)),
+        "ours, compiled": (ours, (variant(cell, compile=True),)),
+        "ours, compiled, channels-last": (ours, (variant(cell, compile=True, layout="channels-last"),)),
+        "in-memory loop": (theirs, (cell, reference.in_memory)),
+        "DataLoader way": (theirs, (cell, reference.with_loader)),
+        "floor": (floor, (cell,)),
     }
     return measure(contenders, rounds, tell)
 
 
 def bench_fashion(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     """The 4-layer CNN: where the arithmetic itself decides."""
-    base = variant(fashion_cnn4())
-    last = variant(fashion_cnn4(), layout="channels-last")
-    quick = variant(fashion_cnn4(), layout="channels-last", dtype="bf16")
-    quickest = variant(fashion_cnn4(), layout="channels-last", dtype="bf16", compile=True)
-    contenders = {
-        "ours": ours(base, Here(base, base.agents)),
-        "ours, channels-last": ours(last, Here(last, last.agents)),
-        "ours, channels-last, bf16": ours(quick, Here(quick, quick.agents)),
-        "ours, channels-last, bf16, compiled": ours(quickest, Here(quickest, quickest.agents)),
-        "in-memory loop": theirs(base, reference.in_memory),
-        "DataLoader way": theirs(base, reference.with_loader),
-        "floor": floor(base),
+    cell = fashion_cnn4()
+    contenders: dict[str, Contender] = {
+        "ours": (ours, (cell,)),
+        "ours, channels-last": (ours, (variant(cell, layout="channels-last"),)),
+        "ours, channels-last, bf16": (ours, (variant(cell, layout="channels-last", dtype="bf16"),)),
+        "in-memory loop": (theirs, (cell, reference.in_memory)),
+        "DataLoader way": (theirs, (cell, reference.with_loader)),
+        "floor": (floor, (cell,)),
     }
     return measure(contenders, rounds, tell)
 
 
 def bench_workers(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     """One worker and two, same devices, same result."""
-    setup = variant(fashion_cnn4(), layout="channels-last")
-    two = Processes(setup, 2)
-    try:
-        contenders = {
-            "ours, 1 worker": ours(setup, Here(setup, setup.agents)),
-            "ours, 2 workers": ours(setup, two),
-        }
-        return measure(contenders, rounds, tell)
-    finally:
-        two.close()
+    cell = variant(fashion_cnn4(), layout="channels-last", dtype="bf16")
+    contenders: dict[str, Contender] = {"ours, 1 worker": (ours, (cell, 1)), "ours, 2 workers": (ours, (cell, 2))}
+    return measure(contenders, rounds, tell)

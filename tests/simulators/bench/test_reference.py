@@ -6,8 +6,6 @@ import pytest
 
 from simulators.bench import reference
 from simulators.bench.lab import ours, theirs
-from simulators.crew import Here
-from simulators.setup import prepare
 
 
 @pytest.mark.parametrize("augment", ["none", "crop-flip"])
@@ -15,8 +13,8 @@ def test_ours_and_the_reference_reach_the_same_accuracy(small_lab, augment):
     from dataclasses import replace
 
     config = small_lab(agents=6, common_start="yes")
-    setup = prepare(replace(config, training=replace(config.training, augment=augment)))
-    mine, plain = ours(setup, Here(setup, setup.agents)), theirs(setup, reference.in_memory)
+    config = replace(config, training=replace(config.training, augment=augment))
+    mine, plain = ours(config), theirs(config, reference.in_memory)
     pairs = [(mine(number), plain(number)) for number in range(1, 21)]
     seen, wanted = (fmean(column[-5:]) for column in zip(*pairs, strict=True))
     assert seen > 0.5

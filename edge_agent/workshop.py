@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from edge_agent.memory import keep_freed_memory
@@ -60,6 +61,7 @@ def settle(numerics: Numerics) -> None:
     """Make this process compute as the contract says."""
     keep_freed_memory()
     torch.set_num_threads(numerics.threads)
+    threadpool_limits(numerics.threads)  # numpy's products too: their threads change bits and get in each other's way
     torch.use_deterministic_algorithms(True, warn_only=numerics.device != "cpu")
     # Writing NaN into every new tensor guards against reading uninitialised memory, and costs a tenth of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -11,9 +11,8 @@ from protofleet.prototypes import Prototypes, Tensors
 def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) -> Prototypes:
     """One mean a class the device has, with its count unless counts are private."""
     x, y = np.asarray(features, np.float64), np.asarray(labels, np.int64)
-    classes, rows, sizes = np.unique(y, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(classes), x.shape[1]))
-    np.add.at(sums, rows, x)
+    classes, first, sizes = np.unique(np.sort(y), return_index=True, return_counts=True)
+    sums = np.add.reduceat(x[np.argsort(y, kind="stable")], first, axis=0)
     means = (sums / sizes[:, None]).astype(np.float32)
     return Prototypes(classes, means, sizes if counts else None)
 

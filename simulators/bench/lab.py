@@ -164,6 +164,7 @@ def _compete(pipe: Connection, make: Callable[..., Round], arguments: tuple[obje
 def bench_cifar(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     """LeNet, few-shot: where a step is so short that everything around it counts."""
     cell = cifar_few_shot()
+    prepare(cell)  # what is missing is said here, once
     contenders: dict[str, Contender] = {
         "ours": (ours, (cell,)),
         "ours, compiled": (ours, (variant(cell, compile=True),)),
@@ -178,6 +179,7 @@ def bench_cifar(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
 def bench_fashion(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     """The 4-layer CNN: where the arithmetic itself decides."""
     cell = fashion_cnn4()
+    prepare(cell)
     contenders: dict[str, Contender] = {
         "ours": (ours, (cell,)),
         "ours, channels-last": (ours, (variant(cell, layout="channels-last"),)),
@@ -192,5 +194,6 @@ def bench_fashion(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
 def bench_workers(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     """One worker and two, same devices, same result."""
     cell = variant(fashion_cnn4(), layout="channels-last", dtype="bf16")
+    prepare(cell)
     contenders: dict[str, Contender] = {"ours, 1 worker": (ours, (cell, 1)), "ours, 2 workers": (ours, (cell, 2))}
     return measure(contenders, rounds, tell)

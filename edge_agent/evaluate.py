@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from edge_agent.feed import Samples, blocks
 from edge_agent.net import FleetNet
 from protofleet import nearest
 from protofleet.contract import Contract
 from protofleet.prototypes import Ints
-from protofleet.recipe import ByHead, Scorer
+from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Scorer
 
 Scores = NDArray[np.float64]
 
@@ -54,12 +55,11 @@ def _evaluate(
         return {}
     net.eval()
     with torch.inference_mode():
-        found = [net(x)[1:] for x in blocks(samples, contract.input, contract.numerics)]
-    z, logits = (torch.cat(each).cpu().numpy() for each in zip(*found, strict=True))
+        z = torch.cat([net.features(x)[1] for x in blocks(samples, contract.input, contract.numerics)])
     labels = samples.y.numpy()
     tallies: dict[str, Tally] = {}
     for name, scorer in scorers.items():
-        scores = _scores(scorer, z, logits, contract.n_classes)
+        scores = _scores(scorer, net, z, contract.n_classes)
         among_own = _tally(nearest.best(scores, own), labels, contract.n_classes)
         among_all = _tally(nearest.best(scores), labels, contract.n_classes)
         if isinstance(scorer, ByHead):
@@ -69,10 +69,17 @@ def _evaluate(
     return tallies
 
 
-def _scores(scorer: Scorer, z: NDArray[np.float32], logits: NDArray[np.float32], n_classes: int) -> Scores:
-    if isinstance(scorer, ByHead):
-        return logits.astype(np.float64)
-    return nearest.prototype_scores(z, scorer.prototypes, n_classes, scorer.metric)
+def _scores(scorer: Scorer, net: FleetNet, z: Tensor, n_classes: int) -> Scores:
+    with torch.inference_mode():
+        match scorer:
+            case ByHead(of_unit):
+                read = torch.nn.functional.normalize(z) if of_unit else z
+                return net.head(read).cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+            case NearestPrototype(prototypes, metric, through):
+                compared = net.extra(through, z) if through else z
+                return nearest.prototype_scores(compared.cpu().numpy(), prototypes, n_classes, metric)
+            case LikeliestMixture(mixtures):
+                return nearest.mixture_scores(z.cpu().numpy(), mixtures, n_classes)
 
 
 def _tally(answers: Ints, labels: Ints, n_classes: int) -> Tally:

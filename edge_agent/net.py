@@ -43,6 +43,12 @@ class FleetNet(nn.Module):
         out: Tensor = self.extras[name](z)
         return out
 
+    def features_with(self, weights: Mapping[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        """The features that this network would have with other weights (names as in `weights`); none of them learns."""
+        with torch.no_grad():
+            u, z, _ = torch.func.functional_call(self, dict(weights), (x,))
+        return u, z
+
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Low-level features, embedding and logits."""
         u, z = self.features(x)

@@ -19,7 +19,7 @@ from protofleet import seeds
 from protofleet.contract import Contract, Wire
 from protofleet.exact import Partial
 from protofleet.exchange import GlobalState, Upload
-from protofleet.prototypes import Floats, Ints, Parts, Prototypes, Tensors
+from protofleet.prototypes import Floats, Ints, Mixtures, Parts, Prototypes, Tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,6 +82,7 @@ class Net(Protocol):
     def head(self, z: Tensor) -> Tensor: ...
     def extra(self, name: str, z: Tensor) -> Tensor: ...
     def weights(self, *modules: str) -> Mapping[str, Tensor]: ...
+    def features_with(self, weights: Mapping[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,24 @@ class NearestPrototype:
 
     prototypes: Prototypes
     metric: Literal["euclidean", "cosine"] = "euclidean"
+    through: str = ""  # compare what this further head makes of the embedding, instead of the embedding
+
+
+@dataclass(frozen=True)
+class LikeliestMixture:
+    """Classify by the class under whose mixture the embedding is likeliest."""
+
+    mixtures: Mixtures
 
 
 @dataclass(frozen=True)
 class ByHead:
     """Classify by the classifier's logits."""
 
+    of_unit: bool = False  # the classifier reads the embedding scaled to length one
 
-Scorer = NearestPrototype | ByHead
+
+Scorer = NearestPrototype | LikeliestMixture | ByHead
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.exchange import GlobalState
 from protofleet.prototypes import Ints, Parts
+from protofleet.recipe import Turn
 from simulators.config import LabConfig
 from simulators.setup import RUN_ID, Setup, prepare
 
@@ -34,7 +35,8 @@ Embedded = tuple[NDArray[np.float32], Ints]
 class Crew(Protocol):
     """What the laboratory asks of its devices."""
 
-    def receive(self, round: int, state: GlobalState, evaluate: bool) -> dict[str, Tallies]: ...
+    def receive(self, round: int, state: GlobalState) -> None: ...
+    def evaluate(self, round: int) -> dict[str, Tallies]: ...
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]: ...
     def embed(self, most: int) -> dict[str, Embedded]: ...
     def checkpoint(self) -> dict[str, dict[str, Parts]]: ...
@@ -54,20 +56,20 @@ class Here:
         self.base = GlobalState().base
         self.agents: dict[str, Agent] = {shard.agent: setup.agent(shard, workshop) for shard in chosen}
 
-    def receive(self, round: int, state: GlobalState, evaluate: bool) -> dict[str, Tallies]:
-        """Give every device the state; on request see how it classifies with it."""
-        found: dict[str, Tallies] = {}
+    def receive(self, round: int, state: GlobalState) -> None:
+        """Give every device the state."""
         self.base = state.base
         for name, agent in self.agents.items():
             agent.receive(round, state.shared, state.for_agent(name))
-            if evaluate:
-                found[name] = agent.evaluate(round)
-        return found
+
+    def evaluate(self, round: int) -> dict[str, Tallies]:
+        """How every device classifies with what it was given."""
+        return {name: agent.evaluate(round) for name, agent in self.agents.items()}
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """Let these devices train; the messages they would send (none in a round without exchange)."""
         sent: dict[str, bytes] = {}
-        turn = self.setup.workshop().turn(round, "")
+        turn = Turn(self.setup.contract, self.setup.hyper, round)
         for name in agents:
             agent = self.agents[name]
             parts = agent.work(round)
@@ -131,9 +133,13 @@ class Processes:
             theirs.close()
             self.workers.append(_Worker(process, ours, agents))
 
-    def receive(self, round: int, state: GlobalState, evaluate: bool) -> dict[str, Tallies]:
+    def receive(self, round: int, state: GlobalState) -> None:
         """As `Here.receive`, everywhere at once."""
-        return _joined(self._all("receive", round, state, evaluate))
+        self._all("receive", round, state)
+
+    def evaluate(self, round: int) -> dict[str, Tallies]:
+        """As `Here.evaluate`."""
+        return _joined(self._all("evaluate", round))
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """As `Here.work`, everywhere at once."""

@@ -52,7 +52,7 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
             for row in rows:
                 watch(row)
         else:
-            crew.receive(0, state, False)
+            crew.receive(0, state)
         for round in range(len(rows) + 1, setup.config.run.rounds + 1):
             state, row = one_round(setup, crew, state, round)
             rows.append(row)
@@ -79,8 +79,9 @@ def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tupl
         up = Traffic(sum(map(len, sent.values())), sum(count_floats(u.parts) for u in uploads))
         state = fuse_round(recipe, turn, before, uploads)
         down = _published(setup, state, round)
-    evaluate = round % run.eval_every == 0 or round == run.rounds
-    tallies = crew.receive(round, state, evaluate)
+        crew.receive(round, state)
+    due = round % run.eval_every == 0 or round == run.rounds
+    tallies = crew.evaluate(round) if due else {}
     row = row_of(round, tallies, up.bytes, down.bytes, up.floats, down.floats)
     return state, replace(row, seconds=time.perf_counter() - began)
 

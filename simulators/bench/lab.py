@@ -63,7 +63,7 @@ def ours(config: LabConfig, workers: int = 1) -> Round:
     setup = prepare(config)
     crew = hire(setup, workers)
     state = GlobalState()
-    crew.receive(0, state, False)
+    crew.receive(0, state)
 
     def round(number: int) -> float | None:
         nonlocal state

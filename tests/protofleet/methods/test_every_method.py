@@ -26,7 +26,7 @@ def uploads_of(method):
     setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3)))
     crew = Here(setup, setup.agents)
     state = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), "half", setup.recipe.precision)
-    crew.receive(0, state, False)
+    crew.receive(0, state)
     uploads = []
     for round in (1, 2):
         before, uploads = state, []
@@ -34,7 +34,7 @@ def uploads_of(method):
             got = wire.decode(message)
             uploads.append(Upload(got.envelope.agent, round, got.envelope.base, got.body))
         state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, round), before, uploads)
-        crew.receive(round, state, False)
+        crew.receive(round, state)
     return setup, before, uploads, state
 
 

@@ -38,7 +38,7 @@ class Input:
 class Numerics:
     """What changes the bits of a training step, resolved: never a heuristic at run time."""
 
-    device: str = setting("cpu", "cpu, cuda or mps")
+    device: str = setting("cpu", "cpu, cuda, mps, or auto: the best there is")
     threads: int = setting(1, "threads of one training process", low=1)
     compile: bool = setting(False, "compile the training step (needs a C++ compiler; faster from a few rounds on)")
     layout: Literal["contiguous", "channels-last"] = setting("contiguous", "memory layout of images and convolutions")

@@ -7,7 +7,7 @@ table is resumable run by run, and the page is made from what is there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -125,14 +125,20 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _settings(cell: Cell, runs: list[dict[str, Any]]) -> list[str]:
-    run, training, dealt = cell.config.run, cell.config.training, cell.config.partition
     held = sum(len(agent["classes"]) for agent in runs[0]["partition"]["agents"].values())
-    words = [
-        "protofleet simulate", f"--method {run.method}", f"--dataset {run.dataset}", f"--agents {run.agents}",
-        f"--partition {run.partition}", f"--partition-seed {run.partition_seed}", f"--ways {dealt.ways}",
-        f"--shots {dealt.shots}", f"--spread {dealt.spread}", f"--test-shots {dealt.test_shots}",
-        f"--backbone {run.backbone}", f"--augment {training.augment}", f"--batch-size {training.batch_size}",
-        f"--lr {training.lr}", f"--momentum {training.momentum}", f"--rounds {run.rounds}", "--seed SEED",
-    ]  # fmt: skip
     each = ", ".join(f"{run['config']['seed']}: {100 * run['final']['each'][cell.evaluator]:.2f}" for run in runs)
-    return [f"**{cell.title}.** {cell.note}; {held} client-classes. By seed: {each}.", "", f"    {' '.join(words)}", ""]
+    words = f"**{cell.title}.** {cell.note}; {held} client-classes. By seed: {each}."
+    return [words, "", f"    {command_of(cell.config)} --seed SEED", ""]
+
+
+def command_of(config: LabConfig) -> str:
+    """The command line of this run: what differs from the defaults."""
+    words = ["protofleet simulate", f"--method {config.run.method}"]
+    for section in (config.run, config.partition, config.training, config.numerics):
+        for field in fields(section):
+            value = getattr(section, field.name)
+            if value == field.default or field.name in ("method", "seed"):
+                continue
+            flag = field.name.replace("_", "-")
+            words.append(f"--{flag}" if value is True else f"--{flag} {value}")
+    return " ".join([*words, *(f"--set {pair}" for pair in config.settings)])

@@ -32,3 +32,13 @@ def test_the_page_of_results_says_what_was_reached_and_how(small_lab, tmp_path):
     assert "yes | 2 | 1 |" in page
     assert "(paper 123)" in page
     assert "the command" in page
+
+
+def test_a_cell_prints_the_command_that_repeats_it():
+    from simulators.bench.papers import CELLS, command_of
+
+    words = command_of(CELLS[0].config)
+    assert words.startswith("protofleet simulate --method fedproto")
+    assert "--partition-seed 1234" in words
+    assert "--augment crop-flip" in words
+    assert "--agents" not in words  # 20 is the default

@@ -1,8 +1,10 @@
 """Methods come from entry points, this package's and anybody's."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,33 +23,30 @@ def test_an_unknown_method_is_answered_with_the_nearest():
     assert caught.value.exit_code == 2
 
 
-METHOD = """
-from dataclasses import replace
-from protofleet.methods import fedproto
-from protofleet.recipe import NearestPrototype
-from protofleet.parts.access import find
-from protofleet.prototypes import Prototypes
-
-def scorers(turn, me, got):
-    known = find(got, "prototypes", Prototypes)
-    return {} if known is None else {"prototype": NearestPrototype(known, "cosine")}
-
-recipe = replace(fedproto.recipe, name="cosproto", title="FedProto, read by cosine", scorers=scorers)
-"""
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my_method"
 
 
-def test_a_method_from_another_package_runs_in_the_lab(tmp_path):
-    (tmp_path / "cosproto.py").write_text(METHOD)
-    info = tmp_path / "cosproto-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cosproto\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[protofleet.methods]\ncosproto = cosproto:recipe\n")
+def test_a_method_from_another_package_is_installed_and_runs_in_the_lab(tmp_path):
+    source, site = tmp_path / "source", tmp_path / "site"
+    shutil.copytree(EXAMPLE, source)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    subprocess.run([*pip, str(site), str(source)], check=True, capture_output=True)
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from protofleet.cli import main; main()"
-    words = ["simulate", "--method", "cosproto", "--agents", "3", "--rounds", "4", "--json"]
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), *words], capture_output=True, text=True, check=False
-    )
+    words = ["simulate", "--method", "fedmedian", "--agents", "3", "--rounds", "4", "--lr", "0.03", "--json"]
+    run = subprocess.run([sys.executable, "-c", code, str(site), *words], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout)
-    assert result["config"]["method"] == "cosproto"
+    assert result["config"]["method"] == "fedmedian"
     assert result["final"]["accuracy"] > 0.5
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "fedmedian.py", "test_fedmedian.py"])
+def test_the_walk_through_shows_the_very_files_of_the_example(name):
+    page = (EXAMPLE.parents[1] / "docs" / "add-a-method.md").read_text()
+    assert (EXAMPLE / name).read_text() in page
+
+
+def test_the_examples_own_test_passes():
+    command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(EXAMPLE), str(EXAMPLE)]
+    run = subprocess.run([*command, "-p", "no:cacheprovider"], capture_output=True, text=True, check=False, cwd=EXAMPLE)
+    assert run.returncode == 0, run.stdout

@@ -75,8 +75,9 @@ def _scores(scorer: Scorer, net: FleetNet, z: Tensor, n_classes: int) -> Scores:
             case ByHead(of_unit):
                 read = torch.nn.functional.normalize(z) if of_unit else z
                 return net.head(read).cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
-            case NearestPrototype(prototypes, metric, through):
-                compared = net.extra(through, z) if through else z
+            case NearestPrototype(prototypes, metric, through, of_unit):
+                read = torch.nn.functional.normalize(z) if of_unit else z
+                compared = net.extra(through, read) if through else read
                 return nearest.prototype_scores(compared.cpu().numpy(), prototypes, n_classes, metric)
             case LikeliestMixture(mixtures):
                 return nearest.mixture_scores(z.cpu().numpy(), mixtures, n_classes)

@@ -44,9 +44,16 @@ class FleetNet(nn.Module):
         return out
 
     def features_with(self, weights: Mapping[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        """The features that this network would have with other weights (names as in `weights`); none of them learns."""
-        with torch.no_grad():
-            u, z, _ = torch.func.functional_call(self, dict(weights), (x,))
+        """The features that this network would have with other weights (names as in `weights`), in evaluation mode:
+        neither they nor their running statistics learn."""
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            with torch.no_grad():
+                u, z, _ = torch.func.functional_call(self, dict(weights), (x,))
+        finally:
+            for module, training in modes:
+                module.training = training
         return u, z
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -131,6 +131,7 @@ class NearestPrototype:
     prototypes: Prototypes
     metric: Literal["euclidean", "cosine"] = "euclidean"
     through: str = ""  # compare what this further head makes of the embedding, instead of the embedding
+    of_unit: bool = False  # compare the embedding scaled to length one
 
 
 @dataclass(frozen=True)

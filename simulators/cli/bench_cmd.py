@@ -102,3 +102,21 @@ def papers(only: tuple[str, ...], seeds: int, out: Path, target: Path | None, wo
     else:
         target.write_text(page)
         click.echo(f"written: {target}")
+
+
+@bench.command()
+@click.option("--repeats", default=3, show_default=True, help="Interleaved blocks; the fastest counts.")
+@json_option
+def align(repeats: int, as_json: bool) -> None:
+    """Matrix products on the server beside the formulas as written: ProtoNorm's alignment, FedPAC's D."""
+    from simulators.bench.align import bench_align
+
+    rows = bench_align(repeats)
+    if as_json:
+        click.echo(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
+        return
+    click.echo("One thread, float64; milliseconds a step (D: for all devices)")
+    click.echo(f"{'':<36}{'as written':>12}{'ours':>10}{'times as fast':>15}{'difference':>12}")
+    for row in rows:
+        times = f"{row.written_ms:>12,.2f}{row.ours_ms:>10,.3f}{row.ratio:>15,.1f}{row.difference:>12.1e}"
+        click.echo(f"{row.what:<36}{times}  {row.note}".rstrip())

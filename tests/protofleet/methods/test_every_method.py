@@ -17,13 +17,14 @@ from simulators.partitions import PartitionOptions
 from simulators.setup import prepare
 
 METHODS = registry.names()
+SETTINGS = {"gfpl": ("start=1", "interval=1")}  # so that the two or three rounds here are rounds of exchange
 
 
 @cache
 def uploads_of(method):
     """The uploads of a second round (so that there is a state before), by six devices with uneven data."""
     run = Run(method=method, dataset="digits", agents=6, partition="dirichlet", rounds=2, seed=2)
-    setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3)))
+    setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3), settings=SETTINGS.get(method, ())))
     crew = Here(setup, setup.agents)
     state = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), "half", setup.recipe.precision)
     crew.receive(0, state)
@@ -82,7 +83,7 @@ def test_a_state_is_what_its_readers_decode(method):
 def test_partial_participation_and_missing_classes_are_no_error(method, changes, small_lab):
     from simulators.lab import How, run
 
-    setup = prepare(small_lab(method, **changes))
+    setup = prepare(small_lab(method, settings=SETTINGS.get(method, ()), **changes))
     outcome = run(setup, How(), lambda row: None)
     assert len(outcome.rows) == 3
     assert outcome.rows[-1].accuracy["head"] > 0.1

@@ -1,0 +1,152 @@
+"""FedMPS (Yang et al., TNNLS 2025): class means of two feature levels, and soft labels that the coordinator learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protofleet.exact import Bag, Partial
+from protofleet.exchange import GlobalState, Upload
+from protofleet.parts import fusions, losses, softlabels, summaries
+from protofleet.parts.access import as_given, find, need
+from protofleet.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors
+from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
+from protofleet.settings import setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """FedMPS's settings; the defaults are the paper's for CIFAR-10 (its section IV-B)."""
+
+    lam: float = setting(1.0, "λ, weight of both contrastive terms", low=0)
+    alpha: float = setting(0.2, "α, weight of the low level in them; 1 on the paper's other data sets", low=0)
+    beta: float = setting(1.0, "β, weight of the high level in them", low=0)
+    mu: float = setting(
+        5.0, "μ, weight of the soft labels; Flowers, Fashion-MNIST 1, DeFungi, RealWaste 0.01, Femnist 10", low=0
+    )
+    tau1: float = setting(0.5, "τ1, temperature of the contrastive terms; RealWaste 1", low=1e-3)
+    tau2: float = setting(5.0, "τ2, temperature of the soft labels", low=1e-3)
+    scaled: bool = setting(False, "multiply the contrastive terms by τ1/0.07, as SupCon's code does")
+    unit_prototypes: bool = setting(False, "scale the global prototypes to length one again")
+    server_epochs: int = setting(6, "epochs of the coordinator's classifier a round", low=0)
+    server_batch: int = setting(4, "batch size of the coordinator's classifier", low=1)
+    server_optimizer: softlabels.Optimizer = setting("sgd", "optimiser of the coordinator's classifier")
+    server_lr: float | None = setting(None, "its learning rate; none: 0.01 for sgd, 0.001 for adam", low=0)
+    server_keeps: bool = setting(True, "the coordinator's classifier goes on from round to round")
+    average: softlabels.Average = setting("softmax", "what a class's soft label averages over devices (formula 8)")
+
+
+def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+    """CE + λ (α · contrast of û + β · contrast of ẑ) + μ · KL to the soft labels (FedMPS (2), (4))."""
+    from torch.nn.functional import normalize
+
+    u, z = (normalize(level.float()) for level in net.features(batch.x))
+    logits = net.head(z)
+    total = losses.cross_entropy(logits, batch.y)
+    scale = hyper.lam * (hyper.tau1 / 0.07 if hyper.scaled else 1.0)
+    for level, rows, weight in (("low", u, hyper.alpha), ("high", z, hyper.beta)):
+        if scale * weight:
+            have = given[f"{level}_have"]
+            contrast = losses.supcon(rows, batch.y, given[level], have, hyper.tau1)
+            total = total + scale * weight * have.amax() * contrast  # nothing before the first prototypes
+    if hyper.mu:
+        total = total + hyper.mu * losses.kl_to_soft_labels(
+            logits, batch.y, given["soft"], given["soft_have"], hyper.tau2
+        )
+    return total
+
+
+def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+    """One stretch, with prototypes and soft labels of the last state."""
+    n = turn.contract.n_classes
+    given: dict[str, NDArray[Any]] = {}
+    for level in _levels(turn.hyper):
+        known = find(got, level, Prototypes)
+        dim = known.dim if known is not None else _features(me, level).shape[1]
+        rows = as_given(known, n, dim)
+        given |= {level: rows["prototypes"], f"{level}_have": rows["have"]}
+    given["soft"], given["soft_have"] = softlabels.table(find(got, "soft", SoftLabels), n)
+    return [Phase(loss, given=given)]
+
+
+def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+    """Class means of û and ẑ, from a clean pass after training."""
+    labels = me.features(low=True).labels
+    return {
+        level: summaries.class_means(_unit(_features(me, level)), labels, counts=False) for level in _levels(turn.hyper)
+    }
+
+
+def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
+    """Means into sums a class; the high ones kept beside, for the classifier."""
+    sent = {level: need(upload.parts, level, Prototypes) for level in _levels(turn.hyper)}
+    total: dict[str, Any] = {"locals": Bag.of(upload.agent, weight, {"high": sent["high"]})}
+    for level, means in sent.items():
+        total |= fusions.fold_means(level, means, weight, by_count=False)
+    return total
+
+
+def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
+    """Plain means, and what a classifier of all local prototypes says of each class (FedMPS (7), (8))."""
+    bag, hyper = total.get("locals"), turn.hyper
+    if not isinstance(bag, Bag):
+        return before
+    shared: dict[str, Any] = {}
+    for level in _levels(hyper):
+        fused = fusions.means(level, total, find(before.shared, level, Prototypes))
+        shared[level] = Prototypes(fused.classes, fused.vectors[::-1])
+    if not hyper.mu:
+        return GlobalState(shared)
+    sent = [need(parts, "high", Prototypes) for _, _, parts in bag.items]
+    x, y = np.concatenate([p.vectors for p in sent]), np.concatenate([p.classes for p in sent])
+    rng, kept, fleet = turn.rng("soft labels"), find(before.server, "classifier", Tensors), turn.contract
+    sizes = (fleet.embedding, *fleet.head_hidden, fleet.n_classes)
+    model = softlabels.Model.of(kept) if kept and hyper.server_keeps else softlabels.Model.fresh(sizes, rng)
+    softlabels.teach(
+        model, x, y, rng,
+        epochs=hyper.server_epochs, batch_size=hyper.server_batch, optimizer=hyper.server_optimizer, lr=hyper.server_lr,
+    )  # fmt: skip
+    now = softlabels.soft_labels(model.logits(x), y, hyper.tau2, hyper.average)
+    shared["soft"] = softlabels.kept_beside(now, find(before.shared, "soft", SoftLabels))
+    return GlobalState(shared, server={"classifier": model.tensors()} if hyper.server_keeps else {})
+
+
+def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+    """The global high-level prototype nearest to ẑ; the classifier beside it."""
+    known, head = find(got, "high", Prototypes), ByHead(of_unit=True)
+    return {"head": head} if known is None else {"prototype": NearestPrototype(known, of_unit=True), "head": head}
+
+
+def _levels(hyper: Hyper) -> tuple[str, ...]:
+    """Without a weight on the low level nothing of it is sent; the high one is what devices classify by."""
+    return ("low", "high") if hyper.lam * hyper.alpha else ("high",)
+
+
+def _features(me: Learner, level: str) -> Floats:
+    seen = me.features(low=True)
+    return seen.high if level == "high" or seen.low is None else seen.low
+
+
+def _unit(rows: Floats) -> Floats:
+    unit: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
+    return unit
+
+
+recipe = Recipe(
+    name="fedmps",
+    title="exchange class means of two feature levels; contrast with them, and learn from soft labels",
+    hyper=Hyper,
+    train=train,
+    summarise=summarise,
+    fold=fold,
+    fuse=fuse,
+    scorers=scorers,
+    traits=Traits(mixed_backbones=False),
+)

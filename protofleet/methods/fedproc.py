@@ -1,0 +1,98 @@
+"""FedProc (Mu et al., FGCS 2023): FedAvg that first contrasts features with the fleet's class means and, round by
+round, hands over to the classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from protofleet.exact import Partial
+from protofleet.exchange import GlobalState, Upload
+from protofleet.methods import fedavg
+from protofleet.parts import fusions, losses, summaries
+from protofleet.parts.access import as_given, find, need
+from protofleet.prototypes import Parts, Prototypes
+from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Turn
+from protofleet.settings import setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """FedProc's settings."""
+
+    rounds: int = setting(100, "rounds in which the loss goes from the contrast to the classifier's", low=1)
+    tau: float = setting(1.0, "temperature of the contrast (the official code has none)", low=0.001)
+    unit_head: bool = setting(True, "the classifier reads the embedding scaled to length one, as in the official code")
+
+
+def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+    """α·CE + (1 − α)·contrast with the class means, on unit vectors."""
+    from torch.nn import functional
+
+    _, z = net.features(batch.x)
+    unit = functional.normalize(z.float(), dim=1)
+    classified = losses.cross_entropy(net.head(unit if hyper.unit_head else z), batch.y)
+    one_row = given["have"].new_ones(1)
+    contrast = losses.to_pool(unit, batch.y, given["prototypes"].unsqueeze(0), one_row, given["have"], hyper.tau)
+    return given["alpha"] * classified + (1 - given["alpha"]) * contrast
+
+
+def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+    """One stretch; α is the share of the rounds that are over, and 1 while there are no prototypes."""
+    fleet, known = turn.contract, find(got, "prototypes", Prototypes)
+    alpha = 1.0 if known is None else min(1.0, (turn.round - 1) / turn.hyper.rounds)
+    given = as_given(_unit(known) if known is not None else None, fleet.n_classes, fleet.embedding)
+    return [Phase(loss, given=given | {"alpha": np.array(alpha, np.float32)})]
+
+
+def _unit(prototypes: Prototypes) -> Prototypes:
+    norms = np.linalg.norm(prototypes.vectors, axis=1, keepdims=True)
+    return Prototypes(prototypes.classes, prototypes.vectors / np.maximum(norms, 1e-12))
+
+
+def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+    """All weights with n, and the means and counts of unit embeddings from a clean pass after training."""
+    seen = me.features()
+    unit = seen.high / np.maximum(np.linalg.norm(seen.high, axis=1, keepdims=True), 1e-12)
+    return {**fedavg.summarise(turn, me, got), "prototypes": summaries.class_means(unit, seen.labels)}
+
+
+def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
+    """Weights by n, means by their counts."""
+    means = need(upload.parts, "prototypes", Prototypes)
+    return {**fedavg.fold(turn, upload, weight), **fusions.fold_means("prototypes", means, weight, by_count=True)}
+
+
+def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
+    """The means of both; a class that nobody sent this time keeps its prototype."""
+    if not total:
+        return before
+    fused = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
+    return GlobalState(shared={**fedavg.fuse(turn, total, before).shared, "prototypes": fused})
+
+
+def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+    """The classifier; the nearest prototype by cosine beside it."""
+    known = find(got, "prototypes", Prototypes)
+    near: dict[str, Scorer] = {} if known is None else {"prototype": NearestPrototype(known, "cosine")}
+    return near | {"head": ByHead(of_unit=turn.hyper.unit_head)}
+
+
+recipe: Recipe[Hyper] = Recipe(
+    name="fedproc",
+    title="average weights; contrast with global class means first, train the classifier later",
+    hyper=Hyper,
+    train=train,
+    summarise=summarise,
+    fold=fold,
+    fuse=fuse,
+    scorers=scorers,
+    receive=fedavg.receive,
+    traits=fedavg.recipe.traits,
+)

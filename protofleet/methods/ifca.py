@@ -1,0 +1,95 @@
+"""IFCA (Ghosh et al., NeurIPS 2020): k models for k kinds of devices; a device takes the one that errs least on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from protofleet.errors import FusionError
+from protofleet.exact import Partial
+from protofleet.exchange import GlobalState, Upload
+from protofleet.methods import local
+from protofleet.parts import fusions, summaries
+from protofleet.parts.access import find, need
+from protofleet.prototypes import Parts, Tensors
+from protofleet.recipe import Features, Learner, Phase, Recipe, Traits, Turn
+from protofleet.settings import setting
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """IFCA's settings."""
+
+    clusters: int = setting(2, "how many models", low=1)
+
+
+def part(cluster: int) -> str:
+    """What a cluster's model is called in the state."""
+    return f"model{cluster}"
+
+
+def cross_entropy(seen: Features) -> float:
+    """The mean loss of the device's data under the weights it was seen through."""
+    logits = seen.logits.astype(np.float64)
+    top = logits.max(1)
+    log_sum = top + np.log(np.exp(logits - top[:, None]).sum(1))
+    return float((log_sum - logits[np.arange(len(logits)), seen.labels]).mean())
+
+
+def receive(turn: Turn[Hyper], me: Learner, got: Parts) -> None:
+    """Load the model of least loss on one's own data; while a model is still missing, draw one instead."""
+    k = turn.hyper.clusters
+    known = {j: model for j in range(k) if (model := find(got, part(j), Tensors)) is not None}
+    if len(known) == k:
+        losses = []
+        for j in range(k):
+            me.load(known[j])
+            losses.append(cross_entropy(me.features()))
+        cluster = int(np.argmin(losses))
+    else:
+        cluster = int(turn.rng("cluster").integers(k))
+    if cluster in known:
+        me.load(known[cluster])
+    me.memory["ifca"] = {"cluster": Tensors({"number": np.array(cluster, np.int64)})}
+
+
+def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+    """CE, on from the model that was chosen."""
+    return [Phase(local.loss)]
+
+
+def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+    """All weights, which cluster they belong to, and n."""
+    return {"weights": me.weights(), "data": summaries.sample_count(me.samples), **me.memory["ifca"]}
+
+
+def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
+    """Weights into the sums of their cluster, weighted by n."""
+    cluster = int(need(upload.parts, "cluster", Tensors)["number"])
+    if not 0 <= cluster < turn.hyper.clusters:
+        raise FusionError(f"cluster: there is no {cluster}, only 0 to {turn.hyper.clusters - 1}")
+    samples = int(need(upload.parts, "data", Tensors)["samples"])
+    return fusions.fold_tensors(part(cluster), need(upload.parts, "weights", Tensors), weight * samples)
+
+
+def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
+    """Every cluster's mean; a model that nobody chose stays as it was."""
+    means = {part(j): fusions.mean_tensors(part(j), total) for j in range(turn.hyper.clusters)}
+    return GlobalState({**before.shared, **{name: mean for name, mean in means.items() if mean is not None}})
+
+
+recipe = Recipe(
+    name="ifca",
+    title="average weights within k clusters; a device belongs to the model that fits its data best",
+    hyper=Hyper,
+    train=train,
+    summarise=summarise,
+    fold=fold,
+    fuse=fuse,
+    scorers=local.scorers,
+    receive=receive,
+    traits=Traits(mixed_backbones=False, common_start=True),
+)

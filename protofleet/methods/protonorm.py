@@ -1,0 +1,106 @@
+"""ProtoNorm (Lee, Shin, Choi, 2025): class means spread out over the unit sphere, then scaled up by the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from protofleet.exact import Partial
+from protofleet.exchange import GlobalState, Upload
+from protofleet.parts import alignment, fusions, losses, summaries
+from protofleet.parts.access import as_given, find, need
+from protofleet.prototypes import Parts, Prototypes
+from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
+from protofleet.settings import setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """ProtoNorm's settings."""
+
+    lam: float = setting(1.0, "weight of the pull toward the scaled prototype (on a mean over batch and d)", low=0)
+    gamma: float = setting(
+        100.0, "how far out on its axis a prototype is put (200 or 400 for 100 or more classes)", low=0
+    )
+    scale: bool = setting(True, "put prototypes out by gamma (no: the paper's ablation without upscaling)")
+    align: bool = setting(True, "spread prototypes out (no: the paper's ablation without alignment)")
+    unit: bool = setting(True, "without alignment: directions of the means, rather than the means themselves")
+    stop: Literal["tangential", "paper"] = setting("tangential", "when alignment ends: nothing moves, or as published")
+    steps: int = setting(500, "most steps of an alignment", low=0)
+    absent_push: bool = setting(False, "classes nobody sent this time push the others away (they never move)")
+
+
+def factor(hyper: Hyper) -> float:
+    """γ, or 1 without upscaling."""
+    return hyper.gamma if hyper.scale else 1.0
+
+
+def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+    """CE + λ·mse(z, γ·ĉ_g[y]) (ProtoNorm (4), (15))."""
+    _, z = net.features(batch.x)
+    pull = losses.to_prototype(z, batch.y, factor(hyper) * given["prototypes"], given["have"])
+    return losses.cross_entropy(net.head(z), batch.y) + hyper.lam * pull
+
+
+def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+    """One stretch, with the prototypes of the last state."""
+    fleet = turn.contract
+    return [Phase(loss, given=as_given(find(got, "prototypes", Prototypes), fleet.n_classes, fleet.embedding))]
+
+
+def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:
+    """Class means; how many samples stand behind them stays private (section 6.3)."""
+    seen = me.features()
+    return {"prototypes": summaries.class_means(seen.high, seen.labels, counts=False)}
+
+
+def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
+    """Means into one sum a class."""
+    means = need(upload.parts, "prototypes", Prototypes)
+    return fusions.fold_means("prototypes", means, weight, by_count=False)
+
+
+def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
+    """Their plain mean (7), on the unit sphere and spread out there (11)-(14)."""
+    hyper, rng = turn.hyper, turn.fleet_rng("alignment")
+    sent = fusions.means("prototypes", total, None).classes
+    if not sent.size:
+        return before
+    fused = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
+    moving, rows = np.isin(fused.classes, sent), fused.vectors.astype(np.float64)
+    if hyper.align:
+        fixed = rows[~moving] if hyper.absent_push else None
+        rows[moving], _ = alignment.align(rows[moving], rng, stop=hyper.stop, most=hyper.steps, fixed=fixed)
+    elif hyper.unit:
+        rows[moving] = alignment.units(rows[moving], rng)
+    return GlobalState(shared={"prototypes": Prototypes(fused.classes, rows.astype(np.float32))})
+
+
+def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+    """The nearest global prototype, by direction where prototypes are directions; the classifier beside it."""
+    known = find(got, "prototypes", Prototypes)
+    if known is None:
+        return {"head": ByHead()}
+    if turn.hyper.align or turn.hyper.unit:
+        return {"prototype": NearestPrototype(known, "cosine"), "head": ByHead()}
+    scaled = Prototypes(known.classes, factor(turn.hyper) * known.vectors)
+    return {"prototype": NearestPrototype(scaled), "head": ByHead()}
+
+
+recipe = Recipe(
+    name="protonorm",
+    title="class means spread out over the unit sphere and scaled up; no counts leave a device",
+    hyper=Hyper,
+    train=train,
+    summarise=summarise,
+    fold=fold,
+    fuse=fuse,
+    scorers=scorers,
+    traits=Traits(asynchronous=True),
+)

@@ -1,0 +1,23 @@
+from tests.papers.cell import accuracy
+
+FEW_SAMPLES = {"agents": 40, "partition": "iid", "rounds": 5, "last": 1}
+OTHER_LOOKS = {"partition": "feature-skew", "rounds": 8, "last": 2}
+
+
+def test_fedic_pulls_devices_to_their_anchors():
+    pulled = accuracy("fedic", "prototype", "prototypes_only=yes", rounds=8, last=3)
+    alone = accuracy("fedic", "prototype", "prototypes_only=yes", "lam=0", rounds=8, last=3)
+    assert abs(pulled - 0.9) < 0.03
+    assert pulled > alone + 0.025
+
+
+def test_fedic_clusters_devices_that_see_a_class_in_another_way():
+    clustered = accuracy("fedic", "prototype", **OTHER_LOOKS)
+    everybody = accuracy("fedic", "prototype", "clusters=1", **OTHER_LOOKS)
+    assert clustered > everybody + 0.05
+
+
+def test_fedic_combines_heads_within_clusters():
+    combined = accuracy("fedic", "head", **FEW_SAMPLES)
+    own = accuracy("fedic", "head", "combine=none", **FEW_SAMPLES)
+    assert combined > own + 0.02

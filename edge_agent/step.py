@@ -46,7 +46,7 @@ def sgd(
         if rates.weight_decay:
             move = move + rates.weight_decay * weight
         if rates.momentum:
-            move = torch.add(move, momentum, alpha=rates.momentum, out=momentum)  # one pass over memory
+            move = momentum.mul_(rates.momentum).add_(move)
         if isinstance(lr, Tensor):
             weight.sub_(lr * move)
         else:

@@ -25,7 +25,8 @@ def draw(outcome: Outcome, path: Path) -> None:
     labels = np.concatenate([y for _, y in outcome.embedded.values()])
     if not len(points):
         return
-    known = next((p for p in outcome.state.shared.values() if isinstance(p, Prototypes)), class_means(points, labels))
+    shared = [p for p in outcome.state.shared.values() if isinstance(p, Prototypes) and p.dim == points.shape[1]]
+    known = shared[0] if shared else class_means(points, labels)
     plots.embedding_map(
         points, labels, known.vectors, known.classes.tolist(), setup.data.classes, path / "embeddings.png"
     )

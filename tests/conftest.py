@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from protofleet.contract import Training
 from simulators.config import LabConfig, Run
 from simulators.partitions import PartitionOptions
+from tests.exchanging import SETTINGS
 
 torch.set_num_threads(1)  # tests run side by side: more threads would only wait for each other
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -24,7 +25,10 @@ def small_lab():
     def make(method: str = "fedproto", settings: tuple[str, ...] = (), numerics=None, **run) -> LabConfig:
         given = {"dataset": "digits", "agents": 5, "partition": "dirichlet", "rounds": 3, "seed": 4} | run
         config = LabConfig(
-            Run(method=method, **given), PartitionOptions(alpha=0.5), Training(lr=0.03), settings=settings
+            Run(method=method, **given),
+            PartitionOptions(alpha=0.5),
+            Training(lr=0.03),
+            settings=settings or SETTINGS.get(method, ()),
         )
         return replace(config, numerics=numerics) if numerics else config
 

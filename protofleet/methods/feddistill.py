@@ -41,7 +41,7 @@ def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
         pull = losses.to_prototype(logits, batch.y, given["prototypes"], given["have"])
     else:
         pull = losses.kl_to_soft_labels(logits, batch.y, given["prototypes"], given["have"], 1.0)
-    return losses.cross_entropy(logits, batch.y) + 0 * pull
+    return losses.cross_entropy(logits, batch.y) + hyper.lam * pull
 
 
 def receive(turn: Turn[Hyper], me: Learner, got: Parts) -> None:

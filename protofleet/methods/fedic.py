@@ -116,5 +116,5 @@ recipe = Recipe(
     fuse=fuse,
     scorers=scorers,
     receive=fedpac.receive,
-    traits=Traits(mixed_backbones=False, common_start=True),
+    traits=Traits(mixed_backbones=False, common_start=True, server_needs=("scikit-learn",)),
 )

@@ -101,7 +101,7 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     shared: dict[str, Any] = {}
     for level in _levels(hyper):
         fused = fusions.means(level, total, find(before.shared, level, Prototypes))
-        shared[level] = Prototypes(fused.classes, fused.vectors[::-1])
+        shared[level] = Prototypes(fused.classes, _unit(fused.vectors)) if hyper.unit_prototypes else fused
     if not hyper.mu:
         return GlobalState(shared)
     sent = [need(parts, "high", Prototypes) for _, _, parts in bag.items]

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class Hyper:
     """MOON's settings."""
 
-    mu: float = setting(1.0, "weight of the model contrast (the paper tries 0.1, 1, 5 and 10)", low=0)
+    mu: float = setting(1.0, "weight of the model contrast (the paper tunes it among 1, 5, 10)", low=0)
     tau: float = setting(0.5, "temperature of the model contrast", low=0.001)
 
 
 def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
-    """CE + μ·contrast of the models (MOON (4))."""
+    """CE + μ·contrast of the models."""
     _, z = net.features(batch.x)
     _, of_global = net.features_with(_those(given, "global:"), batch.x)
     _, of_previous = net.features_with(_those(given, "previous:"), batch.x)

@@ -1,4 +1,4 @@
-"""MP-FedCL (Qiao et al., IoT Journal 2023): several prototypes a class and device, in a pool that devices contrast
+"""MP-FedCL (Qiao et al., arXiv 2304.01950): several prototypes a class and device, in a pool that devices contrast
 their embeddings with, beside averaged weights."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """The pool of all prototypes (8), and the mean of the weights (3)."""
+    """The pool of all prototypes (8), and the mean of the weights (algorithm 1, line 9)."""
     bag = total.get("pool")
     if not isinstance(bag, Bag):
         return before

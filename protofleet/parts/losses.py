@@ -90,7 +90,7 @@ def to_pool(z: Tensor, labels: Tensor, pool: Tensor, filled: Tensor, have: Tenso
 
 
 def between_models(z: Tensor, of_global: Tensor, of_previous: Tensor, temperature: float) -> Tensor:
-    """−log of the global model's share among it and the previous one, by cosine (MOON (3)), averaged over the batch."""
+    """−log of the global model's share among it and the previous one, by cosine (MOON), averaged over the batch."""
     from torch.nn import functional
 
     near, off = (functional.cosine_similarity(z.float(), other.float(), dim=1) for other in (of_global, of_previous))

@@ -35,9 +35,9 @@ def given(d):
     return {name: torch.from_numpy(array) for name, array in as_given(table, 4, d).items()}
 
 
-def trained(net, numerics, modules=(), backbone_steps=6):
+def trained(net, numerics, modules=(), rates=RATES):
     step = Stepper(net, numerics).start(
-        fedproto.loss, fedproto.Hyper(), modules, given(net.head[-1].in_features), RATES
+        fedproto.loss, fedproto.Hyper(), modules, given(net.head[-1].in_features), rates
     )
     for batch in batches((28, 28, 1)):
         step(batch, True)
@@ -60,14 +60,15 @@ def test_a_step_is_torchs_sgd_with_momentum_and_weight_decay():
 
 
 @pytest.mark.parametrize("numerics", [Numerics(compile=True), Numerics(compile=True, layout="channels-last")])
-def test_the_compiled_step_is_the_plain_one_batch_statistics_included(numerics):
+@pytest.mark.parametrize("rates", [RATES, Rates(0.05, 0.5, 0.0), Rates(0.05, 0.0, 0.0)])
+def test_the_compiled_step_is_the_plain_one_batch_statistics_included(numerics, rates):
     plain = build_net(contract(), "cnn-fashion", {}, 3)
     compiled = copy.deepcopy(plain)
     if numerics.layout == "channels-last":
         compiled = compiled.to(memory_format=torch.channels_last)
     start = plain.state_dict()
     before = {name: tensor.clone() for name, tensor in start.items()}
-    want, got = trained(plain, Numerics()), trained(compiled, numerics)
+    want, got = trained(plain, Numerics(), rates=rates), trained(compiled, numerics, rates=rates)
     for name, tensor in want.items():
         if "num_batches" in name:
             assert torch.equal(got[name], tensor)

@@ -15,9 +15,9 @@ from simulators.config import LabConfig, Run
 from simulators.crew import Here
 from simulators.partitions import PartitionOptions
 from simulators.setup import prepare
+from tests.exchanging import SETTINGS
 
 METHODS = registry.names()
-SETTINGS = {"gfpl": ("start=1", "interval=1")}  # so that the two or three rounds here are rounds of exchange
 
 
 @cache
@@ -83,7 +83,7 @@ def test_a_state_is_what_its_readers_decode(method):
 def test_partial_participation_and_missing_classes_are_no_error(method, changes, small_lab):
     from simulators.lab import How, run
 
-    setup = prepare(small_lab(method, settings=SETTINGS.get(method, ()), **changes))
+    setup = prepare(small_lab(method, **changes))
     outcome = run(setup, How(), lambda row: None)
     assert len(outcome.rows) == 3
     assert outcome.rows[-1].accuracy["head"] > 0.1

@@ -102,12 +102,18 @@ def literal_paper(points):
     return c, t + 1
 
 
-@pytest.mark.parametrize(("n", "d"), [(2, 3), (4, 3), (6, 40), (12, 5)])
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (4, 3), (6, 40), (12, 5), (10, 512)])
 def test_the_papers_rule_stops_where_the_published_loop_stops(n, d):
     found, steps = alignment.align(cloud(n, d), rng(), stop="paper")
     expected, due = literal_paper(cloud(n, d))
     assert steps == due
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_points_at_rest_stop_at_once_or_when_the_papers_rule_first_can():
+    opposite = [[0.0, 2.0], [0.0, -1.0]]
+    assert alignment.align(opposite, rng())[1] == 1
+    assert alignment.align(opposite, rng(), stop="paper")[1] == 21
 
 
 def test_points_that_coincide_are_parted_and_the_same_way_every_time():

@@ -76,7 +76,8 @@ def test_the_compiled_step_is_the_plain_one_batch_statistics_included(numerics, 
         # Sums are taken in another order, which six steps amplify: hold the difference to the length of the way.
         way, apart = (tensor - before[name]).norm(), (got[name] - tensor).norm()
         assert way > 0
-        assert apart < 0.01 * way, name
+        # A bias before batch statistics has no gradient but rounding: it moves by nothing, either way.
+        assert apart < 0.01 * way + 1e-5, name
 
 
 def test_only_the_named_modules_learn():

@@ -29,7 +29,7 @@ def lab(rounds: int, only: str | None, as_json: bool) -> None:
     tables = {
         "cifar": ("CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_cifar, "in-memory loop"),
         "fashion": ("Fashion-MNIST 20 × 600, 4-layer CNN, batch 32, one thread", cells.bench_fashion, "DataLoader way"),
-        "workers": ("the same, channels-last, one worker and two", cells.bench_workers, "ours, 1 worker"),
+        "workers": ("the same, channels-last and bf16, one worker and two", cells.bench_workers, "ours, 1 worker"),
     }
     found = {}
     for name, (title, run, base) in tables.items():

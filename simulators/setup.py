@@ -79,7 +79,8 @@ def prepare(config: LabConfig) -> Setup:
 def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) -> dict[str, str]:
     if run.backbone == "mixed":
         if not recipe.traits.mixed_backbones:
-            raise UsageError(f"{recipe.name} shares weights", "it needs one backbone for all: name it with --backbone")
+            words = f"{recipe.name} wants the same network on every device"
+            raise UsageError(words, "it needs one backbone for all: name it with --backbone")
         return {agent: backbones.mixed(data.input, i) for i, agent in enumerate(agents)}
     return dict.fromkeys(agents, run.backbone or backbones.default_for(data.input))
 

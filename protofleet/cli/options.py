@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import click
@@ -16,17 +16,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-def options_of(
-    cls: type, *, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None
-) -> Callable[[F], F]:
+def options_of(cls: type, *, leave_out: tuple[str, ...] = ()) -> Callable[[F], F]:
     """One option per field of the dataclass; `lr_decay` becomes `--lr-decay`."""
 
     def add(command: F) -> F:
         hints = typing.get_type_hints(cls)
         for field in reversed(dataclasses.fields(cls)):
             if field.name not in leave_out:
-                default = (defaults or {}).get(field.name, field.default)
-                command = _option(field.name, hints[field.name], default, field.metadata.get("help", ""))(command)
+                command = _option(field.name, hints[field.name], field.default, field.metadata.get("help", ""))(command)
         return command
 
     return add

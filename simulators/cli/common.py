@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +15,7 @@ from simulators.partitions import PartitionOptions
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def run_options(*, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+def run_options(*, leave_out: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Every option that decides a run's outcome."""
 
     def add(command: F) -> F:
@@ -23,15 +23,14 @@ def run_options(*, leave_out: tuple[str, ...] = (), defaults: Mapping[str, Any] 
             "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the method."
         )(command)
         for cls in (Numerics, Training, PartitionOptions, Run):
-            command = options_of(cls, leave_out=leave_out, defaults=defaults)(command)
+            command = options_of(cls, leave_out=leave_out)(command)
         return command
 
     return add
 
 
-def config_of(values: dict[str, Any], **fixed: Any) -> LabConfig:
+def config_of(values: dict[str, Any]) -> LabConfig:
     """Take a configuration out of a command's keywords; what is left in them is the command's own."""
-    values |= fixed
     return LabConfig(
         run=taken(Run, values),
         partition=taken(PartitionOptions, values),

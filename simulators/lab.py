@@ -48,11 +48,10 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
         saved = out.latest(setup) if out is not None and resume else None
         if saved is not None:
             state, rows = saved.state, list(saved.rows)
-            crew.restore(saved.agents, state)
+            crew.restore(saved.agents)
             for row in rows:
                 watch(row)
-        else:
-            crew.receive(0, state)
+        crew.receive(_came_out_of(setup, len(rows)), state)
         for round in range(len(rows) + 1, setup.config.run.rounds + 1):
             state, row = one_round(setup, crew, state, round)
             rows.append(row)
@@ -64,6 +63,13 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
         return Outcome(setup, state, tuple(rows), seconds, crew.peak_rss(), crew.embed(40) if out is not None else {})
     finally:
         crew.close()
+
+
+def _came_out_of(setup: Setup, round: int) -> int:
+    """The round whose outcome is the state after this one: the last in which the recipe talks."""
+    while round and not setup.recipe.talks(Turn(setup.contract, setup.hyper, round)):
+        round -= 1
+    return round
 
 
 def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tuple[GlobalState, Row]:

@@ -63,14 +63,19 @@ def encode(
     limits: Limits = DEFAULT,
 ) -> bytes:
     """Bytes that `decode` accepts under the same limits, or a `WireError`."""
-    head: dict[str, Any] = {name: value for name, value in vars(envelope).items() if value is not None}
-    if envelope.base is not None:
-        head["base"] = _hash_bytes(envelope.base)
-    _envelope(head)
     if envelope.t in PART_TYPES:
         content = encode_parts(body, precision, exceptions, limits, where=f"{envelope.t}.parts")
     else:
         content = door.dump(_document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body")
+    return enclose(envelope, content, limits)
+
+
+def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> bytes:
+    """A message around a body that was encoded before: an upload goes out again under a newer envelope."""
+    head: dict[str, Any] = {name: value for name, value in vars(envelope).items() if value is not None}
+    if envelope.base is not None:
+        head["base"] = _hash_bytes(envelope.base)
+    _envelope(head)
     data = door.dump({"v": VERSION, **head, "body": CBORTag(24, content)}, limits, envelope.t)
     _check_size(data, envelope.t, limits)
     return data

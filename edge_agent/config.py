@@ -1,4 +1,4 @@
-"""`agent.toml`: what one device is told. A flag goes before the environment, that before the file, that before defaults.
+"""`agent.toml`: what one device is told. Flags go before the environment, that before the file, that before defaults.
 
 Secrets are never in it: a broker's password comes from a file that is named here, or from the environment.
 """

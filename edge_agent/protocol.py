@@ -89,7 +89,7 @@ class Device:
     delivery: Delivery | None = None
     busy: Train | Evaluate | None = None
     evaluated: tuple[int, str] | None = None
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     blocked: str = ""  # why this device cannot train at all in this run
     failed: tuple[int, int] = (0, 0)  # a round and how often its training failed
     not_before: float = 0.0
@@ -257,21 +257,27 @@ def _work(me: Device, now: float) -> Step:
     """Train if a round is due; else measure a state that is new."""
     if me.busy is not None or not me.opened:
         return me, []
-    evaluate = me.rules.evaluate and me.shared is not None and me.evaluated != (me.shared.round, me.shared.base)
+    state = me.shared if me.rules.evaluate else None
+    new = state is not None and state.round > 0 and me.evaluated != (state.round, state.base)
     due = _due(me)
-    if due is not None:
-        refusal = me.blocked or me.limits.refusal
-        if refusal:
-            if me.said == (due.round, refusal):
-                return me, []
-            me = replace(me, said=(due.round, refusal))
-            return me, [] if me.blocked else [Report(me.run, due.round, refusal)]
-        if now < me.not_before or (me.failed[0] == due.round and me.failed[1] >= me.rules.tries):
-            return me, []
-        train = Train(me.run, due.round, due.base_round, due.base, due.own, evaluate)
-        return replace(me, busy=train, evaluated=(due.base_round, due.base)), [train]
+    return _evaluate(me) if due is None and new else (me, []) if due is None else _train(me, due, new, now)
+
+
+def _train(me: Device, due: Announced, new: bool, now: float) -> Step:
+    refusal = me.blocked or me.limits.refusal
+    if refusal:
+        silent = bool(me.blocked) or me.said == (due.round, refusal)  # a block was reported when it arose
+        return replace(me, said=(due.round, refusal)), [] if silent else [Report(me.run, due.round, refusal)]
+    given_up = me.failed[0] == due.round and me.failed[1] >= me.rules.tries
+    if given_up or now < me.not_before:
+        return me, []
+    train = Train(me.run, due.round, due.base_round, due.base, due.own, new)
+    return replace(me, busy=train, evaluated=(due.base_round, due.base)), [train]
+
+
+def _evaluate(me: Device) -> Step:
     named = me.announced
-    if not evaluate or named is None or not _here(me, named) or me.blocked or me.limits.refusal:
+    if named is None or not _here(me, named) or me.blocked or me.limits.refusal:
         return me, []
     look = Evaluate(me.run, named.round, named.base_round, named.base, named.own)
     return replace(me, busy=look, evaluated=(named.base_round, named.base)), [look]

@@ -31,8 +31,8 @@ CREATE TABLE outbox (run TEXT NOT NULL, round INTEGER NOT NULL, base TEXT NOT NU
                      status TEXT NOT NULL, reason TEXT NOT NULL, words TEXT NOT NULL, epoch INTEGER NOT NULL,
                      made REAL NOT NULL, PRIMARY KEY (run, round));
 CREATE INDEX waiting ON outbox (run, status, round);
-CREATE TABLE states (kind TEXT PRIMARY KEY, run TEXT NOT NULL, round INTEGER NOT NULL, base TEXT NOT NULL,
-                     message BLOB NOT NULL);
+CREATE TABLE states (at INTEGER PRIMARY KEY, kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
+                     base TEXT NOT NULL, message BLOB NOT NULL, UNIQUE (kind, run, round, base));
 """
 
 
@@ -208,8 +208,8 @@ class Store:
                 (status, reason, words, epoch, run, round),
             )
             db.execute(
-                "UPDATE outbox SET body = NULL WHERE run = ? AND status != 'waiting' AND body IS NOT NULL AND round NOT IN"
-                " (SELECT round FROM outbox WHERE run = ? ORDER BY round DESC LIMIT ?)",
+                "UPDATE outbox SET body = NULL WHERE run = ? AND status != 'waiting' AND body IS NOT NULL"
+                " AND round NOT IN (SELECT round FROM outbox WHERE run = ? ORDER BY round DESC LIMIT ?)",
                 (run, run, KEPT),
             )
             db.execute("DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?", (run, round - 1000))
@@ -223,17 +223,24 @@ class Store:
             return found.rowcount > 0
 
     def hold(self, kind: str, held: Held) -> None:
-        """Keep the newest state of a kind (`global`, `own`)."""
+        """Keep the newest two states of a kind (`global`, `own`): training may still read the one before."""
         with self.transaction() as db:
             db.execute(
-                "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO states (kind, run, round, base, message) VALUES (?, ?, ?, ?, ?)",
                 (kind, held.run, held.round, held.base, held.message),
             )
+            db.execute(
+                "DELETE FROM states WHERE kind = ? AND at NOT IN"
+                " (SELECT at FROM states WHERE kind = ? ORDER BY at DESC LIMIT 2)",
+                (kind, kind),
+            )
 
-    def held(self, kind: str) -> Held | None:
-        """The state of a kind that came last."""
-        row = self._one("SELECT run, round, base, message FROM states WHERE kind = ?", kind)
-        return None if row is None else Held(*row)
+    def held(self, kind: str, run: str, round: int, base: str) -> bytes | None:
+        """The message that brought this very state."""
+        row = self._one(
+            "SELECT message FROM states WHERE kind = ? AND run = ? AND round = ? AND base = ?", kind, run, round, base
+        )
+        return None if row is None else bytes(row[0])
 
     def counts(self, run: str) -> dict[str, int]:
         """Uploads of a run by their status."""

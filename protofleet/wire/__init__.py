@@ -16,6 +16,7 @@ from protofleet.wire.messages import (
     decode,
     enclose,
     encode,
+    unseal,
 )
 from protofleet.wire.values import as_received, decode_parts, digest, encode_parts
 
@@ -36,4 +37,5 @@ __all__ = [
     "enclose",
     "encode",
     "encode_parts",
+    "unseal",
 ]

@@ -83,6 +83,18 @@ def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> byt
 
 def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     """The one way in: a checked message, or `WireError` and nothing else ever."""
+    envelope, body = unseal(data, limits)
+    content: Any
+    if envelope.t in PART_TYPES:
+        content = decode_parts(body, limits, where=f"{envelope.t}.parts")
+    else:
+        path = f"{envelope.t}.body"
+        content = _document(door.load(body, limits, path), path, limits)
+    return Message(envelope, content, sha256(body).hexdigest())
+
+
+def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
+    """The checked envelope and the body as it travelled: for those who only keep it or pass it on."""
     # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload whose signature held.
     raw = door.load(data, limits, "message")
     if not isinstance(raw, dict):
@@ -94,13 +106,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     _check_size(data, envelope.t, limits)
     if not isinstance(body, CBORTag) or body.tag != 24:
         raise WireError(f"{envelope.t}.body: not embedded CBOR (tag 24)")
-    content: Any
-    if envelope.t in PART_TYPES:
-        content = decode_parts(body.value, limits, where=f"{envelope.t}.parts")
-    else:
-        path = f"{envelope.t}.body"
-        content = _document(door.load(body.value, limits, path), path, limits)
-    return Message(envelope, content, sha256(body.value).hexdigest())
+    return envelope, body.value
 
 
 def _envelope(raw: Mapping[str, Any]) -> Envelope:

@@ -1,4 +1,4 @@
-"""One line per happening, to stderr: UTC time, level, words, and the keys that matter. Never settings, never secrets."""
+"""One line a happening, to stderr: UTC time, level, words, and the keys that matter. No settings, never secrets."""
 
 from __future__ import annotations
 

@@ -182,6 +182,11 @@ class Store:
         row = self._one("SELECT round, base_round FROM checkpoint WHERE run = ?", run)
         return (0, -1) if row is None else (row[0], row[1])
 
+    def answered(self, run: str) -> int:
+        """The epoch of the receipt for the newest upload; -1 while there is none."""
+        row = self._one("SELECT status, epoch FROM outbox WHERE run = ? ORDER BY round DESC LIMIT 1", run)
+        return -1 if row is None or row[0] == "waiting" else int(row[1])
+
     def waiting(self, run: str) -> list[int]:
         """Rounds whose uploads have no receipt yet, oldest first."""
         with self._said():

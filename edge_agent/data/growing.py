@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.data.files import Found, find, read_image
-from edge_agent.data.pool import DataSet, input_of
+from edge_agent.data.pool import DataSet, Samples, input_of
 from protofleet.errors import DataError
 
 DEFAULT_SIZE = 32
@@ -45,7 +45,10 @@ def listed(root: Path, test_share: float) -> Listing:
 
 def load(listing: Listing, size: int) -> tuple[DataSet, list[str]]:
     """The images at this size, and a line for each that could not be read."""
-    images, labels, broken, counts = [], [], [], []
+    images: list[Samples] = []
+    labels: list[int] = []
+    broken: list[str] = []
+    counts: list[int] = []
     for part in (listing.train, listing.test):
         before = len(images)
         for each in part:

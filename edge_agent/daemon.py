@@ -260,7 +260,7 @@ class Daemon:
             return
         if place.kind not in ("coordinator_state", "round", "train", "down", "receipt") or not payload:
             return  # kept for what comes next; an empty payload takes a retained message back
-        envelope, body = wire.unseal(payload)
+        envelope, _ = wire.unseal(payload)
         if envelope.fleet != self.topics.fleet:
             raise LinkError(f"it is of fleet {envelope.fleet!r}, this device is of {self.topics.fleet!r}")
         if envelope.t == "slip":
@@ -322,10 +322,11 @@ class Daemon:
                 self._feed(Evaluated())
             case Broken(Look(), words):
                 log.error(f"the samples cannot be read: {words}")
-            case Broken(task, words, _, scope):
-                log.error(words, round=task.round)
-                late = isinstance(task, Evaluate)
-                self._feed(Evaluated() if late else Failed(task.run, task.round, words, scope))
+            case Broken(Evaluate() as task, words):
+                log.error(f"not measured: {words}", round=task.base_round)
+                self._feed(Evaluated())
+            case Broken(Train() as task, words, _, scope):
+                self._feed(Failed(task.run, task.round, words, scope))
             case Gone(words):
                 self._gone(words)
         self._idle_since = self.around.clock()

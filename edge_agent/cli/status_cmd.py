@@ -37,10 +37,11 @@ def status(file: Path | None, as_json: bool, **flags: Any) -> None:
 def _lines(found: dict[str, Any]) -> list[str]:
     doing = found["doing"] if found["running"] else "not running"
     link = "connected" if found["running"] and found["connected"] else f"not connected {found['trouble']}".strip()
+    run, method = found["run"] or "none yet", found["method"] or "no method"
     rows = {
         "device": f"{found['agent']} in fleet {found['fleet']}: {doing}",
         "broker": f"{found['broker']}: {link}",
-        "run": f"{found['run'] or 'none yet'}, {found['method'] or 'no method'}, round {found['round']} {found['phase']}",
+        "run": f"{run}, {method}, round {found['round']} {found['phase']}",
         "trained": f"up to round {found['trained']}",
         "outbox": ", ".join(f"{n} {what}" for what, n in sorted(found["outbox"].items())) or "empty",
         "samples": f"{found['samples']} of {len(found['classes'])} classes",

@@ -159,15 +159,15 @@ def _told(me: Device, event: Coordinator | Announced | Shared | Own) -> Device:
             # A coordinator that comes back may have lost its last round; what it says then is no echo of the past.
             return me if event.online else replace(me, announced=None)
         case Announced():
-            known = me.announced
-            older = known is not None and (event.epoch, event.round) < (known.epoch, known.round)
-            return me if older else replace(me, announced=event)
+            return me if _older(event, me.announced) else replace(me, announced=event)
         case Shared():
-            older = me.shared is not None and (event.epoch, event.round) < (me.shared.epoch, me.shared.round)
-            return me if older else replace(me, shared=event)
+            return me if _older(event, me.shared) else replace(me, shared=event)
         case Own():
-            older = me.own is not None and (event.epoch, event.round) < (me.own.epoch, me.own.round)
-            return me if older else replace(me, own=event)
+            return me if _older(event, me.own) else replace(me, own=event)
+
+
+def _older(event: Announced | Shared | Own, known: Announced | Shared | Own | None) -> bool:
+    return known is not None and (event.epoch, event.round) < (known.epoch, known.round)
 
 
 def _opened(me: Device, event: Opened) -> Device:

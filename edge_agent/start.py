@@ -19,7 +19,6 @@ from edge_agent.orders import Broken, Gone, Job, Look, Seen
 from edge_agent.protocol import Rules
 from edge_agent.store import Store, lock
 from edge_agent.systemd import Notifier
-from edge_agent.transfers import Transfers
 from protofleet.errors import DataError, FleetError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link import Link
@@ -74,7 +73,7 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         if seen is None:
             return
         rules = Rules(config.id, config.limits.evaluate, spread=rng.uniform(0.8, 1.2))
-        around = Around(config, link, store, foreman, Transfers(), log, notifier, boot, retry)
+        around = Around(config, link, store, foreman, log, notifier, boot, retry)
         daemon = Daemon(around, rules, seen)
         stop.then(daemon.stop)
         daemon.run()

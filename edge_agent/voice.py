@@ -9,10 +9,10 @@ from typing import Any
 import protofleet
 from edge_agent.config import Config
 from edge_agent.orders import Measured, Seen
-from edge_agent.store import Upload
+from edge_agent.records import Upload
 from protofleet import wire
 from protofleet.errors import LinkBusy
-from protofleet.mqtt.events import Publication, Will
+from protofleet.mqtt.events import Publication, Ticket, Will
 from protofleet.mqtt.link import Link
 from protofleet.mqtt.topics import Topics
 
@@ -76,11 +76,16 @@ class Voice:
     def say(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> bool:
         """Whether the link took it; what is refused here is said again later by whoever keeps it."""
         try:
-            self.link.publish(topic, payload, qos=qos, retain=retain)
+            self.publish(topic, payload, qos=qos, retain=retain)
         except LinkBusy:
             return False
-        self.count(len(payload))
         return True
+
+    def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, tell: bool = False) -> Ticket:
+        """The link's own, counted."""
+        ticket = self.link.publish(topic, payload, qos=qos, retain=retain, tell=tell)
+        self.count(len(payload))
+        return ticket
 
     def _next(self) -> int:
         self.seq += 1

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from edge_agent.happenings import Evaluate, Scope, Train
 from edge_agent.orders import Answer, Broken, Done, Job, Look, Measured, Notice, Order, Plan, Seen, Work
-from edge_agent.store import Checkpoint, Store, StoreError, Upload
+from edge_agent.records import Checkpoint, StoreError, Upload
+from edge_agent.store import Store
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import DataError, FleetError, SettingError, WireError

@@ -36,7 +36,9 @@ def mosquitto(folder: Path, more: str = "", port: int = 0) -> Iterator[int]:
     port = port or free_port()
     config = folder / f"mosquitto-{port}.conf"
     config.write_text(f"listener {port} 127.0.0.1\n{more or 'allow_anonymous true'}\n")
-    process = subprocess.Popen([str(MOSQUITTO), "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [str(MOSQUITTO), "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         until(lambda: _answers(port), "mosquitto to listen")
         yield port

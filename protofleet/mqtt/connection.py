@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from protofleet.mqtt.client import PATIENCE, Complaint, Setup, buffered, build, connect, hang_up, plain, properties
+from protofleet.mqtt.client import Complaint, Setup, buffered, build, connect, hang_up, plain, properties
 from protofleet.mqtt.events import Arrival, Connected, Denied, Token
 from protofleet.mqtt.inbox import Inbox
 from protofleet.mqtt.outbox import Outbox, Record
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paho.mqtt.properties import Properties
     from paho.mqtt.reasoncodes import ReasonCode
 
+ANSWER = 5.0  # seconds; some brokers that only know 3.1.1 say nothing to a client that speaks 5
 IN_FLIGHT = 64  # publications waiting for their acknowledgement
 BURST = 64  # packets read before anything else gets its turn
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Ended:
 
     reason: str
     greeted: float | None = None
-    early: bool = False  # the broker hung up instead of answering, or does not speak this version
+    early: bool = False  # no answer, or that this version is not spoken: worth trying the other
     refused: bool = False
 
 
@@ -144,7 +145,7 @@ class Connection:
 
     def _serve(self, client: Client) -> Ended | None:
         """Until the owner is done with it or the broker refuses (then how it ended), or the connection is gone."""
-        until_answer = self._clock() + PATIENCE
+        until_answer = self._clock() + ANSWER
         rest = min(5.0, self._setup.keepalive / 6)
         next_check = self._clock()
         with selectors.DefaultSelector() as selector:
@@ -171,7 +172,7 @@ class Connection:
             if closing is not None:
                 return Ended("stopped")
             if self._answer is None:
-                return Ended("the broker does not answer") if self._clock() > until_answer else None
+                return Ended("the broker does not answer", early=True) if self._clock() > until_answer else None
             refusal = self._refusal()
             if refusal is not None:
                 return refusal
@@ -197,7 +198,9 @@ class Connection:
     def _watch(self, selector: selectors.BaseSelector, watched: tuple[Any, int], client: Client) -> tuple[Any, int]:
         """Ask for what can be dealt with now: reading unless the inbox is full, writing if something waits."""
         sock = client.socket()
-        mask = (0 if self._inbox.pause() else selectors.EVENT_READ) | (selectors.EVENT_WRITE if client.want_write() else 0)
+        mask = (0 if self._inbox.pause() else selectors.EVENT_READ) | (
+            selectors.EVENT_WRITE if client.want_write() else 0
+        )
         if watched == (sock, mask):
             return watched
         if watched[0] is not None and watched[1]:

@@ -32,8 +32,9 @@ from edge_agent.happenings import (
 )
 from edge_agent.logs import Log
 from edge_agent.orders import Answer, Broken, Done, Gone, Look, Measured, Notice, Seen
-from edge_agent.protocol import Device, Rules, step
+from edge_agent.protocol import Device, step
 from edge_agent.records import StoreError
+from edge_agent.rules import Rules
 from edge_agent.status import Status
 from edge_agent.store import Store
 from edge_agent.systemd import Notifier

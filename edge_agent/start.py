@@ -16,7 +16,7 @@ from edge_agent.daemon import Around, Daemon
 from edge_agent.foreman import Foreman
 from edge_agent.logs import Log
 from edge_agent.orders import Broken, Gone, Job, Look, Seen
-from edge_agent.protocol import Rules
+from edge_agent.rules import Rules
 from edge_agent.store import Store, lock
 from edge_agent.systemd import Notifier
 from protofleet.errors import DataError, FleetError

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from edge_agent.records import (
     KEPT,
+    REMEMBERED,
     RUNS,
     SCHEMA,
     VERSION,
@@ -54,7 +55,10 @@ class Store:
         with self._said():
             found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
-            raise StoreError(f"{self.path} is damaged ({found})", "move it away: the device then begins its run anew")
+            raise StoreError(
+                f"{self.path} is damaged ({' '.join(found.split())})",
+                "move it away: the device then begins its run anew",
+            )
 
     def take_over(self, boot: str) -> None:
         """From now on only training processes of this boot may commit."""
@@ -149,7 +153,9 @@ class Store:
                 " AND round NOT IN (SELECT round FROM outbox WHERE run = ? ORDER BY round DESC LIMIT ?)",
                 (run, run, KEPT),
             )
-            db.execute("DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?", (run, round - 1000))
+            db.execute(
+                "DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?", (run, round - REMEMBERED)
+            )
 
     def wait_again(self, run: str, round: int) -> bool:
         """Put a settled upload back; whether its bytes are still here."""

@@ -23,7 +23,9 @@ from protofleet.wire.values import NONE, decode_parts, encode_parts
 
 VERSION = 1
 PART_TYPES = frozenset({"global", "own", "upload", "enrol"})
-DOCUMENT_TYPES = frozenset({"birth", "state", "round", "receipt", "report", "desired", "reported", "command", "ack"})
+DOCUMENT_TYPES = frozenset(
+    {"birth", "state", "round", "receipt", "report", "desired", "reported", "command", "ack", "slip"}
+)
 TYPES = PART_TYPES | DOCUMENT_TYPES
 
 

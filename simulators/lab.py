@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coordinator.fusion import as_published, fuse_round
+from coordinator.fusion import fuse_round, start_state
 from coordinator.selection import participants
 from protofleet import wire
 from protofleet.exchange import GlobalState, Upload
@@ -42,8 +42,7 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
     began = time.perf_counter()
     crew = hire(setup, how.workers)
     try:
-        turn0 = Turn(setup.contract, setup.hyper, 0)
-        state = as_published(setup.recipe.start(turn0), setup.contract.wire, setup.recipe.precision)
+        state = start_state(setup.recipe, Turn(setup.contract, setup.hyper, 0))
         rows: list[Row] = []
         saved = out.latest(setup) if out is not None and resume else None
         if saved is not None:

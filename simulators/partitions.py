@@ -117,8 +117,8 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
         taken.append(int(rng.integers(max(1, shots - jitter), shots + jitter + 1)))
     # A tenth more than its shots, rounded up, is reserved for a device and class: 110 where shots are 100.
     block = max(shots - (-shots // 10), shots + jitter)
-    blocks = _blocks(data, "training", holders, block)
-    tests = _blocks(data, "test", holders, options.test_shots)
+    blocks = _blocks(data, seed, "training", holders, block)
+    tests = _blocks(data, seed, "test", holders, options.test_shots)
     share = 1.0 if options.validation is None else options.validation
     shards = []
     for agent, k in enumerate(taken):
@@ -246,7 +246,7 @@ def _proportions(rng: np.random.Generator, sizes: Sequence[int], agents: int, al
 
 
 def _blocks(
-    data: DataSet, part: Literal["training", "test"], holders: Sequence[Sequence[int]], size: int
+    data: DataSet, seed: int, part: Literal["training", "test"], holders: Sequence[Sequence[int]], size: int
 ) -> Mapping[int, list[Ints]]:
     """Per device one block of `size` rows for each class it holds, no row in two blocks."""
     first, last = (0, data.n_train) if part == "training" else (data.n_train, len(data.y))
@@ -259,15 +259,11 @@ def _blocks(
             f"{data.name}: class {data.classes[worst]!r} is {missing[worst]} {part} samples short ({words})",
             f"lower agents, ways or {'shots' if part == 'training' else 'test_shots'}",
         )
-    # A device's block stands where its number says, in the set's own order, as in FedProto's code: with its seed these
-    # are the papers' own samples. Where a class has no room for that, its holders' blocks stand side by side.
-    agents = 1 + max(agent for by in holders for agent in by)
     blocks: dict[int, list[Ints]] = {agent: [] for by in holders for agent in by}
     for label, by in enumerate(holders):
-        roomy = agents * size <= len(of_class[label])
+        rows = generator("partition", "few-shot", seed, part, label).permutation(of_class[label])
         for place, agent in enumerate(by):
-            start = size * (agent if roomy else place)
-            blocks[agent].append(of_class[label][start : start + size])
+            blocks[agent].append(rows[place * size : (place + 1) * size])
     return blocks
 
 

@@ -148,5 +148,5 @@ recipe = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=scorers,
-    traits=Traits(mixed_backbones=False),
+    traits=Traits(mixed_backbones=False, own_width=("low",)),
 )

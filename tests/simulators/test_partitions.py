@@ -104,17 +104,6 @@ def test_few_shot_draws_every_number_within_its_bounds() -> None:
     assert {len(s.train) + len(s.validation) for s in partition.shards} == {220, 330, 440, 550}
 
 
-def test_few_shot_takes_the_samples_that_fedprotos_code_takes() -> None:
-    data = vectors(3, 1000, 200)  # room for 5 devices' 110 training and 15 test rows of a class
-    rows = [np.flatnonzero(data.y == label) for label in range(3)]
-    for number, shard in enumerate(make("few-shot", data, 5, 0, PartitionOptions(ways=2, spread=0)).shards):
-        for label in np.unique(data.y[shard.train]):
-            train, test = (part[data.y[part] == label] for part in (shard.train, shard.test))
-            own = rows[label][rows[label] >= data.n_train]
-            assert (train == rows[label][110 * number : 110 * number + len(train)]).all()
-            assert (test == own[15 * number : 15 * number + 15]).all()
-
-
 def test_few_shot_uses_the_asked_share_of_the_rest() -> None:
     data = vectors(4, 500, 50)
     for share, per_class in ((0.0, 0), (0.5, 5), (1.0, 10)):

@@ -236,6 +236,7 @@ class Daemon:
                 log.error(f"not measured: {words}", round=task.base_round)
                 self._feed(Evaluated())
             case Broken(Train() as task, words, _, scope):
+                log.error(words, round=task.round)
                 self._feed(Failed(task.run, task.round, words, scope))
             case Gone(words):
                 self._gone(words)

@@ -114,10 +114,11 @@ def _taken(me: Device, event: Event, now: float) -> Step:  # noqa: PLR0911
         case Evaluated():
             return replace(me, busy=None if isinstance(me.busy, Evaluate) else me.busy), []
         case Limits():
-            return replace(me, limits=event), []
+            lifted = bool(me.limits.refusal) and not event.refusal
+            return replace(me, limits=event), _birth(me) if lifted else []
         case NewSamples():
             fresh = replace(me, blocked="", failed=(0, 0), not_before=0.0)
-            return fresh, [Birth(me.run, me.epoch)] if me.connected else []
+            return fresh, _birth(me)
     return me, []  # a receipt or an answer for a run that is over
 
 
@@ -202,14 +203,18 @@ def _failed(me: Device, event: Failed, now: float) -> Step:
     was, me = me.busy, replace(me, busy=None)
     if isinstance(was, Evaluate) or event.run != me.run:
         return me, []
-    count = me.failed[1] + 1 if me.failed[0] == event.round else 1
     if event.scope == "device":
-        me = replace(me, blocked=event.words)
-    elif event.scope == "round":
-        count = me.rules.tries
-    return replace(me, failed=(event.round, count), not_before=now + me.rules.wait(count - 1)), [
-        Report(me.run, event.round, event.words)
-    ]
+        return replace(me, blocked=event.words), [Report(me.run, event.round, event.words)]
+    count = me.failed[1] + 1 if me.failed[0] == event.round else 1
+    if event.scope == "round" or count >= me.rules.tries:
+        # The round need not wait for this device; the birth after it says that the next one may ask again.
+        given_up = replace(me, failed=(event.round, me.rules.tries))
+        return given_up, [Report(me.run, event.round, event.words), *_birth(me)]
+    return replace(me, failed=(event.round, count), not_before=now + me.rules.wait(count - 1)), []
+
+
+def _birth(me: Device) -> list[Action]:
+    return [Birth(me.run, me.epoch)] if me.connected else []
 
 
 def _deliver(me: Device, now: float) -> Step:
@@ -260,11 +265,17 @@ def _train(me: Device, due: Announced, new: bool, now: float) -> Step:
 
 
 def _evaluate(me: Device) -> Step:
-    named = me.announced
-    if named is None or not _here(me, named) or me.blocked or me.limits.refusal:
+    """Measure the newest state: the one an open round names, or what came out of a round that is over."""
+    named, state = me.announced, me.shared
+    if named is None or state is None or me.blocked or me.limits.refusal:
         return me, []
-    look = Evaluate(me.run, named.round, named.base_round, named.base, named.own)
-    return replace(me, busy=look, evaluated=(named.base_round, named.base)), [look]
+    over = named.phase != "open" and state.round >= named.round
+    if not over and not _here(me, named):
+        return me, []
+    if named.own and (me.own is None or (me.own.round, me.own.base) != (state.round, state.base)):
+        return me, []
+    look = Evaluate(me.run, named.round, state.round, state.base, named.own)
+    return replace(me, busy=look, evaluated=(state.round, state.base)), [look]
 
 
 def _due(me: Device) -> Announced | None:

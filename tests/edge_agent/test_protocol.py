@@ -220,13 +220,13 @@ def test_a_refusal_to_train_is_reported_once_a_round_and_lifted(device):
     assert device(state(0), announced(1)) == [Report("r", 1, "window: at night only")]
     assert device(Tick(), announced(1)) == []
     assert device(state(1), announced(2)) == [Report("r", 2, "window: at night only")]
-    assert kinds(device(Limits())) == [Train]
+    assert kinds(device(Limits())) == [Birth, Train]  # the coordinator may ask again
 
 
 def test_nothing_is_sent_when_the_days_bytes_are_used_up(device):
     device(state(0), announced(1), Limits("bytes: used up", may_send=False))
     assert device.finish() == []
-    assert device(Limits()) == [Send("r", 1, 1)]
+    assert device(Limits()) == [Birth("r", 1), Send("r", 1, 1)]
 
 
 def test_training_that_fails_is_tried_again_and_given_up_after_three_times(device):
@@ -235,10 +235,18 @@ def test_training_that_fails_is_tried_again_and_given_up_after_three_times(devic
         device.now += 1000
         if attempt:
             assert kinds(device(Tick())) == [Train]
-        assert device(Failed("r", 1, "killed", "again")) == [Report("r", 1, "killed")]
+        given_up = [Report("r", 1, "killed"), Birth("r", 1)] if attempt == 2 else []
+        assert device(Failed("r", 1, "killed", "again")) == given_up
     device.now += 1000
     assert device(Tick()) == []
     assert kinds(device(state(1), announced(2))) == [Train]
+
+
+def test_a_failure_that_will_not_pass_gives_the_round_up_at_once(device):
+    device(state(0), announced(1))
+    assert device(Failed("r", 1, "diverged", "round")) == [Report("r", 1, "diverged"), Birth("r", 1)]
+    device.now += 1000
+    assert device(Tick()) == []
 
 
 def test_a_device_that_cannot_train_says_so_once_until_its_samples_change(device):
@@ -265,10 +273,16 @@ def test_a_state_is_measured_once_and_the_last_one_too(device):
     device(state(0), announced(1))
     device.finish()
     assert device(state(1)) == []
-    last = device(announced(1, base=1, phase="done"))
-    assert last == [Evaluate("r", 1, 1, "s1", False)]
+    assert device(announced(1, phase="closed")) == [Evaluate("r", 1, 1, "s1", False)]
     device.finish()
-    assert device(announced(1, base=1, phase="done"), state(1)) == []
+    assert device(announced(1, phase="done"), state(1)) == []
+
+
+def test_a_state_is_not_measured_without_the_part_that_is_the_devices_own(device):
+    device(state(0), announced(1))
+    device.finish()
+    assert device(state(1), announced(1, phase="done", own=True)) == []
+    assert kinds(device(Own("r", 1, 1, "s1"))) == [Evaluate]
 
 
 ROUNDS = 5

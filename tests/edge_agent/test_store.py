@@ -51,7 +51,7 @@ def test_wherever_the_log_ends_checkpoint_and_outbox_agree(store, tmp_path):
     wal = (tmp_path / "device" / "agent.db-wal").read_bytes()
     assert len(wal) > 60_000
     seen = []
-    for cut in range(0, len(wal) + 1, 1009):
+    for cut in range(0, len(wal) + 1, 2027):
         copy = tmp_path / f"cut{cut}"
         copy.mkdir()
         shutil.copy(tmp_path / "device" / "agent.db", copy / "agent.db")
@@ -59,10 +59,10 @@ def test_wherever_the_log_ends_checkpoint_and_outbox_agree(store, tmp_path):
         found = Store(copy)
         found.check()
         have = found.checkpoint("r")
-        rounds = [row[0] for row in found.transaction().__enter__().execute("SELECT round FROM outbox ORDER BY round")]
-        assert rounds == list(range(1, (have.round if have else 0) + 1))
+        uploads = sum(found.counts("r").values())
+        assert uploads == (have.round if have else 0)
         assert have is None or have == checkpoint(have.round, 3000)
-        seen.append(len(rounds))
+        seen.append(uploads)
         found.close()
         shutil.rmtree(copy)
     assert seen == sorted(seen)

@@ -106,8 +106,8 @@ class Worker:
         from edge_agent.data.source import fit
         from edge_agent.device import resolve_device
         from edge_agent.feed import LocalData, Samples
-        from edge_agent.packing import unpack
         from edge_agent.workshop import Workshop, settle
+        from protofleet.packing import unpack
 
         resolve_device(contract.numerics.device)
         fitted = fit(self._read(order.version, contract), contract)
@@ -148,7 +148,7 @@ class Worker:
         return found[0], found[1]
 
     def _commit(self, plan: Plan, task: Train, agent: Agent, parts: Parts) -> None:
-        from edge_agent.packing import pack
+        from protofleet.packing import pack
 
         workshop = agent.workshop
         body = wire.encode_parts(parts, workshop.contract.wire, workshop.recipe.precision)

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, pstdev
 from typing import Any
 
 from coordinator import registry, rounds
@@ -136,9 +137,15 @@ class Core:
 
     def accuracy(self) -> dict[str, float]:
         """Means over the devices that reported on the newest state."""
-        told = [d.accuracy for d in self.devices.values() if d.accuracy and d.round == self.base_round]
-        names = sorted({name for each in told for name in each})
-        return {n: sum(a[n] for a in told if n in a) / sum(n in a for a in told) for n in names}
+        names = sorted({name for each in self._told() for name in each})
+        return {name: fmean([a[name] for a in self._told() if name in a]) for name in names}
+
+    def spread(self) -> dict[str, float]:
+        """Standard deviations beside `accuracy`."""
+        return {name: pstdev([a[name] for a in self._told() if name in a]) for name in self.accuracy()}
+
+    def _told(self) -> list[Mapping[str, float]]:
+        return [d.accuracy for d in self.devices.values() if d.accuracy and d.round == self.base_round]
 
     # messages
 
@@ -230,6 +237,8 @@ class Core:
         )
         with self.journal.commit():
             self.journal.add_cut(cut)
+            if opened.base_round and self.accuracy():
+                self.journal.add_event("measured", opened.base_round, accuracy=self.accuracy(), std=self.spread())
         for kept in stale:
             self.running.add(self.running.upload(kept))
         self.log.info("round closed", round=number, reason=reason, uploads=len(cut.counted), stale=len(stale))

@@ -61,7 +61,7 @@ class Journal:
 
     def __init__(self, directory: Path, wall: Callable[[], float]) -> None:
         self.directory, self._wall = directory, wall
-        self._lock = _locked(directory)
+        self._lock: TextIO | None = _locked(directory)
         path = directory / "journal.db"
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -73,10 +73,22 @@ class Journal:
                 f"{path}: {error}", "restore it from a backup, or name another data directory"
             ) from error
 
+    @classmethod
+    def read(cls, directory: Path) -> Journal:
+        """One that is only looked at, whoever holds it."""
+        path = directory / "journal.db"
+        if not path.exists():
+            raise JournalError(f"{directory} holds no journal")
+        journal = cls.__new__(cls)
+        journal.directory, journal._wall, journal._lock = directory, lambda: 0.0, None
+        journal._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        return journal
+
     def close(self) -> None:
         """Give the file and the lock back."""
         self._db.close()
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     @contextmanager
     def commit(self) -> Iterator[None]:

@@ -88,6 +88,8 @@ class Worker:
             yield Measured(task.run, task.base_round, _plain(tallies))
         if isinstance(task, Train):
             parts = agent.work(task.round)
+            if not agent.workshop.recipe.talks(agent.workshop.turn(task.round, agent.name)):
+                parts = {}  # a round of local training only: the coordinator hears that it is done
             self._commit(order.plan, task, agent, parts)
         yield Done(task, time.monotonic() - began, _peak_mb())
 

@@ -41,9 +41,7 @@ def _flags(command: Any) -> Any:
 
 
 @click.command()
-@click.option(
-    "--config", "file", type=click.Path(path_type=Path), default=None, help="By default ./fleet.toml."
-)
+@click.option("--config", "file", type=click.Path(path_type=Path), default=None, help="By default ./fleet.toml.")
 @_flags
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A setting of the method.")
 @click.option("--with-broker", is_flag=True, help="Start a broker as well (mosquitto, else the embedded one).")

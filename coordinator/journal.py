@@ -1,4 +1,4 @@
-"""What must not be lost: who was asked, what was accepted, where a round was cut, what came out. SQLite, one file a run.
+"""What must not be lost: who was asked, what was accepted, where a round was cut, what came out. One SQLite file a run.
 
 Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with `synchronous=FULL`.
 One process at a time holds a journal; a lock beside it says so.
@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -61,7 +61,7 @@ class Journal:
 
     def __init__(self, directory: Path, wall: Callable[[], float]) -> None:
         self.directory, self._wall = directory, wall
-        self._lock = _locked(directory)
+        self._lock: TextIO | None = _locked(directory)
         path = directory / "journal.db"
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -69,12 +69,26 @@ class Journal:
             self._db.execute("PRAGMA synchronous=FULL")
             self._migrate()
         except sqlite3.DatabaseError as error:
-            raise JournalError(f"{path}: {error}", "restore it from a backup, or name another data directory") from error
+            raise JournalError(
+                f"{path}: {error}", "restore it from a backup, or name another data directory"
+            ) from error
+
+    @classmethod
+    def read(cls, directory: Path) -> Journal:
+        """One that is only looked at, whoever holds it."""
+        path = directory / "journal.db"
+        if not path.exists():
+            raise JournalError(f"{directory} holds no journal")
+        journal = cls.__new__(cls)
+        journal.directory, journal._wall, journal._lock = directory, lambda: 0.0, None
+        journal._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        return journal
 
     def close(self) -> None:
         """Give the file and the lock back."""
         self._db.close()
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     @contextmanager
     def commit(self) -> Iterator[None]:
@@ -153,6 +167,11 @@ class Journal:
         """The hash of every state there was."""
         return dict(self._db.execute("SELECT round, sha256 FROM states ORDER BY round"))
 
+    def state_hash(self, round: int) -> str | None:
+        """The hash of the state that came out of a round."""
+        row = self._db.execute("SELECT sha256 FROM states WHERE round=?", (round,)).fetchone()
+        return None if row is None else str(row[0])
+
     def agents(self) -> dict[str, dict[str, Any]]:
         """Births by agent, as they were last said."""
         return {agent: json.loads(birth) for agent, birth in self._db.execute("SELECT agent, birth FROM agents")}
@@ -212,9 +231,8 @@ class Journal:
 
     # upkeep
 
-    def compact(self, keep: int) -> int:
-        """Forget the bytes of all but the last `keep` rounds (hashes, cuts and who sent what stay); bytes given back."""
-        before = self._size()
+    def forget(self, keep: int) -> None:
+        """Drop the bytes of all but the last `keep` rounds; hashes, cuts and who sent what stay."""
         with self.commit():
             newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
             edge = newest - keep
@@ -225,6 +243,11 @@ class Journal:
                 (edge,),
             )
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
+
+    def compact(self, keep: int) -> int:
+        """As `forget`, and give the room back to the disk; how many bytes that was."""
+        before = self._size()
+        self.forget(keep)
         self._db.execute("VACUUM")
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before - self._size()
@@ -268,8 +291,3 @@ def _locked(directory: Path) -> TextIO:
     lock.write(str(os.getpid()))
     lock.flush()
     return lock
-
-
-def counted(uploads: Sequence[Kept], weights: Mapping[int, int]) -> tuple[tuple[int, str, int], ...]:
-    """Uploads as a cut names them, with the weight of their round."""
-    return tuple((kept.round, kept.agent, weights[kept.round]) for kept in uploads)

@@ -5,10 +5,11 @@ Secrets are never in it: a broker's password comes from a file that is named her
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,7 +38,7 @@ class Serving:
     mode: Literal["sync", "async"] = setting("sync", "async: fuse whenever `cut` uploads have come")
     cut: int = setting(5, "async: uploads that make a round", low=1)
     lost_after: float = setting(600.0, "seconds after which a device that was lost is no longer asked", low=0)
-    keep_rounds: int = setting(1000, "rounds whose uploads and states are kept for replay; older ones by hash only", low=1)
+    keep_rounds: int = setting(1000, "rounds whose bytes are kept for replay; older ones by hash only", low=1)
     log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
 
 
@@ -59,7 +60,7 @@ class Agreement:
 
     classes: tuple[str, ...]
     input: Input
-    embedding: int
+    embedding: int = 128
     seed: int = 0
     head_hidden: tuple[int, ...] = ()
     training: Training = field(default_factory=Training)
@@ -133,3 +134,21 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingError(f"{path}: {os.strerror(error.errno or 0)}", "`coordinator init` writes one") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not TOML ({' '.join(str(error).split())})") from None
+
+
+def as_toml() -> str:
+    """A commented `fleet.toml` with every default; the contract is the reader's to fill in."""
+    lines = [
+        "# What a coordinator goes by. `edge-agent contract --data SOURCE` prints [contract] and [contract.input].",
+        "",
+        "[contract]",
+        "classes = []  # every class of the fleet, by name",
+        "embedding = 128  # size of what devices exchange",
+        "seed = 0  # everything random comes from it",
+    ]
+    for name, cls in (("serve", Serving), ("broker", Broker), ("contract.training", Training), ("admission", Bounds)):
+        lines += ["", f"[{name}]"]
+        for each in fields(cls):
+            if each.default is not None:
+                lines += [f"# {each.metadata['help']}", f"{each.name} = {json.dumps(each.default)}"]
+    return "\n".join([*lines, "", "[settings]  # of the method: `protofleet methods show NAME`", ""])

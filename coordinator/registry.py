@@ -19,10 +19,10 @@ class Device:
     about: Mapping[str, Any] = field(default_factory=dict)
     round: int | None = None  # the last one it reported on
     accuracy: Mapping[str, float] = field(default_factory=dict)
-    refused: int = 0  # uploads of it that were refused
     declines: str = ""  # why it does not train just now
 
 
+ABOUT = ("version", "wire", "classes", "backbone", "device", "samples")
 Devices = Mapping[str, Device]
 
 
@@ -30,7 +30,9 @@ def born(devices: Devices, agent: str, boot: str, body: Mapping[str, Any], now: 
     """A birth or a death; a death of an earlier life than the one that is known says nothing."""
     known = devices.get(agent, Device(agent))
     if body.get("online") is True:
-        about = {name: body[name] for name in ("version", "wire", "classes", "backbone", "device", "samples") if name in body}
+        about = {
+            name: body[name] for name in ("version", "wire", "classes", "backbone", "device", "samples") if name in body
+        }
         fresh = replace(known, boot=boot, online=True, left=False, seen=now, about=about, declines="")
         return {**devices, agent: fresh}
     if agent not in devices or (known.boot and boot != known.boot):
@@ -46,8 +48,4 @@ def heard(devices: Devices, agent: str, now: float, **changes: Any) -> Devices:
 
 def eligible(devices: Devices, now: float, patience: float) -> tuple[str, ...]:
     """Who may be asked: those online, and those that were lost less than `patience` seconds ago."""
-    return tuple(
-        sorted(
-            d.agent for d in devices.values() if not d.left and (d.online or now - d.seen < patience) and not d.declines
-        )
-    )
+    return tuple(sorted(d.agent for d in devices.values() if not d.left and (d.online or now - d.seen < patience)))

@@ -115,7 +115,7 @@ Action = Open | Cut | PutOff
 Step = tuple[Standing, list[Action]]
 
 
-def step(rules: Rules, at: Standing, event: Event, now: float) -> Step:
+def step(rules: Rules, at: Standing, event: Event, now: float) -> Step:  # noqa: PLR0911 - a table
     """What the event changes, and what is to be done about it."""
     match at.phase, event:
         case _, Paused(paused):
@@ -158,5 +158,6 @@ def _maybe_cut(rules: Rules, at: Standing, now: float) -> Step:
         closing = replace(at, phase="closing", deadline=math.inf)
         return closing, [Cut(at.number, "complete" if full else "deadline")]
     if now >= at.deadline:
-        return replace(at, deadline=now + rules.timeout), [PutOff(at.number, tuple(at.missing))]
+        again = replace(at, deadline=now + rules.timeout, excused=frozenset())
+        return again, [PutOff(at.number, tuple(at.missing))]
     return at, []

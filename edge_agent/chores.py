@@ -10,8 +10,8 @@ from edge_agent.allowance import Spent, allowed
 from edge_agent.config import Config
 from edge_agent.foreman import Foreman
 from edge_agent.happenings import Limits
-from edge_agent.logs import Log
 from edge_agent.store import Store
+from protofleet.logs import Log
 
 MINUTE = 60.0
 

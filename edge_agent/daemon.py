@@ -30,20 +30,20 @@ from edge_agent.happenings import (
     Train,
     Trained,
 )
-from edge_agent.logs import Log
 from edge_agent.orders import Answer, Broken, Done, Gone, Look, Measured, Notice, Seen
 from edge_agent.protocol import Device, step
 from edge_agent.records import StoreError
 from edge_agent.rules import Rules
 from edge_agent.status import Status
 from edge_agent.store import Store
-from edge_agent.systemd import Notifier
 from edge_agent.transfers import Transfers
 from protofleet import wire
 from protofleet.errors import FleetError, LinkBusy, LinkError
+from protofleet.logs import Log
 from protofleet.mqtt import events as broker
 from protofleet.mqtt.link import Link
 from protofleet.mqtt.topics import Topics
+from protofleet.systemd import Notifier
 
 PATIENCE = 10.0  # seconds to hear from a coordinator before the silence is remarked upon
 LONGEST_NAP = 5.0

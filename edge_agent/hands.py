@@ -23,13 +23,13 @@ from edge_agent.happenings import (
     Settle,
     Train,
 )
-from edge_agent.logs import Log
 from edge_agent.orders import Look, Seen, Work
 from edge_agent.protocol import Device
 from edge_agent.records import StoreError
 from edge_agent.store import Store
 from edge_agent.transfers import Transfers
 from edge_agent.voice import Voice, upload_message
+from protofleet.logs import Log
 
 
 class Hands:

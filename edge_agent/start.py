@@ -14,15 +14,15 @@ from edge_agent import voice
 from edge_agent.config import Config, need_source
 from edge_agent.daemon import Around, Daemon
 from edge_agent.foreman import Foreman
-from edge_agent.logs import Log
 from edge_agent.orders import Broken, Gone, Job, Look, Seen
 from edge_agent.rules import Rules
 from edge_agent.store import Store, lock
-from edge_agent.systemd import Notifier
 from protofleet.errors import DataError, FleetError
+from protofleet.logs import Log
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link import Link
 from protofleet.mqtt.topics import Topics, check_name
+from protofleet.systemd import Notifier
 
 
 def address(config: Config, environ: Mapping[str, str]) -> Address:

@@ -89,6 +89,8 @@ class Worker:
             yield Measured(task.run, task.base_round, _plain(tallies))
         if isinstance(task, Train):
             parts = agent.work(task.round)
+            if not agent.workshop.recipe.talks(agent.workshop.turn(task.round, agent.name)):
+                parts = {}  # a round of local training only: the coordinator hears that it is done
             self._commit(order.plan, task, agent, parts)
         yield Done(task, time.monotonic() - began, _peak_mb())
 
@@ -107,8 +109,8 @@ class Worker:
         from edge_agent.data.source import fit
         from edge_agent.device import resolve_device
         from edge_agent.feed import LocalData, Samples
-        from edge_agent.packing import unpack
         from edge_agent.workshop import Workshop, settle
+        from protofleet.packing import unpack
 
         resolve_device(contract.numerics.device)
         fitted = fit(self._read(order.version, contract), contract)
@@ -149,7 +151,7 @@ class Worker:
         return found[0], found[1]
 
     def _commit(self, plan: Plan, task: Train, agent: Agent, parts: Parts) -> None:
-        from edge_agent.packing import pack
+        from protofleet.packing import pack
 
         workshop = agent.workshop
         body = wire.encode_parts(parts, workshop.contract.wire, workshop.recipe.precision)

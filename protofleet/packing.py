@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from protofleet import wire
 from protofleet.exchange import GlobalState
-from protofleet.prototypes import Parts
+from protofleet.prototypes import Part, Parts
 
 _LOCAL = wire.Limits(message=1 << 40)  # written by ourselves, read from our own disk
 
@@ -19,13 +18,13 @@ def pack(groups: Mapping[str, Parts]) -> bytes:
     )
 
 
-def unpack(data: bytes) -> dict[str, dict[str, Any]]:
+def unpack(data: bytes) -> dict[str, Parts]:
     """The groups of `pack`; one without parts does not come back."""
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, Part]] = {}
     for path, part in wire.decode_parts(data, _LOCAL).items():
         group, _, name = path.rpartition("/")
         groups.setdefault(group, {})[name] = part
-    return groups
+    return dict(groups)
 
 
 def pack_state(state: GlobalState) -> bytes:

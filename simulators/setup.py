@@ -10,6 +10,7 @@ from typing import Any
 
 from edge_agent import backbones
 from edge_agent.agent import Agent
+from edge_agent.data.pool import Ints
 from edge_agent.data.sets import DataSet, load
 from edge_agent.device import resolve_device
 from edge_agent.feed import LocalData, Samples
@@ -53,13 +54,18 @@ class Setup:
         kind = self.contract.input
 
         def samples(index: Any) -> Samples:
-            x = self.data.x[index]
-            if shard.domain is not None and self.data.domains is None:
-                x = partitions.apply_domain(x, shard.domain)
-            return Samples.of(x, self.data.y[index], kind)
+            return Samples.of(*samples_of(self.data, shard, index), kind)
 
         data = LocalData(samples(shard.train), samples(shard.validation), samples(shard.test))
         return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
+
+
+def samples_of(data: DataSet, shard: Shard, rows: Ints) -> tuple[Any, Ints]:
+    """Rows of the set as this device sees them, with their labels."""
+    x = data.x[rows]
+    if shard.domain is not None and data.domains is None:
+        x = partitions.apply_domain(x, shard.domain)
+    return x, data.y[rows]
 
 
 def prepare(config: LabConfig) -> Setup:

@@ -96,7 +96,7 @@ def deployment(at: Listening, fleet: str | None) -> str:
     return "\n".join(
         [
             f"# ----- {folder}/conf.d/protofleet.conf",
-            f"# Users: mosquitto_passwd -c {at.passwords} coordinator; then one for each device, named as its agent id.",
+            f"# Users: mosquitto_passwd -c {at.passwords} coordinator; then each device by its agent id.",
             config_text(at, Path("/var/lib/mosquitto")),
             f"# ----- {at.acl}",
             acl_text(fleet),

@@ -59,7 +59,7 @@ def running_broker(
     fleet: str | None = None,
     prefer: Prefer = "auto",
 ) -> Iterator[Running]:
-    """Start a broker with its files in `dir`; `port` 0 takes a free one. `users` have the access rules of their names."""
+    """Start a broker with its files in `dir`; `port` 0 takes a free one, and `users` may do what their names allow."""
     program = None if prefer == "embedded" else mosquitto.find()
     if program is None and prefer == "mosquitto":
         raise BrokerError("mosquitto is not installed", "install your system's package mosquitto")

@@ -31,7 +31,7 @@ class Log:
         self._write("warning", words, keys)
 
     def error(self, words: str, **keys: object) -> None:
-        """Something that keeps the device from its work."""
+        """Something that keeps us from our work."""
         self._write("error", words, keys)
 
     def _write(self, level: str, words: str, keys: dict[str, object]) -> None:

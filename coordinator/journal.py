@@ -240,9 +240,9 @@ class Journal:
             newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
             edge = newest - keep
             self._db.execute(
-                "DELETE FROM blobs WHERE sha256 NOT IN (SELECT blob FROM uploads WHERE blob IS NOT NULL AND "
-                "(round > ?1 OR cut > ?1 OR status = 'held')) "
-                "AND sha256 NOT IN (SELECT blob FROM states WHERE round > ?1) AND sha256 NOT IN (SELECT blob FROM states ORDER BY round DESC LIMIT 1)",
+                "DELETE FROM blobs WHERE sha256 NOT IN ("
+                "SELECT blob FROM uploads WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
+                "UNION SELECT blob FROM states WHERE round > ?1 OR round = (SELECT max(round) FROM states))",
                 (edge,),
             )
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))

@@ -202,7 +202,7 @@ def test_the_death_of_an_earlier_life_is_ignored(tmp_path):
 
 
 def test_a_device_that_was_lost_is_asked_until_patience_ends(tmp_path):
-    made = core(tmp_path, min_agents=2, rounds=None)
+    made = core(tmp_path, min_agents=2, rounds=None, quorum=0.5)
     _, _, base = joined(made)
     made.take([birth("c", online=False, reason="lost")], 1.0)
     said = made.take([upload(a, 1, base) for a in AGENTS], 2.0)

@@ -123,9 +123,18 @@ class Connection:
             if token is not None:
                 self._orders.acks.append(token)
             return
+        if message.retain and not self._wanted(topic):  # amqtt hands each new client what others subscribed to
+            if token is not None:
+                self._orders.acks.append(token)
+            return
         inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
         payload = bytes(message.payload)
         self._inbox.arrived(Arrival(topic, payload, message.qos, bool(message.retain), token, inner))
+
+    def _wanted(self, topic: str) -> bool:
+        from paho.mqtt.client import topic_matches_sub
+
+        return any(topic_matches_sub(wanted, topic) for wanted in self._orders.filters)
 
     def _on_publish(self, client: Client, _: Any, packet: int, reason: ReasonCode, properties: Properties) -> None:
         self._progress += 1

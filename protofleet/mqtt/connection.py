@@ -71,9 +71,14 @@ class Connection:
         self._greeted: float | None = None
         self._answer: tuple[ReasonCode, ConnectFlags, Properties | None] | None = None
         self._lost: str | None = None
-        self._progress = 0
+        self._progress = self._acknowledged = 0
         self._asked: dict[int, list[tuple[str, int]]] = {}
         self._window, self._packet = IN_FLIGHT, 2**28
+
+    @property
+    def stuck(self) -> bool:
+        """Something was sent, and nothing acknowledged."""
+        return self._acknowledged == 0 and self._outbox.flying > 0
 
     @property
     def greeted(self) -> bool:
@@ -138,6 +143,7 @@ class Connection:
 
     def _on_publish(self, client: Client, _: Any, packet: int, reason: ReasonCode, properties: Properties) -> None:
         self._progress += 1
+        self._acknowledged += 1
         refused = str(reason) if reason.is_failure else None
         record = self._outbox.acknowledged(packet, refused)
         if record is not None and refused is not None:

@@ -78,7 +78,7 @@ def config_text(
         "max_inflight_messages 1000",
         "max_queued_messages 100000",
         f"max_queued_bytes {256 * MEGABYTE}",
-        f"message_size_limit {packet}",
+        f"max_packet_size {packet}",
         "",
         "log_dest stderr",
         "log_type error",

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import threading
 import time
 
@@ -243,6 +244,47 @@ def test_a_topic_that_cannot_be_is_refused_and_the_link_goes_on(mosquitto_broker
     assert poll_for(link, Denied)[0].topic == "a/+/b"
     assert bad.refused
     assert link.publish(topic, b"y").wait(10)
+
+
+def test_a_packet_the_broker_always_hangs_up_on_does_not_hold_up_the_rest(links, topic):
+    """A broker that resets the connection at each PUBLISH above a size."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=touchy, args=(server,), daemon=True).start()
+        link = links(Address("mqtt", "127.0.0.1", server.getsockname()[1]), backoff=lambda attempt: 0.0)
+        connect(link)
+        good, bad, late = (link.publish(topic, bytes(size)) for size in (10, 3000, 20))
+        assert poll_for(link, Denied)[0].topic == topic
+        assert good.wait(10)
+        assert late.wait(10)
+        assert (good.refused, late.refused) == (None, None)
+        assert "hung up" in bad.refused
+        link.stop()
+
+
+def touchy(server: socket.socket) -> None:
+    while True:
+        try:
+            conn, _ = server.accept()
+        except OSError:
+            return
+        with conn, conn.makefile("rb") as stream:
+            conn.settimeout(10)
+            while head := stream.read(1):
+                size = shift = 0
+                while True:
+                    (byte,) = stream.read(1)
+                    size |= (byte & 127) << shift
+                    shift += 7
+                    if byte < 128:
+                        break
+                body = stream.read(size)
+                if head[0] >> 4 == 1:
+                    conn.sendall(bytes([0x20, 3, 0, 0, 0]))
+                elif head[0] >> 4 == 3:
+                    if size > 2000:
+                        break
+                    at = 2 + int.from_bytes(body[:2], "big")
+                    conn.sendall(bytes([0x40, 2]) + body[at : at + 2])
 
 
 def test_nothing_is_left_after_a_stop(mosquitto_broker, links, topic):

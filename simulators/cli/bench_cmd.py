@@ -158,8 +158,7 @@ def truth(agents: int, rounds: int, only: tuple[str, ...]) -> None:
         found = compare_engines(name, agents, rounds)
         differing += not found.same
         verdict = "same" if found.same else "DIFFERS"
-        click.echo(
-            f"{name:<12} {verdict:<8} {found.lab[:16]}  lab {found.lab_seconds:.1f} s, fleet {found.fleet_seconds:.1f} s"
-        )
+        took = f"lab {found.lab_seconds:.1f} s, fleet {found.fleet_seconds:.1f} s"
+        click.echo(f"{name:<12} {verdict:<8} {found.lab[:16]}  {took}")
     if differing:
         raise FleetError(f"{differing} methods end in another state on a live fleet")

@@ -77,13 +77,14 @@ class Link:
         receive_maximum: int = 256,
         clean_start: bool = False,
         max_packet: int = 16 * MEGABYTE,
+        answer: float = 5.0,
         rng: random.Random,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         queue_most: int = 10_000,
         queue_bytes: int = 64 * MEGABYTE,
     ) -> None:
-        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet)
+        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet, answer)
         self._clean = clean_start
         self._backoff = backoff or jittered(rng)
         self._clock = clock

@@ -89,7 +89,7 @@ class Link:
         self._backoff = backoff or jittered(rng)
         self._clock = clock
         self._inbox = Inbox(max(4 * receive_maximum, 1024), 64 * MEGABYTE)
-        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put(Delivered(ticket)))
+        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket)))
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
@@ -144,8 +144,9 @@ class Link:
         """Now or as soon as there is a connection, and again on each new one."""
         wanted = list(filters)
         self._orders.filters = {**self._orders.filters, **dict(wanted)}
-        self._orders.fresh.extend(wanted)
-        self._waker.wake()
+        if self.connected:
+            self._orders.fresh.extend(wanted)
+            self._waker.wake()
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait up to `timeout` seconds for something to happen; empty if nothing did, or after `wake`."""

@@ -25,26 +25,23 @@ def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912 - on
     end = len(data)
     if end > limits.message:
         raise WireError(f"{where}: {end} bytes, at most {limits.message} are allowed")
-    at = items = 0
+    at, items = 0, 1
     left, key = 1, None  # items due in the innermost container; the last key if that is a map
     outer: list[tuple[int, bytes | None]] = []  # the same two of the containers around it
     while left or outer:
         if not left:
             left, key = outer.pop()
             continue
-        items += 1
-        if items > limits.items:
-            raise WireError(f"{where}: more than {limits.items} items")
         start = at
-        # Most headers are one byte, and calls are dear here: every message passes this loop twice.
-        if at < end and (head := data[at]) & 31 < 24 and head < 0xE0:
-            major, n, at = head >> 5, head & 31, at + 1
+        # Most headers are one byte, and calls are dear here: everything that comes or goes passes this loop.
+        if at < end and (head := data[at]) < 0xE0 and (n := head & 31) < 24:
+            major, at = head >> 5, at + 1
         else:
             major, n, at = _header(data, at, where)
-        is_key = key is not None and not left & 1
+        left -= 1
+        is_key = key is not None and left & 1
         if is_key and major != TEXT:
             raise _refused(where, start, "a map key is not text")
-        left -= 1
         if major in (BYTES, TEXT):
             at += n
             if at > end:
@@ -52,12 +49,17 @@ def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912 - on
             if major == TEXT and n > limits.text:
                 raise _refused(where, start, f"text of {n} bytes, at most {limits.text} are allowed")
             if is_key:
-                key = _next_key(data[start:at], key, start, where)
+                last, key = key, data[start:at]
+                if last is not None and key <= last:  # what only ever ascends cannot repeat
+                    raise _refused(where, start, "duplicate key" if key == last else "keys out of order")
         elif major in (LIST, MAP, TAG):
             outer.append((left, key))
             if len(outer) > limits.nesting:
                 raise _refused(where, start, f"nested deeper than {limits.nesting}")
             left = _due(major, n, data, at, where)
+            items += left
+            if items > limits.items:
+                raise WireError(f"{where}: more than {limits.items} items")
             key = b"" if major == MAP else None  # every encoded key sorts after the empty string
     if at != end:
         raise _refused(where, at, f"{end - at} bytes after the end")
@@ -86,13 +88,6 @@ def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
     if major == SIMPLE and head not in ALLOWED_SIMPLE:
         raise _refused(where, start, f"simple value 0x{head:02x} is not allowed")
     return major, n, at
-
-
-def _next_key(key: bytes, last: bytes | None, at: int, where: str) -> bytes:
-    """Keys that only ever ascend cannot repeat: order and uniqueness in one comparison."""
-    if last is not None and key <= last:
-        raise _refused(where, at, "duplicate key" if key == last else "keys out of order")
-    return key
 
 
 def _due(major: int, n: int, data: bytes, at: int, where: str) -> int:

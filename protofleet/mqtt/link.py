@@ -137,6 +137,8 @@ class Link:
         self._orders.close_by = self._clock() + patience
         self._waker.wake()
         self._thread.join(patience + 2.0)
+        if not self._thread.is_alive():
+            self._waker.close()
         self._outbox.abandon("the link was stopped")
         self._inbox.wake()
 

@@ -10,6 +10,8 @@ from simulators.config import LabConfig, Run
 from simulators.partitions import PartitionOptions
 from simulators.setup import prepare
 
+GFPL = ("start=2", "interval=2", "threshold=1000")
+
 
 def setup_of(method, *, settings=(), partition="dirichlet", **run):
     run = Run(**{"method": method, "agents": 3, "rounds": 3, "partition": partition, "seed": 3} | run)
@@ -19,17 +21,9 @@ def setup_of(method, *, settings=(), partition="dirichlet", **run):
 @pytest.mark.parametrize(
     ("method", "more", "broker"),
     [
-        (
-            "fedproto",
-            {"partition": "feature-skew", "backbone": "mixed"},
-            "embedded",
-        ),  # devices with networks of their own
+        ("fedproto", {"partition": "feature-skew", "backbone": "mixed"}, "embedded"),  # networks of their own
         ("fedic", {}, "mosquitto"),  # weights in chunks, an own part for every device
-        (
-            "gfpl",
-            {"settings": ("start=2", "interval=2", "threshold=1000"), "participation": 0.6, "rounds": 4},
-            "mosquitto",
-        ),
+        ("gfpl", {"settings": GFPL, "participation": 0.6, "rounds": 4}, "mosquitto"),  # rounds without exchange
     ],
 )
 def test_a_live_fleet_ends_in_the_laboratorys_state(tmp_path, method, more, broker):

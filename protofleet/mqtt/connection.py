@@ -18,6 +18,7 @@ from protofleet.mqtt.events import Arrival, Connected, Denied, Token
 from protofleet.mqtt.inbox import Inbox
 from protofleet.mqtt.orders import Ended, Orders
 from protofleet.mqtt.outbox import Outbox, Record
+from protofleet.mqtt.packets import Delivery
 from protofleet.mqtt.stream import Stream
 from protofleet.mqtt.waker import Waker
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
 IN_FLIGHT = 64  # publications waiting for their acknowledgement
-BURST = 64  # packets read before anything else gets its turn
 T = TypeVar("T")
 UNSUPPORTED, BAD_LOGIN = {132}, {134, 135, 140}
 
@@ -104,21 +104,22 @@ class Connection:
             self._lost = str(reason)
 
     def _on_message(self, client: Client, _: Any, message: MQTTMessage) -> None:
-        self._progress += 1
-        token = Token(self._number, message.mid) if message.qos else None
+        inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
         try:
             topic = message.topic
         except UnicodeDecodeError:
+            topic = None
+        self._came(Delivery(topic, bytes(message.payload), message.qos, message.retain, message.mid, 0), inner)
+
+    def _came(self, came: Delivery, correlation: bytes | None = None) -> None:
+        self._progress += 1
+        token = Token(self._number, came.packet) if came.qos else None
+        # amqtt hands each new client what others subscribed to
+        if came.topic is None or (came.retain and not self._wanted(came.topic)):
             if token is not None:
                 self._orders.acks.append(token)
             return
-        if message.retain and not self._wanted(topic):  # amqtt hands each new client what others subscribed to
-            if token is not None:
-                self._orders.acks.append(token)
-            return
-        inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
-        payload = bytes(message.payload)
-        self._inbox.arrived(Arrival(topic, payload, message.qos, bool(message.retain), token, inner))
+        self._inbox.arrived(Arrival(came.topic, came.payload, came.qos, came.retain, token, correlation))
 
     def _wanted(self, topic: str) -> bool:
         from paho.mqtt.client import topic_matches_sub
@@ -159,7 +160,7 @@ class Connection:
                     break
                 through.flush()
                 watched = self._watch(selector, watched, client, through)
-                here = through.pending() and not self._inbox.full
+                here = through.pending and not self._inbox.full
                 wait = 0 if here else min(rest, self._soonest(until_answer))
                 self._exchange(client, through, selector.select(wait))
                 now = self._clock()
@@ -194,7 +195,7 @@ class Connection:
 
     def _exchange(self, client: Client, through: Stream, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Write and read what can be written and read."""
-        readable = through.pending() > 0
+        readable = through.pending
         for key, mask in ready:
             if key.fileobj is self._waker:
                 self._waker.clear()
@@ -204,7 +205,7 @@ class Connection:
                 through.flush()
                 client.loop_write()
         if readable and not self._inbox.full:
-            self._read(client)
+            self._read(client, through)
 
     def _watch(
         self, selector: selectors.BaseSelector, watched: tuple[Any, int], client: Client, through: Stream
@@ -221,11 +222,16 @@ class Connection:
             selector.register(through, mask)
         return through, mask
 
-    def _read(self, client: Client) -> None:
-        """Packets that are there already, without asking the system in between."""
-        for _ in range(BURST):
+    def _read(self, client: Client, through: Stream) -> None:
+        """Packets that are there already, plain publications without paho."""
+        through.fill()
+        while True:
+            for came in through.deliveries(self._five):
+                self._came(came)
+                if self._inbox.full:
+                    return
             before = self._progress
-            if client.loop_read() or self._progress == before or self._inbox.full:
+            if not through.ready or client.loop_read() or self._progress == before or self._inbox.full:
                 return
 
     def _refusal(self) -> Ended | None:

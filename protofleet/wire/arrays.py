@@ -17,8 +17,8 @@ from protofleet.errors import WireError
 
 Precision = Literal["half", "float32", "int8"]
 
-DTYPES = {64: "|u1", 72: "|i1", 79: "<i8", 84: "<f2", 85: "<f4"}
-TAG_OF = {np.dtype(dtype): tag for tag, dtype in DTYPES.items()}
+DTYPES = {tag: np.dtype(name) for tag, name in {64: "|u1", 72: "|i1", 79: "<i8", 84: "<f2", 85: "<f4"}.items()}
+TAG_OF = {dtype: tag for tag, dtype in DTYPES.items()}
 HALF_PEAK = 60_000.0  # beyond it half precision is too close to its overflow
 # Outside these, 127 scales overflow or a scale is no normal float32. The peak is a round scale times 127, so that
 # rounding scales up does not carry a value across it.
@@ -64,7 +64,7 @@ def wire_dtype(raw: Any) -> str:
     """What an accepted CBOR value travelled as, for people."""
     if isinstance(raw, dict):
         return "int8 rows"
-    return np.dtype(DTYPES[(raw.value[1] if raw.tag == 40 else raw).tag]).name
+    return DTYPES[(raw.value[1] if raw.tag == 40 else raw).tag].name
 
 
 def _typed(array: NDArray[Any]) -> CBORTag:
@@ -84,7 +84,7 @@ def _untyped(raw: Any, where: str) -> NDArray[Any]:
             raise WireError(f"{where}: {len(dims)} dims, 0 or 2 to {AXES} are allowed")
     if not isinstance(raw, CBORTag) or raw.tag not in DTYPES:
         raise WireError(f"{where}: not an array")
-    dtype = np.dtype(DTYPES[raw.tag])
+    dtype = DTYPES[raw.tag]
     if len(raw.value) % dtype.itemsize:
         raise WireError(f"{where}: {len(raw.value)} bytes are no whole number of {dtype.name} values")
     flat = np.frombuffer(raw.value, dtype)

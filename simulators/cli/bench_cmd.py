@@ -145,6 +145,28 @@ def ingest(uploads: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--devices", default=2000, show_default=True, help="Devices that register.")
+@click.option("--uploads", default=3000, show_default=True, help="Uploads of 20 KB that pour in.")
+@click.option("--rounds", default=1000, show_default=True, help="Rounds of 50 small devices.")
+@json_option
+def memory(devices: int, uploads: int, rounds: int, as_json: bool) -> None:
+    """What the coordinator holds for each device and each upload, and whether it grows with rounds."""
+    from tempfile import TemporaryDirectory
+
+    from simulators.bench.memory import bench_memory
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        told = lambda words: click.echo(words, err=True)  # noqa: E731
+        rows = bench_memory(devices, uploads, rounds, 50, Path(folder), told)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    click.echo(f"{'the coordinator':<40}{'RSS MB':>8}")
+    for row in rows:
+        click.echo(f"{row.when:<40}{row.rss_mb:>8.1f}  {row.note}".rstrip())
+
+
+@bench.command()
 @click.option("--agents", default=8, show_default=True, help="Devices.")
 @click.option("--rounds", default=5, show_default=True, help="Rounds.")
 @click.option("--only", multiple=True, help="A method; all by default.")

@@ -270,6 +270,8 @@ class Core:
     def _announcement(self, opened: OpenedRound | None = None) -> Publication:
         opened = opened or self.journal.round(self.standing.number)
         assert opened is not None  # there is no announcement before the first round
+        if self.standing.phase != "collecting":  # nothing to train on, but a state to classify with
+            opened = replace(opened, base=self.state.base, base_round=self.base_round)
         everyone = self.terms.everyone or self.rules.cut is not None
         return self.voice.round(opened, self.standing, self.rules, everyone, bool(self.state.own), self.terms.staleness)
 

@@ -24,7 +24,7 @@ from protofleet.errors import WireError
 from protofleet.exchange import GlobalState
 from protofleet.logs import Log
 from protofleet.mqtt.events import Publication
-from protofleet.mqtt.topics import Topics
+from protofleet.mqtt.topics import Place, Topics
 from protofleet.wire import Message
 
 
@@ -92,14 +92,13 @@ class Core:
         said += [self.voice.own(a, self.base_round, self.state) for a in sorted(self.devices) if self.state.own]
         return [*said, self._announcement()] if self.standing.number else said
 
-    def take(self, arrivals: Iterable[tuple[str, bytes]], now: float) -> list[Publication]:
+    def take(self, arrivals: Iterable[tuple[Place, bytes]], now: float) -> list[Publication]:
         """Deal with what arrived; the answers are true once this returns."""
         said: list[Publication] = []
         births: dict[str, dict[str, Any]] = {}
         events: list[rounds.Event] = []
-        for topic, payload in arrivals:
-            place = self.topics.parse(topic)
-            if place is None or place.agent is None:
+        for place, payload in arrivals:
+            if place.agent is None:
                 continue
             if place.kind == "upload":
                 said += self.intake.take(place.agent, int(place.rest[0]), payload, self.standing)

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -90,8 +91,7 @@ async def serve(config: dict[str, Any]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await stop.wait()
     server.close()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(broker.shutdown(), 2)
+    os._exit(0)  # nothing is kept, so nothing is to be finished; amqtt's own shutdown waits for web sockets
 
 
 if __name__ == "__main__":

@@ -77,18 +77,19 @@ class Link:
         receive_maximum: int = 256,
         clean_start: bool = False,
         max_packet: int = 16 * MEGABYTE,
+        answer: float = 5.0,
         rng: random.Random,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         queue_most: int = 10_000,
         queue_bytes: int = 64 * MEGABYTE,
     ) -> None:
-        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet)
+        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet, answer)
         self._clean = clean_start
         self._backoff = backoff or jittered(rng)
         self._clock = clock
         self._inbox = Inbox(max(4 * receive_maximum, 1024), 64 * MEGABYTE)
-        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put(Delivered(ticket)))
+        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket)))
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
@@ -143,8 +144,9 @@ class Link:
         """Now or as soon as there is a connection, and again on each new one."""
         wanted = list(filters)
         self._orders.filters = {**self._orders.filters, **dict(wanted)}
-        self._orders.fresh.extend(wanted)
-        self._waker.wake()
+        if self.connected:
+            self._orders.fresh.extend(wanted)
+            self._waker.wake()
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait up to `timeout` seconds for something to happen; empty if nothing did, or after `wake`."""

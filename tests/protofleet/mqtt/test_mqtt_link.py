@@ -189,7 +189,7 @@ def test_a_reader_that_does_not_keep_up_bounds_what_lies_unread(broker, links, t
     slow.subscribe([(f"{topic}/#", 1)])
     connect(slow)
     connect(fast)
-    for i in range(500):
+    for i in range(1500):
         fast.publish(f"{topic}/one", b"%d" % i)
         fast.publish(f"{topic}/zero", b"x", qos=0)
     eventually(lambda: fast.pending == 0)
@@ -205,7 +205,7 @@ def test_a_reader_that_does_not_keep_up_bounds_what_lies_unread(broker, links, t
     else:
         first = []
     known = [e.payload for e in first if isinstance(e, Arrival) and e.qos]
-    wanted = {b"%d" % i for i in range(500)}
+    wanted = {b"%d" % i for i in range(1500)}
     poll_until(slow, lambda seen: {*known, *(e.payload for e in seen if isinstance(e, Arrival) and e.qos)} >= wanted)
 
 

@@ -121,7 +121,7 @@ class Core:
                 events.append(rounds.Answered(each.agent))
         for event in events:
             said += self._advance(event, now)
-        return said
+        return said + self._tick(now)
 
     def tick(self, now: float) -> list[Publication]:
         """Let deadlines pass and rounds open."""
@@ -168,8 +168,7 @@ class Core:
             births[agent] = dict(device.about)
             if self.state.own:
                 said.append(self.voice.own(agent, self.base_round, self.state))
-        tick = rounds.Tick(self._eligible(now))
-        return [rounds.Excused(agent), tick] if device.left else [tick]
+        return [rounds.Excused(agent)] if device.left else []
 
     def _report_came(self, agent: str, payload: bytes, now: float) -> list[rounds.Event]:
         message = self._control(agent, payload, "report")

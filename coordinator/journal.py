@@ -38,11 +38,12 @@ class OpenedRound:
 
 @dataclass(frozen=True)
 class Kept:
-    """An upload as it is remembered; `cut` is the round it was fused in."""
+    """An upload as it is remembered: the hash of its body, of the whole message, and the round it was fused in."""
 
     round: int
     agent: str
     digest: str
+    blob: str | None
     status: str
     cut: int | None
 
@@ -132,22 +133,22 @@ class Journal:
     def upload(self, round: int, agent: str) -> Kept | None:
         """What is known of one upload."""
         row = self._db.execute(
-            "SELECT round, agent, digest, status, cut FROM uploads WHERE round=? AND agent=?", (round, agent)
+            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE round=? AND agent=?", (round, agent)
         ).fetchone()
         return None if row is None else Kept(*row)
 
     def uploads(self, round: int | None = None, status: str | None = None) -> list[Kept]:
         """Uploads in order of round and agent."""
         rows = self._db.execute(
-            "SELECT round, agent, digest, status, cut FROM uploads WHERE (?1 IS NULL OR round=?1) "
+            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE (?1 IS NULL OR round=?1) "
             "AND (?2 IS NULL OR status=?2) ORDER BY round, agent",
             (round, status),
         )
         return [Kept(*row) for row in rows]
 
-    def body(self, digest: str) -> bytes | None:
-        """The bytes behind a digest; None once compacted away."""
-        row = self._db.execute("SELECT body FROM blobs WHERE digest=?", (digest,)).fetchone()
+    def body(self, blob: str | None) -> bytes | None:
+        """The bytes of this hash; None once compacted away."""
+        row = self._db.execute("SELECT body FROM blobs WHERE sha256=?", (blob,)).fetchone()
         return None if row is None else bytes(row[0])
 
     def cut(self, round: int) -> CutRound | None:
@@ -192,11 +193,10 @@ class Journal:
         values = (opened.round, opened.base, opened.base_round, json.dumps(opened.asked), opened.talks, self._wall())
         self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
 
-    def add_upload(self, round: int, agent: str, digest: str, status: str, body: bytes) -> None:
-        """An upload came; (round, agent) is taken once."""
-        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, body))
-        values = (round, agent, digest, status, self._wall())
-        self._db.execute("INSERT INTO uploads VALUES (?, ?, ?, ?, NULL, ?)", values)
+    def add_upload(self, round: int, agent: str, digest: str, status: str, message: bytes) -> None:
+        """An upload came; (round, agent) is taken once. Of one that is only recorded the message is empty."""
+        values = (round, agent, digest, self._add_blob(message) if message else None, status, self._wall())
+        self._db.execute("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", values)
 
     def add_cut(self, cut: CutRound) -> None:
         """A round is cut here; its uploads are fused in it."""
@@ -210,10 +210,8 @@ class Journal:
 
     def add_state(self, round: int, state: GlobalState) -> None:
         """What a round ended in."""
-        body = pack_state(state)
-        blob = sha256(body).hexdigest()
-        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (blob, body))
-        self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", (round, state.sha256, blob, self._wall()))
+        values = (round, state.sha256, self._add_blob(pack_state(state)), self._wall())
+        self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", values)
 
     def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
         """A device said who it is."""
@@ -229,6 +227,11 @@ class Journal:
             (self._wall(), round, kind, json.dumps(body)),
         )
 
+    def _add_blob(self, body: bytes) -> str:
+        blob = sha256(body).hexdigest()
+        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (blob, body))
+        return blob
+
     # upkeep
 
     def forget(self, keep: int) -> None:
@@ -237,9 +240,9 @@ class Journal:
             newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
             edge = newest - keep
             self._db.execute(
-                "DELETE FROM blobs WHERE digest NOT IN (SELECT digest FROM uploads WHERE round > ?1 OR cut > ?1 "
-                "OR status = 'held') AND digest NOT IN (SELECT blob FROM states WHERE round > ?1) "
-                "AND digest NOT IN (SELECT blob FROM states ORDER BY round DESC LIMIT 1)",
+                "DELETE FROM blobs WHERE sha256 NOT IN ("
+                "SELECT blob FROM uploads WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
+                "UNION SELECT blob FROM states WHERE round > ?1 OR round = (SELECT max(round) FROM states))",
                 (edge,),
             )
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))

@@ -53,7 +53,7 @@ class Running:
 
     def upload(self, kept: Kept) -> Upload:
         """An upload as it came."""
-        message = wire.decode(self._journal.body(kept.digest) or b"")
+        message = wire.decode(self._journal.body(kept.blob) or b"")
         return Upload(kept.agent, kept.round, str(message.envelope.base), message.body)
 
     def weight(self, round: int) -> int:

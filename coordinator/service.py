@@ -93,7 +93,6 @@ class Service:
         if now >= self._retry_at:
             try:
                 said += around.core.take(self._opened(arrivals), now)
-                said += around.core.tick(now)
                 self._requests(said)
                 self._upkeep()
                 self._trouble = ""

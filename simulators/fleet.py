@@ -164,7 +164,7 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
         measured = {e["round"]: e for e in journal.events(10**6) if e["kind"] == "measured"}
         filled = []
         for row in rows:
-            bodies = [journal.body(k.digest) for k in journal.uploads(row.round)]
+            bodies = [journal.body(k.blob) for k in journal.uploads(row.round)]
             sent = [body for body in bodies if body]
             floats = sum(count_floats(decode(body).body) for body in sent)
             told = last if row is rows[-1] else measured.get(row.round, {"accuracy": {}, "std": {}})

@@ -4,9 +4,9 @@ CREATE TABLE rounds (
     round INTEGER PRIMARY KEY, base TEXT NOT NULL, base_round INTEGER NOT NULL, asked TEXT NOT NULL,
     talks INTEGER NOT NULL, at REAL NOT NULL
 );
-CREATE TABLE blobs (digest TEXT PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE uploads (
-    round INTEGER NOT NULL, agent TEXT NOT NULL, digest TEXT NOT NULL,
+    round INTEGER NOT NULL, agent TEXT NOT NULL, digest TEXT NOT NULL, blob TEXT,
     status TEXT NOT NULL CHECK (status IN ('accepted', 'held', 'late')),
     cut INTEGER, at REAL NOT NULL, PRIMARY KEY (round, agent)
 ) WITHOUT ROWID;

@@ -57,6 +57,8 @@ def running_broker(
     users: Mapping[str, str] | None = None,
     tls: Tls | None = None,
     fleet: str | None = None,
+    autosave: int = 10,
+    packet: int = 2**20,
     prefer: Prefer = "auto",
 ) -> Iterator[Running]:
     """Start a broker with its files in `dir`; `port` 0 takes a free one, and `users` may do what their names allow."""
@@ -68,7 +70,10 @@ def running_broker(
     dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in (3, 2, 1):
         at = Listening(host, port or _free_port(host), _free_port(host) if ws_port == 0 else ws_port, tls)
-        command = _embedded(dir, at, users) if program is None else _mosquitto(program, dir, at, users, fleet)
+        if program is None:
+            command = _embedded(dir, at, users)
+        else:
+            command = _mosquitto(program, dir, at, users, fleet, autosave=autosave, packet=packet)
         process = _start(command, dir / "broker.log")
         try:
             _await(process, at, dir / "broker.log")
@@ -95,7 +100,9 @@ def _running(at: Listening, process: subprocess.Popen[bytes], kind: str) -> Runn
     return Running(address, kind, process.pid, ws, process)
 
 
-def _mosquitto(program: str, dir: Path, at: Listening, users: Mapping[str, str] | None, fleet: str | None) -> list[str]:
+def _mosquitto(
+    program: str, dir: Path, at: Listening, users: Mapping[str, str] | None, fleet: str | None, **how: int
+) -> list[str]:
     if users is not None:
         salts = {name: secrets.token_bytes(12) for name in users}
         _private(dir / "passwords", mosquitto.passwords_text(users, salts))
@@ -103,7 +110,7 @@ def _mosquitto(program: str, dir: Path, at: Listening, users: Mapping[str, str] 
         _private(dir / "acl", acl_text(fleet))
         at = replace(at, passwords=None if users is None else dir / "passwords", acl=dir / "acl")
     user = "root" if os.geteuid() == 0 else None  # else it would become a user that may not read the directory
-    _private(dir / "mosquitto.conf", config_text(at, dir, user=user))
+    _private(dir / "mosquitto.conf", config_text(at, dir, user=user, **how))
     return [program, "-c", str(dir / "mosquitto.conf")]
 
 

@@ -71,9 +71,14 @@ class Connection:
         self._greeted: float | None = None
         self._answer: tuple[ReasonCode, ConnectFlags, Properties | None] | None = None
         self._lost: str | None = None
-        self._progress = 0
+        self._progress = self._acknowledged = 0
         self._asked: dict[int, list[tuple[str, int]]] = {}
         self._window, self._packet = IN_FLIGHT, 2**28
+
+    @property
+    def stuck(self) -> bool:
+        """Something was sent, and nothing acknowledged."""
+        return self._acknowledged == 0 and self._outbox.flying > 0
 
     @property
     def greeted(self) -> bool:
@@ -123,12 +128,22 @@ class Connection:
             if token is not None:
                 self._orders.acks.append(token)
             return
+        if message.retain and not self._wanted(topic):  # amqtt hands each new client what others subscribed to
+            if token is not None:
+                self._orders.acks.append(token)
+            return
         inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
         payload = bytes(message.payload)
         self._inbox.arrived(Arrival(topic, payload, message.qos, bool(message.retain), token, inner))
 
+    def _wanted(self, topic: str) -> bool:
+        from paho.mqtt.client import topic_matches_sub
+
+        return any(topic_matches_sub(wanted, topic) for wanted in self._orders.filters)
+
     def _on_publish(self, client: Client, _: Any, packet: int, reason: ReasonCode, properties: Properties) -> None:
         self._progress += 1
+        self._acknowledged += 1
         refused = str(reason) if reason.is_failure else None
         record = self._outbox.acknowledged(packet, refused)
         if record is not None and refused is not None:

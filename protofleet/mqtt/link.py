@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 STEADY = 10.0  # seconds after which a connection counts as one that worked
+STRIKES = 8  # connections in a row that sent something and had nothing acknowledged
 MEGABYTE = 2**20
 
 
@@ -91,6 +92,7 @@ class Link:
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
+        self._strikes = 0
         self._orders = Orders({}, deque(), deque())
 
     @property
@@ -207,7 +209,13 @@ class Link:
             number, five, self._clean, self._setup, self._orders, self._inbox, self._outbox, self._waker, self._clock
         )
         ended = self._connection.run()
+        self._strikes = self._strikes + 1 if self._connection.stuck else 0
         self._connection = None
+        if self._strikes == STRIKES:  # else one packet that the broker hangs up on would hold up all others for good
+            self._strikes = 0
+            given_up = self._outbox.give_up_largest(f"the broker hung up on it {STRIKES} times")
+            if given_up is not None:
+                self._inbox.put_status(Denied(given_up.topic, given_up.ticket.refused or ""))
         self._outbox.disconnected()
         self._clean = self._clean and ended.greeted is None
         return ended

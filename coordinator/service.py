@@ -72,13 +72,17 @@ class Service:
         around.post.send(around.core.recover(around.clock()))
         around.link.start()
         around.notifier.say("READY=1")
+        replaced = False
         try:
             while not self.stopping:
                 self._turn(around.link.poll(NAP))
+        except Superseded:
+            replaced = True
+            raise
         finally:
             around.notifier.say("STOPPING=1")
             last = around.voice.state(around.core.standing, around.core.rules, online=False)
-            around.link.stop([last])
+            around.link.stop([] if replaced else [last])  # the retained word is then the other's
             around.log.info("stopped", round=around.core.standing.number)
         if self._refused:
             raise LinkError(self._refused, "--retry keeps trying")
@@ -117,7 +121,7 @@ class Service:
                 if place is None:
                     continue
                 if place.kind == "coordinator_state":
-                    self._another(arrival.payload)
+                    self._another(arrival)
                 elif place.kind == "ub":
                     whole = self.around.post.pushed(place, arrival.payload)
                     if whole is not None:
@@ -140,12 +144,15 @@ class Service:
         if not self._astray:  # else it is said once the core stands on the journal again
             self.around.post.send(self.around.core.greetings())
 
-    def _another(self, payload: bytes) -> None:
+    def _another(self, arrival: broker.Arrival) -> None:
         """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the greater boot id."""
-        if not payload:
+        if not arrival.payload:
             return
-        message = wire.decode(payload)
+        message = wire.decode(arrival.payload)
         envelope, mine = message.envelope, self.around.voice
+        if message.body.get("online") is not True and not arrival.retained:
+            self._greet()  # somebody's last will, or another's farewell, has taken the place of our word
+            return
         if envelope.boot == mine.boot or envelope.boot in self.around.boots or message.body.get("online") is not True:
             return
         if (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):

@@ -36,8 +36,10 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
     A broker that cannot be reached now says nothing; the service itself notices another one later.
     """
     seen = look(address, fleet)
-    if seen is None or seen.boot in _own_boots(data_dir):
+    if seen is None:
         return 0
+    if seen.boot in _own_boots(data_dir):
+        return seen.epoch
     if seen.online and not take_over:
         raise Superseded(
             f"a coordinator serves fleet {fleet} already (run {seen.run}, epoch {seen.epoch})",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -69,7 +70,8 @@ class Foreman:
         if process is None:
             return
         process.kill()
-        process.wait(patience)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel: it is reaped when it lets go
+            process.wait(patience)
 
     def _started(self) -> Connection:
         if self._pipe is None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from edge_agent.happenings import (
     Again,
     Announced,
+    Back,
     Birth,
     Connected,
     Coordinator,
@@ -60,7 +61,10 @@ class Driven:
                     done = self.trained.get(action.run, [])
                     waits = tuple(self.waiting.get(action.run, []))
                     last = done[-1] if done else 0
-                    new += self._told([Opened(action.run, last, last - 1, -1, waits)])
+                    new += self._told([Opened(action.run, last, last - 1, waits)])
+                if isinstance(action, Again) and action.round in self.trained[action.run]:
+                    self.waiting[action.run].append(action.round)
+                    new += self._told([Back(action.run, action.round)])
                 if isinstance(action, Settle):
                     self.waiting[action.run].remove(action.round)
         return new
@@ -196,16 +200,20 @@ def test_a_coordinator_that_was_replaced_is_not_followed(device):
     assert device.me.run == "new"
 
 
-def test_what_a_restarted_coordinator_asks_for_again_is_delivered_again(device):
-    device(state(0), announced(1))
-    device.finish()
-    device(Receipt("r", 1, 1, "accepted"))
-    assert device(announced(1)) == []
-    device(Coordinator("r", 2, True))
-    assert device(announced(1, epoch=2)) == [Again("r", 1), Send("r", 1, 2)]
-    device.waiting["r"].append(1)
-    device(Receipt("r", 2, 1, "duplicate"))
-    assert device(announced(1, epoch=2)) == []
+@pytest.mark.parametrize("back", [Coordinator("r", 2, True), Coordinator("r", 1, True, boot="another life")])
+def test_what_a_restarted_coordinator_asks_for_again_is_delivered_again(device, back):
+    for round in (1, 2):
+        device(state(round - 1), announced(round))
+        device.finish()
+        device(Receipt("r", 1, round, "accepted"))
+    assert device(announced(2)) == []
+    epoch = back.epoch
+    device(Coordinator("r", 1, False), back)
+    # It lost two rounds: they are opened again, and answered from the outbox, in turn.
+    for round in (1, 2):
+        assert device(announced(round, epoch=epoch)) == [Again("r", round), Send("r", round, epoch)]
+        device(Receipt("r", epoch, round, "accepted"))
+        assert device(announced(round, epoch=epoch)) == []
 
 
 def test_a_receipt_of_another_run_changes_nothing(device):

@@ -15,7 +15,7 @@ from datetime import datetime
 from edge_agent import chores, status, voice
 from edge_agent.config import Config
 from edge_agent.ears import Ears, Plans
-from edge_agent.foreman import Foreman
+from edge_agent.foreman import Workforce
 from edge_agent.hands import Hands
 from edge_agent.happenings import (
     Connected,
@@ -62,7 +62,7 @@ class Around:
     config: Config
     link: Link
     store: Store
-    foreman: Foreman
+    foreman: Workforce
     log: Log
     notifier: Notifier
     boot: str

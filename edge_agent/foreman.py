@@ -11,8 +11,19 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
+from typing import Protocol
 
 from edge_agent.orders import Answer, Gone, Job, Order
+
+
+class Workforce(Protocol):
+    """Whoever carries out a daemon's orders: a foreman, or what stands for one where nothing is to be trained."""
+
+    @property
+    def pid(self) -> int | None: ...
+    def order(self, order: Order) -> None: ...
+    def answers(self) -> list[Answer]: ...
+    def dismiss(self) -> None: ...
 
 
 class Foreman:

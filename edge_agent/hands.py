@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge_agent.ears import Plans
-from edge_agent.foreman import Foreman
+from edge_agent.foreman import Workforce
 from edge_agent.happenings import (
     Action,
     Again,
@@ -37,7 +37,7 @@ class Hands:
     """`seen` is what a birth tells of the samples; `version` counts how often they changed."""
 
     def __init__(
-        self, store: Store, foreman: Foreman, transfers: Transfers, voice: Voice, log: Log, plans: Plans, seen: Seen
+        self, store: Store, foreman: Workforce, transfers: Transfers, voice: Voice, log: Log, plans: Plans, seen: Seen
     ) -> None:
         self.store = store
         self.foreman = foreman

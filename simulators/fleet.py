@@ -144,7 +144,8 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
             continue
         done = found["phase"] == "done"
         for number in range(len(rows) + 1, (rounds if done else found["round"] - 1) + 1):
-            rows.append(Row(number, {}, {}, {}, {}, {}, 0, 0, 0, 0, time.perf_counter() - began))
+            accuracy = found["accuracy"] if number == found["state_round"] else {}
+            rows.append(Row(number, accuracy, {}, {}, {}, {}, 0, 0, 0, 0, time.perf_counter() - began))
             began = time.perf_counter()
             watch(rows[-1])
         if done and _all_measured(found, setup, since):

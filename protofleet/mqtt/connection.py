@@ -10,12 +10,12 @@ import selectors
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from protofleet.mqtt.client import PATIENCE, Complaint, Setup, buffered, build, connect, hang_up, plain, properties
 from protofleet.mqtt.events import Arrival, Connected, Denied, Token
 from protofleet.mqtt.inbox import Inbox
+from protofleet.mqtt.orders import Ended, Orders
 from protofleet.mqtt.outbox import Outbox, Record
 from protofleet.mqtt.waker import Waker
 
@@ -28,26 +28,6 @@ IN_FLIGHT = 64  # publications waiting for their acknowledgement
 BURST = 64  # packets read before anything else gets its turn
 T = TypeVar("T")
 UNSUPPORTED, BAD_LOGIN = {132}, {134, 135, 140}
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a connection ended. `greeted` is when the broker let us in, if it did."""
-
-    reason: str
-    greeted: float | None = None
-    early: bool = False  # no answer, or that this version is not spoken: worth trying the other
-    refused: bool = False
-
-
-@dataclass
-class Orders:
-    """What the owner of the link wants; written by any thread, carried out by the connection's."""
-
-    filters: dict[str, int]
-    fresh: deque[tuple[str, int]]
-    acks: deque[Token]
-    close_by: float | None = None  # set once: deliver what waits until then, and end
 
 
 class Connection:

@@ -89,7 +89,10 @@ async def serve(config: dict[str, Any]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
+    parent = os.getppid()
+    while not stop.is_set() and os.getppid() == parent:  # a parent that was killed cannot stop us
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 1)
     server.close()
     os._exit(0)  # nothing is kept, so nothing is to be finished; amqtt's own shutdown waits for web sockets
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from protofleet.errors import LinkError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.client import Setup, tls_context
-from protofleet.mqtt.connection import Connection, Ended, Orders
+from protofleet.mqtt.connection import Connection
 from protofleet.mqtt.events import (
     Arrival,
     Backoff,
@@ -31,6 +31,7 @@ from protofleet.mqtt.events import (
     Will,
 )
 from protofleet.mqtt.inbox import Inbox
+from protofleet.mqtt.orders import Ended, Orders
 from protofleet.mqtt.outbox import Outbox
 from protofleet.mqtt.waker import Waker
 
@@ -137,6 +138,8 @@ class Link:
         self._orders.close_by = self._clock() + patience
         self._waker.wake()
         self._thread.join(patience + 2.0)
+        if not self._thread.is_alive():
+            self._waker.close()
         self._outbox.abandon("the link was stopped")
         self._inbox.wake()
 

@@ -48,7 +48,7 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     same = "the same, to the bit" if here.state.sha256 == live.state.sha256 else f"another: {here.state.sha256}"
     click.echo(f"state {live.state.sha256[:16]}...; the laboratory ends in {same}\n")
     click.echo(
-        f"On a device: {device.agent}'s network and the fleet's prototypes, a bundle of {device.bundle_bytes / 1e3:.0f} kB;"
+        f"On a device: {device.agent}'s network and the fleet's prototypes in {device.bundle_bytes / 1e3:.0f} kB;"
         f"\n{device.right} of its {device.images} test images right, by numpy and onnxruntime alone.\n"
     )
     click.echo("In the laboratory, on the same devices:")

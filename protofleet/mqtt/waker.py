@@ -31,7 +31,9 @@ class Waker:
         self._raised = False  # only now: a byte sent before would have been swallowed and the flag left up
 
     def wait(self, seconds: float) -> None:
-        if select.select([self._reader], [], [], max(0.0, seconds))[0]:
+        waiting = select.poll()  # not `select`, which ends at descriptor 1023
+        waiting.register(self._reader, select.POLLIN)
+        if waiting.poll(max(0.0, seconds) * 1000):
             self.clear()
 
     def close(self) -> None:

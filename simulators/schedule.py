@@ -57,7 +57,9 @@ def read(journal: Journal) -> list[Planned]:
     return found
 
 
-def undisturbed(recipe: Recipe[Any], contract: Contract, hyper: Any, agents: Sequence[str], rounds: int) -> list[Planned]:
+def undisturbed(
+    recipe: Recipe[Any], contract: Contract, hyper: Any, agents: Sequence[str], rounds: int
+) -> list[Planned]:
     """The schedule of a run in which everyone answers in every round."""
     plan, base_round = [], 0
     for round in range(1, rounds + 1):

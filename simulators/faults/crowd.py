@@ -1,6 +1,6 @@
 """Pupils as daemons: as many as wanted, each on a thread of this process, or one as a process that can be killed.
 
-    python -m simulators.faults.crowd URL FLEET AGENT FOLDER
+python -m simulators.faults.crowd URL FLEET AGENT FOLDER
 """
 
 from __future__ import annotations

@@ -96,4 +96,6 @@ def _by_schedule(stage: Stage, journal: Journal) -> None:
     found = schedule.follow(recipe, contract, hyper, schedule.read(journal), pupils)
     for round, recorded in journal.state_hashes().items():
         if found[round] != recorded:
-            raise Broken(f"round {round} ended in {recorded[:12]}, the laboratory by its schedule in {found[round][:12]}")
+            raise Broken(
+                f"round {round} ended in {recorded[:12]}, the laboratory by its schedule in {found[round][:12]}"
+            )

@@ -120,7 +120,9 @@ def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said
 
 
 def word(epoch, boot, online=True, retained=False):
-    message = wire.encode(wire.Envelope(t="state", fleet="orchard", run="r1", epoch=epoch, boot=boot), {"online": online})
+    message = wire.encode(
+        wire.Envelope(t="state", fleet="orchard", run="r1", epoch=epoch, boot=boot), {"online": online}
+    )
     return came(TOPICS.coordinator_state, message, retained)
 
 
@@ -135,7 +137,13 @@ def test_the_newer_epoch_stays_and_the_other_goes_without_a_word(made, arrival):
 
 @pytest.mark.parametrize(
     "arrival",
-    [word(0, "other"), word(1, "another"), word(0, "other", online=False), word(1, "boot", online=False), word(0, "older")],
+    [
+        word(0, "other"),
+        word(1, "another"),
+        word(0, "other", online=False),
+        word(1, "boot", online=False),
+        word(0, "older"),
+    ],
 )
 def test_a_word_that_took_the_place_of_ours_is_answered_with_ours(made, arrival):
     service, link, _ = made

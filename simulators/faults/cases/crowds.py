@@ -52,6 +52,9 @@ def garbage(scene: Scene) -> str:
     return f"{rogue.sent} messages"
 
 
+MOST = 30_000
+
+
 class Rogue:
     """Sends until it is stopped."""
 
@@ -75,7 +78,7 @@ class Rogue:
 
     def _run(self) -> None:
         honest = self._honest()
-        while not self._stopping:
+        while not self._stopping and self.sent < MOST:
             topic, payload = self._something(honest)
             try:
                 self._link.publish(topic, payload, qos=self._rng.choice([0, 1, 1]))

@@ -131,7 +131,9 @@ def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] =
     log = database.with_name(f"{database.name}-wal")
     size, trial = log.stat().st_size, database.parent / "cut"
     while True:
-        length = rng.choice([rng.randint(0, size), max(0, size - rng.randint(0, 6) * FRAME - rng.choice([0, 0, 1, 999]))])
+        length = rng.choice(
+            [rng.randint(0, size), max(0, size - rng.randint(0, 6) * FRAME - rng.choice([0, 0, 1, 999]))]
+        )
         shutil.rmtree(trial, ignore_errors=True)
         trial.mkdir()
         shutil.copy(database, trial / database.name)
@@ -146,7 +148,8 @@ def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] =
 
 
 def _death(rng: random.Random) -> Instant:
-    return Instant("coordinator", rng.choice(["Core._fuse", "Core._cut", "Core._open"]), "leave", rng.randint(2, 4))
+    name = rng.choice(["Core._fuse", "Core._cut", "Core._open", "Core.take", "Post.send", "Journal.commit"])
+    return Instant("coordinator", name, "leave", rng.randint(2, 4 if name.startswith("Core._") else 12))
 
 
 def _trained(folder: Path) -> int:

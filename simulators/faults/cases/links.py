@@ -89,8 +89,9 @@ def unfaithful(scene: Scene) -> str:
     with scene.broker() as there, running_broker(scene.folder / "second", prefer=scene.prefer) as here:
         stage = scene.stage(str(there.address), rounds=5)
         how = Mischief()
-        with relay(stage.fleet, there.address, here.address, how, rng) as postman, crowd(
-            stage.places(str(here.address))
+        with (
+            relay(stage.fleet, there.address, here.address, how, rng) as postman,
+            crowd(stage.places(str(here.address))),
         ):
             stage.coordinator().done()
             pause(1.0)

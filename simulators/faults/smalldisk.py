@@ -66,7 +66,7 @@ def small_disk(at: Path, kilobytes: int) -> Iterator[SmallDisk]:
     holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", mount])
     try:
         disk = SmallDisk(at, holder.pid)
-        until(lambda: (disk.outside / "mounted").exists(), "the small disk")
+        until((disk.outside / "mounted").exists, "the small disk")
         yield disk
     finally:
         holder.kill()

@@ -24,7 +24,8 @@ def jumping(scene: Scene) -> str:
     rng = scene.rng()
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=4)
-        settings, failed = plan.load(stage.folder / "fleet.toml", {}, {}), []
+        settings = plan.load(stage.folder / "fleet.toml", {}, {})
+        failed: list[str] = []
 
         def serve() -> None:
             try:

@@ -20,7 +20,7 @@ def same_directory(scene: Scene) -> str:
         with crowd(stage.places()):
             first = stage.coordinator()
             after(stage, scene.rng().randint(0, 6))
-            until(lambda: (stage.data / "journal.db").exists(), "the first one's journal")
+            until((stage.data / "journal.db").exists, "the first one's journal")
             second = stage.coordinator()
             _refused(second, EXIT_LOCKED)
             first.done()

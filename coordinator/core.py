@@ -24,7 +24,7 @@ from protofleet.errors import WireError
 from protofleet.exchange import GlobalState
 from protofleet.logs import Log
 from protofleet.mqtt.events import Publication
-from protofleet.mqtt.topics import Topics
+from protofleet.mqtt.topics import Place, Topics
 from protofleet.wire import Message
 
 
@@ -64,6 +64,8 @@ class Core:
             found = (0, state)
         self.base_round, self.state = found
         self.intake.fresh = {}
+        # Known devices count as just lost until they speak, so that a restart does not change who is asked.
+        self.devices = registry.known(self.journal.agents(), now) | dict(self.devices)
         opened = self.journal.rounds(last=1)
         if not opened:
             self.standing = Standing(paused=self._paused)
@@ -92,14 +94,13 @@ class Core:
         said += [self.voice.own(a, self.base_round, self.state) for a in sorted(self.devices) if self.state.own]
         return [*said, self._announcement()] if self.standing.number else said
 
-    def take(self, arrivals: Iterable[tuple[str, bytes]], now: float) -> list[Publication]:
+    def take(self, arrivals: Iterable[tuple[Place, bytes]], now: float) -> list[Publication]:
         """Deal with what arrived; the answers are true once this returns."""
         said: list[Publication] = []
         births: dict[str, dict[str, Any]] = {}
         events: list[rounds.Event] = []
-        for topic, payload in arrivals:
-            place = self.topics.parse(topic)
-            if place is None or place.agent is None:
+        for place, payload in arrivals:
+            if place.agent is None:
                 continue
             if place.kind == "upload":
                 said += self.intake.take(place.agent, int(place.rest[0]), payload, self.standing)
@@ -164,10 +165,10 @@ class Core:
         device = self.devices.get(agent)
         if device is None:
             return []
-        if device.online:
-            births[agent] = dict(device.about)
-            if self.state.own:
-                said.append(self.voice.own(agent, self.base_round, self.state))
+        if device.online or device.left:
+            births[agent] = {**device.about, "left": device.left}
+        if device.online and self.state.own:
+            said.append(self.voice.own(agent, self.base_round, self.state))
         return [rounds.Excused(agent)] if device.left else []
 
     def _report_came(self, agent: str, payload: bytes, now: float) -> list[rounds.Event]:

@@ -13,14 +13,14 @@ from coordinator import report
 from coordinator.control import Request
 from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
-from coordinator.post import Post
+from coordinator.post import Post, is_slip
 from coordinator.voice import Voice
 from protofleet import wire
 from protofleet.errors import FleetError, LinkError, ParcelError, WireError
 from protofleet.logs import Log
 from protofleet.mqtt import events as broker
 from protofleet.mqtt.link import Link
-from protofleet.mqtt.topics import Topics
+from protofleet.mqtt.topics import Place, Topics
 from protofleet.systemd import Notifier
 
 NAP = 0.5
@@ -112,32 +112,32 @@ class Service:
         if around.once and around.core.standing.phase == "done" and not around.link.pending:
             self.stopping = True
 
-    def _opened(self, arrivals: list[broker.Arrival]) -> list[tuple[str, bytes]]:
+    def _opened(self, arrivals: list[broker.Arrival]) -> list[tuple[Place, bytes]]:
         """Arrivals for the core: large ones put together, everything that is not for it dealt with here."""
-        found: list[tuple[str, bytes]] = []
+        found: list[tuple[Place, bytes]] = []
         for arrival in arrivals:
             place = self.around.topics.parse(arrival.topic)
+            if place is None:
+                continue
             try:
-                if place is None:
-                    continue
                 if place.kind == "coordinator_state":
                     self._another(arrival)
                 elif place.kind == "ub":
                     whole = self.around.post.pushed(place, arrival.payload)
                     if whole is not None:
-                        found.append((whole.topic, whole.payload))
+                        found.append((whole.place, whole.payload))
                 elif place.kind == "blob_req":
                     self.around.post.requested(place, arrival.payload)
-                elif place.kind == "upload" and wire.unseal(arrival.payload)[0].t == "slip":
+                elif place.kind == "upload" and is_slip(arrival.payload):
                     whole = self.around.post.slip(place, wire.decode(arrival.payload))
                     if whole is not None:
-                        found.append((whole.topic, whole.payload))
+                        found.append((whole.place, whole.payload))
                 else:
-                    found.append((arrival.topic, arrival.payload))
+                    found.append((place, arrival.payload))
             except ParcelError as error:
                 self.around.log.warning(f"a large payload cannot be taken in: {error}", topic=arrival.topic)
             except WireError:
-                found.append((arrival.topic, arrival.payload))  # the core says what is wrong with it
+                found.append((place, arrival.payload))  # the core says what is wrong with it
         return found
 
     def _greet(self) -> None:

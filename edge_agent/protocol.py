@@ -132,7 +132,7 @@ def _joined(me: Device, run: str, epoch: int) -> tuple[Device, list[Action] | No
     if run == me.run and epoch == me.epoch:
         return me, []
     seen = me.epochs.get(run, -1)
-    if epoch < seen or (run == me.run and epoch < me.epoch) or (run != me.run and seen >= 0 and epoch < me.epoch):
+    if epoch < seen or (run != me.run and seen >= 0 and epoch < me.epoch):
         return me, None
     epochs = {**me.epochs, run: epoch}
     birth: list[Action] = [Birth(run, epoch)] if me.connected else []

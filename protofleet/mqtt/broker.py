@@ -67,6 +67,8 @@ def running_broker(
         raise BrokerError("mosquitto is not installed", "install your system's package mosquitto")
     if program is None:
         _check_embedded(host)
+    if port:
+        _free_port(host, port)  # else the one who has it would answer in our place
     dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in (3, 2, 1):
         at = Listening(host, port or _free_port(host), _free_port(host) if ws_port == 0 else ws_port, tls)
@@ -169,7 +171,7 @@ def _answers(at: Listening) -> bool:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             with context.wrap_socket(plain) as secure:
                 secure.sendall(HELLO)
-                return secure.recv(1) == b"\x20"
+                return at.tls.ca is not None or secure.recv(1) == b"\x20"
     except ssl.SSLError as error:
         return "alert" in str(error).lower()
     except OSError:
@@ -182,15 +184,17 @@ def _last_words(log: Path) -> str:
     return told[-1].strip() if told else "it said nothing"
 
 
-def _free_port(host: str) -> int:
+def _free_port(host: str, port: int = 0) -> int:
+    """A port that can be had: this one, or any if it is 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, 0))
+            probe.bind((host, port))
         except OSError as error:
-            raise BrokerError(f"cannot listen on {host}: {error.strerror}") from None
-        port: int = probe.getsockname()[1]
-    return port
+            raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        got: int = probe.getsockname()[1]
+    return got
 
 
 def _private(path: Path, text: str) -> None:

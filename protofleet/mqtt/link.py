@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from protofleet.errors import LinkError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.client import Setup, tls_context
-from protofleet.mqtt.connection import Connection, Ended, Orders
+from protofleet.mqtt.connection import Connection
 from protofleet.mqtt.events import (
     Arrival,
     Backoff,
@@ -31,6 +31,7 @@ from protofleet.mqtt.events import (
     Will,
 )
 from protofleet.mqtt.inbox import Inbox
+from protofleet.mqtt.orders import Ended, Orders
 from protofleet.mqtt.outbox import Outbox
 from protofleet.mqtt.waker import Waker
 
@@ -77,18 +78,19 @@ class Link:
         receive_maximum: int = 256,
         clean_start: bool = False,
         max_packet: int = 16 * MEGABYTE,
+        answer: float = 5.0,
         rng: random.Random,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         queue_most: int = 10_000,
         queue_bytes: int = 64 * MEGABYTE,
     ) -> None:
-        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet)
+        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet, answer)
         self._clean = clean_start
         self._backoff = backoff or jittered(rng)
         self._clock = clock
         self._inbox = Inbox(max(4 * receive_maximum, 1024), 64 * MEGABYTE)
-        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put(Delivered(ticket)))
+        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket)))
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
@@ -136,6 +138,8 @@ class Link:
         self._orders.close_by = self._clock() + patience
         self._waker.wake()
         self._thread.join(patience + 2.0)
+        if not self._thread.is_alive():
+            self._waker.close()
         self._outbox.abandon("the link was stopped")
         self._inbox.wake()
 
@@ -143,8 +147,9 @@ class Link:
         """Now or as soon as there is a connection, and again on each new one."""
         wanted = list(filters)
         self._orders.filters = {**self._orders.filters, **dict(wanted)}
-        self._orders.fresh.extend(wanted)
-        self._waker.wake()
+        if self.connected:
+            self._orders.fresh.extend(wanted)
+            self._waker.wake()
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait up to `timeout` seconds for something to happen; empty if nothing did, or after `wake`."""

@@ -39,7 +39,7 @@ def core(
 def birth(agent, online=True, boot="b1", **more):
     body = {"online": online, "version": "1", "wire": [1], "classes": ["apple"], "samples": 5, **more}
     message = wire.encode(wire.Envelope(t="birth", fleet="orchard", agent=agent, boot=boot), body)
-    return TOPICS.state(agent), message
+    return TOPICS.parse(TOPICS.state(agent)), message
 
 
 def parts_of(agent, round, dim=4):
@@ -53,7 +53,7 @@ def upload(agent, round, base, parts=None, **envelope):
     held = {"t": "upload", "fleet": "orchard", "run": "r1", "epoch": 1, "agent": agent, "boot": "b1", "seq": round}
     held |= {"round": round, "method": "fedproto", "base": base, **envelope}
     message = wire.encode(wire.Envelope(**held), parts_of(agent, round) if parts is None else parts)
-    return TOPICS.upload(agent, round), message
+    return TOPICS.parse(TOPICS.upload(agent, round)), message
 
 
 def receipts(said):

@@ -119,7 +119,7 @@ def test_refusals_say_why(tmp_path):
     cases = {
         "dimension": upload("a", 1, base, wide),
         "class": upload("a", 1, base, high),
-        "size": upload("a", 1, base, huge),
+        "norm": upload("a", 1, base, huge),
         "count": upload("a", 1, base, many),
         "empty": upload("a", 1, base, {}),
         "bad-fusion": upload("a", 1, base, {"others": parts_of("a", 1)["prototypes"]}),
@@ -228,11 +228,25 @@ def test_a_device_that_leaves_or_declines_is_not_waited_for(tmp_path):
     _, _, base = joined(made)
     made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
     report = wire.Envelope(t="report", fleet="orchard", agent="c", round=1)
-    declined = made.topics.evt("c"), wire.encode(report, {"refused": "outside its training windows"})
+    declined = made.topics.parse(made.topics.evt("c")), wire.encode(report, {"refused": "outside its training windows"})
     assert announced(made.take([declined], 2.0))[0] == 2
     base = made.state.base
     made.take([upload("a", 2, base), upload("c", 2, base)], 3.0)
     assert announced(made.take([birth("b", online=False, reason="left")], 4.0))[0] == 3
+
+
+def test_a_restart_asks_the_devices_it_knows_except_those_that_left(tmp_path):
+    made = core(tmp_path, min_agents=2)
+    _, _, base = joined(made)
+    made.take([birth("c", online=False, reason="left")], 1.0)
+    made.take([upload("a", 1, base)], 1.0)
+    made.journal.close()
+    again = core(tmp_path, min_agents=2)
+    again.recover(0.0)
+    again.take([upload("b", 1, base)], 1.0)
+    again.take([upload("c", 1, base)], 1.0)
+    assert again.standing.number == 2
+    assert again.standing.asked == ("a", "b")
 
 
 def test_the_death_of_an_earlier_life_is_ignored(tmp_path):

@@ -105,8 +105,8 @@ def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said
     inner.journal.commit = commit
     inner.recover(0.0)
     base = inner.state.base
-    uploads = [came(*upload(a, 1, base)) for a in AGENTS]
-    births = [came(*birth(a), retained=True) for a in AGENTS]
+    uploads = [came(TOPICS.upload(a, 1), upload(a, 1, base)[1]) for a in AGENTS]
+    births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
     link.script = [[Connected(False, "5"), *births], fills, uploads, [Connected(True, "5")], later(link), empties]
     link.script += [uploads, []]
     service.run()

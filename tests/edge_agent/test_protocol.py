@@ -142,6 +142,17 @@ def test_a_round_superseded_before_its_training_began_is_skipped(device):
     assert device.me.busy.round == 2
 
 
+def test_echoes_of_older_rounds_and_states_change_nothing(device):
+    assert device(announced(3), announced(2), state(1)) == []
+    assert [task.round for task in device(state(2)) if isinstance(task, Train)] == [3]
+    device.finish()
+    device(state(3), state(1))
+    assert [task.round for task in device(announced(4)) if isinstance(task, Train)] == [4]
+    device.finish()
+    device(Own("r", 1, 4, "s4"), Own("r", 1, 2, "s2"), state(4))
+    assert kinds(device(announced(5, own=True))) == [Train]
+
+
 def test_training_that_runs_is_finished_and_delivered_though_its_round_is_over(device):
     device(state(0), announced(1), state(1), announced(2))
     assert kinds(device.finish()) == [Send, Train]

@@ -123,7 +123,7 @@ def test_a_file_of_a_newer_release_is_left_alone(tmp_path):
 
 def test_receipts_empty_the_outbox_but_the_newest_bytes_stay_for_a_coordinator_that_lost_them(store):
     for round in range(1, 6):
-        store.commit_round(BOOT, "r", checkpoint(round), upload(round, size=3 << 20), 0.0)
+        store.commit_round(BOOT, "r", checkpoint(round), upload(round, size=5 << 20), 0.0)
         store.settle("r", round, "accepted", "", "", 7)
     assert store.waiting("r") == []
     assert store.counts("r") == {"accepted": 5}

@@ -143,7 +143,7 @@ def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_th
 def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab, bench, tmp_path):
     setup = prepare(small_lab(agents=2))
     shard = setup.partition.shards[0]
-    child = bench(shard.agent, rows_of(setup, shard, tmp_path), limits=LimitsSection(nice=0, threads=1))
+    child = bench(shard.agent, rows_of(setup, shard, tmp_path), limits=LimitsSection(nice=0, threads=1, cpu=0.5))
     held = np.unique(setup.data.y[shard.train])
     assert child.order(Look()) == [Seen(tuple(setup.data.classes[c] for c in held), len(shard.train))]
     state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))

@@ -8,7 +8,7 @@ from simulators.faults.crowd import crowd
 from simulators.faults.mortal import Edge, Instant
 from simulators.faults.scene import Case, Scene, after, breakable, pause, uploads
 from simulators.faults.stage import until
-from simulators.faults.verdict import judge
+from simulators.faults.verdict import judge, receipts
 
 # How often each happens, at least, in three rounds of three devices; `*` is every function of the package.
 COORDINATOR = {
@@ -43,6 +43,7 @@ def coordinator(scene: Scene) -> str:
             for death in deaths:
                 actor = stage.coordinator(death)
                 actor.ended()
+                receipts(stage)
                 told.append(f"{death}{'' if actor.killed else ' (did not come)'}")
             stage.coordinator().done()
     judge(stage)

@@ -16,7 +16,7 @@ EXIT_LOCKED, EXIT_SUPERSEDED = 1, 4
 def same_directory(scene: Scene) -> str:
     """The same command twice: the lock says so at once."""
     with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=4)
+        stage = scene.stage(str(broker.address), rounds=30)
         with crowd(stage.places()):
             first = stage.coordinator()
             after(stage, scene.rng().randint(0, 6))
@@ -31,7 +31,7 @@ def same_directory(scene: Scene) -> str:
 def another_directory(scene: Scene) -> str:
     """A fresh directory while one serves: refused, because the broker keeps the first one's word."""
     with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=4)
+        stage = scene.stage(str(broker.address), rounds=30)
         other = _beside(stage)
         with crowd(stage.places()):
             first = stage.coordinator()

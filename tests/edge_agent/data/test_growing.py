@@ -38,6 +38,11 @@ def test_a_sample_never_changes_sides_when_others_come(album):
     assert after.classes == ("ant", "cat", "dog")
 
 
+def test_a_side_depends_on_the_name_alone(album):
+    kept = sorted(int(f.path.stem) for f in growing.listed(album, 0.25).test if f.label == "cat")
+    assert kept == [0, 5, 7, 8, 10, 13, 17, 19]
+
+
 def test_of_every_class_one_stays_to_learn_from(tmp_path):
     for i in range(12):
         photo(tmp_path, f"class{i}/only.png")

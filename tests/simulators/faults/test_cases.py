@@ -14,7 +14,7 @@ from simulators.faults.cases import by_name
 from simulators.faults.scene import Scene
 
 MOSQUITTO = {
-    "coordinator killed": (3, 8, 19, 30, 45),
+    "coordinator killed": (3, 8, 30, 45),
     "coordinator killed, late devices": (9,),
     "coordinator killed, asynchronous": (4,),
     "device killed": (5, 18),
@@ -38,7 +38,7 @@ MOSQUITTO = {
     "real devices": (1,),
 }
 EMBEDDED = {
-    "coordinator killed": (3,), "device killed": (5,), "broker killed": (1,), "connections cut": (0,),
+    "coordinator killed": (3,), "device killed": (5,), "broker killed": (1,),
     "second coordinator, at the same moment": (1,),
 }  # fmt: skip
 

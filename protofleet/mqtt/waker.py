@@ -31,17 +31,10 @@ class Waker:
         self._raised = False  # only now: a byte sent before would have been swallowed and the flag left up
 
     def wait(self, seconds: float) -> None:
-<<<<<<< HEAD
-        waiting = select.poll()  # not `select`, which ends at descriptor 1023
-        waiting.register(self._reader, select.POLLIN)
-        if waiting.poll(max(0.0, seconds) * 1000):
-            self.clear()
-=======
         with selectors.DefaultSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
             if selector.select(seconds):
                 self.clear()
->>>>>>> main
 
     def close(self) -> None:
         self._reader.close()

@@ -21,7 +21,7 @@ class Bounds:
     """What no honest device exceeds."""
 
     largest: float = setting(1e5, "largest number in an upload, in size", low=0)
-    norm: float = setting(1e6, "largest length of one prototype", low=0)
+    norm: float = setting(1e5, "largest length of one prototype", low=0)
     count: int = setting(100_000_000, "most samples a device may say it has of a class", low=1)
 
 
@@ -81,23 +81,26 @@ def _part(want: Expected, name: str, part: Part) -> Refusal | None:
         most = int(part.counts.max())
         if most > want.bounds.count:
             return Refusal("count", f"{most} samples of a class, at most {want.bounds.count} are plausible")
+    if isinstance(part, Prototypes):
+        return _lengths(want.bounds, part)
     for field_name, array in _arrays(part).items():
         if not array.size or array.dtype.kind != "f":
             continue
         largest = float(np.abs(array).max())
         if largest > want.bounds.largest:
             return Refusal("size", f"{field_name} holds {largest:.3g}, at most {want.bounds.largest:g} is plausible")
-    if isinstance(part, Prototypes) and part.vectors.size:
-        longest = float(np.sqrt(np.einsum("ij,ij->i", part.vectors, part.vectors).max()))
-        if longest > want.bounds.norm:
-            return Refusal("norm", f"a prototype of length {longest:.3g}, at most {want.bounds.norm:g} is plausible")
     return None
 
 
-def _arrays(part: Part) -> Mapping[str, NDArray[Any]]:
+def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:
+    longest = float(np.sqrt(np.einsum("ij,ij->i", part.vectors, part.vectors).max())) if part.vectors.size else 0.0
+    if longest > bounds.norm:
+        return Refusal("norm", f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible")
+    return None
+
+
+def _arrays(part: Mixtures | Head | SoftLabels | Tensors) -> Mapping[str, NDArray[Any]]:
     match part:
-        case Prototypes():
-            return {"vectors": part.vectors}
         case Mixtures():
             return {"means": part.means, "variances": part.variances}
         case Head():

@@ -114,7 +114,8 @@ def _identity(journal: Journal, plan: Plan, epoch_above: int) -> tuple[str, int,
     run = journal.meta("run") or plan.serve.run or f"run-{secrets.token_hex(4)}"
     if plan.serve.run and plan.serve.run != run:
         raise JournalError(f"{plan.data_dir} holds run {run!r}, not {plan.serve.run!r}", "name another data directory")
-    epoch = max(int(journal.meta("epoch") or 1), epoch_above + 1 if epoch_above else 1)
+    # A life of its own each time: writes of the last one may be lost, and devices then send again what it receipted.
+    epoch = max(int(journal.meta("epoch") or 0), epoch_above) + 1
     earlier = frozenset((journal.meta("boots") or "").split())
     boot = secrets.token_hex(8)
     with journal.commit():

@@ -24,7 +24,7 @@ from protofleet.errors import WireError
 from protofleet.exchange import GlobalState
 from protofleet.logs import Log
 from protofleet.mqtt.events import Publication
-from protofleet.mqtt.topics import Topics
+from protofleet.mqtt.topics import Place, Topics
 from protofleet.wire import Message
 
 
@@ -64,6 +64,8 @@ class Core:
             found = (0, state)
         self.base_round, self.state = found
         self.intake.fresh = {}
+        # Known devices count as just lost until they speak, so that a restart does not change who is asked.
+        self.devices = registry.known(self.journal.agents(), now) | dict(self.devices)
         opened = self.journal.rounds(last=1)
         if not opened:
             self.standing = Standing(paused=self._paused)
@@ -71,7 +73,7 @@ class Core:
         last = opened[0]
         cut = self.journal.cut(last.round)
         accepted = self.journal.uploads(last.round, "accepted")
-        answered = frozenset(kept.agent for kept in accepted) | self._held_count()
+        answered = frozenset(kept.agent for kept in accepted) | self._held_count(last.round)
         self.standing = Standing(
             "collecting", last.round, last.asked, answered, frozenset(), now + self.rules.timeout, self._paused
         )
@@ -92,14 +94,13 @@ class Core:
         said += [self.voice.own(a, self.base_round, self.state) for a in sorted(self.devices) if self.state.own]
         return [*said, self._announcement()] if self.standing.number else said
 
-    def take(self, arrivals: Iterable[tuple[str, bytes]], now: float) -> list[Publication]:
+    def take(self, arrivals: Iterable[tuple[Place, bytes]], now: float) -> list[Publication]:
         """Deal with what arrived; the answers are true once this returns."""
         said: list[Publication] = []
         births: dict[str, dict[str, Any]] = {}
         events: list[rounds.Event] = []
-        for topic, payload in arrivals:
-            place = self.topics.parse(topic)
-            if place is None or place.agent is None:
+        for place, payload in arrivals:
+            if place.agent is None:
                 continue
             if place.kind == "upload":
                 said += self.intake.take(place.agent, int(place.rest[0]), payload, self.standing)
@@ -121,7 +122,7 @@ class Core:
                 events.append(rounds.Answered(each.agent))
         for event in events:
             said += self._advance(event, now)
-        return said
+        return said + self._tick(now)
 
     def tick(self, now: float) -> list[Publication]:
         """Let deadlines pass and rounds open."""
@@ -164,12 +165,11 @@ class Core:
         device = self.devices.get(agent)
         if device is None:
             return []
-        if device.online:
-            births[agent] = dict(device.about)
-            if self.state.own:
-                said.append(self.voice.own(agent, self.base_round, self.state))
-        tick = rounds.Tick(self._eligible(now))
-        return [rounds.Excused(agent), tick] if device.left else [tick]
+        if device.online or device.left:
+            births[agent] = {**device.about, "left": device.left}
+        if device.online and self.state.own:
+            said.append(self.voice.own(agent, self.base_round, self.state))
+        return [rounds.Excused(agent)] if device.left else []
 
     def _report_came(self, agent: str, payload: bytes, now: float) -> list[rounds.Event]:
         message = self._control(agent, payload, "report")
@@ -223,7 +223,7 @@ class Core:
         with self.journal.commit():
             self.journal.add_round(opened)
         self.running.begin(number)
-        self.standing = replace(self.standing, answered=self._held_count())
+        self.standing = replace(self.standing, answered=self._held_count(number))
         self.log.info("round opened", round=number, asked=len(asked))
         return [self._announcement(opened), self.voice.state(self.standing, self.rules)]
 
@@ -231,7 +231,8 @@ class Core:
         opened = self.journal.round(number)
         assert opened is not None  # it was written before it was announced
         current = [k for k in self.journal.uploads(number, "accepted") if k.cut is None]
-        stale = self._usable(self.journal.uploads(None, "held"), {k.agent for k in current}, number)
+        usable = self._usable(self.journal.uploads(None, "held"), {k.agent for k in current}, number)
+        stale = [kept for kept in usable if self.running.add(self.running.upload(kept)) is None]
         cut = CutRound(
             number, reason, tuple((k.round, k.agent, self.running.weight(k.round)) for k in [*current, *stale])
         )
@@ -239,8 +240,6 @@ class Core:
             self.journal.add_cut(cut)
             if opened.base_round and self.accuracy():
                 self.journal.add_event("measured", opened.base_round, accuracy=self.accuracy(), std=self.spread())
-        for kept in stale:
-            self.running.add(self.running.upload(kept))
         self.log.info("round closed", round=number, reason=reason, uploads=len(cut.counted), stale=len(stale))
         if not opened.talks:
             return [*self._advance(rounds.Fused(), now), *self._tick(now)]
@@ -270,12 +269,15 @@ class Core:
     def _announcement(self, opened: OpenedRound | None = None) -> Publication:
         opened = opened or self.journal.round(self.standing.number)
         assert opened is not None  # there is no announcement before the first round
+        if self.standing.phase != "collecting":  # nothing to train on, but a state to classify with
+            opened = replace(opened, base=self.state.base, base_round=self.base_round)
         everyone = self.terms.everyone or self.rules.cut is not None
         return self.voice.round(opened, self.standing, self.rules, everyone, bool(self.state.own), self.terms.staleness)
 
-    def _held_count(self) -> frozenset[str]:
+    def _held_count(self, number: int) -> frozenset[str]:
         """Whose held uploads count toward a cut; in synchronous rounds they are waited for by nobody."""
-        return frozenset(k.agent for k in self.journal.uploads(None, "held")) if self.rules.cut else frozenset()
+        held = self.journal.uploads(None, "held") if self.rules.cut else []
+        return frozenset(kept.agent for kept in self._usable(held, set(), number))
 
     def _eligible(self, now: float) -> tuple[str, ...]:
         return registry.eligible(self.devices, now, self.terms.lost_after)

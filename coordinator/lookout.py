@@ -5,19 +5,21 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator.errors import Superseded
 from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.events import Arrival, Connected, Refused
+from protofleet.mqtt.events import Arrival, Connected, Lost, Refused
 from protofleet.mqtt.link import Link
 from protofleet.mqtt.topics import Topics
 
 PATIENCE = 5.0  # for the broker
 SILENCE = 0.5  # for the retained message, once there is a connection
+RETURN = 4.0  # for a coordinator to come back that we may have put off the broker ourselves: one user, one connection
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,12 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
 
     A broker that cannot be reached now says nothing; the service itself notices another one later.
     """
-    seen = look(address, fleet)
-    if seen is None or seen.boot in _own_boots(data_dir):
+    own = _own_boots(data_dir)
+    seen = look(address, fleet, own)
+    if seen is None:
         return 0
+    if seen.boot in own:
+        return seen.epoch
     if seen.online and not take_over:
         raise Superseded(
             f"a coordinator serves fleet {fleet} already (run {seen.run}, epoch {seen.epoch})",
@@ -46,25 +51,31 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
     return seen.epoch
 
 
-def look(address: Address, fleet: str) -> Seen | None:
-    """The retained word of the fleet's coordinator."""
+def look(address: Address, fleet: str, own: Container[str] = ()) -> Seen | None:
+    """The retained word of the fleet's coordinator; one that is off is given time to come back, unless it is ours."""
     topics = Topics(fleet)
     link = Link(
         address, f"{fleet}-lookout-{secrets.token_hex(4)}", rng=random.Random(), clean_start=True, session_expiry=0
     )
     link.subscribe([(topics.coordinator_state, 1)])
     link.start()
+    seen: Seen | None = None
     try:
         until = time.monotonic() + PATIENCE
         while (left := until - time.monotonic()) > 0:
             for event in link.poll(left):
+                if isinstance(event, Refused):
+                    return None
+                if isinstance(event, Lost) and seen is not None:
+                    return replace(seen, online=True)  # it came back, and put us off in turn
                 if isinstance(event, Connected):
                     until = time.monotonic() + SILENCE
-                elif isinstance(event, Refused):
-                    return None
                 elif isinstance(event, Arrival) and event.payload:
-                    return _seen(event.payload)
-        return None
+                    seen = _seen(event.payload)
+                    if seen is None or seen.online or seen.boot in own:
+                        return seen
+                    until = time.monotonic() + RETURN
+        return seen
     finally:
         link.stop(patience=1.0)
 

@@ -21,6 +21,8 @@ from protofleet.wire import Message
 EXPIRY = 600.0  # seconds without news after which a half-received upload is forgotten
 SPOOL = 1 << 30  # bytes of half-received uploads, all together
 
+LONGEST_SLIP = 1024
+
 Missing = Callable[[str, int, str, Ranges], Publication]  # the receipt that asks for chunks
 
 
@@ -34,9 +36,9 @@ class Link(Protocol):
 
 @dataclass(frozen=True)
 class Whole:
-    """A large payload, put together again, and the topic it belongs on."""
+    """A large payload, put together again, and the place it belongs in."""
 
-    topic: str
+    place: Place
     payload: bytes
 
 
@@ -128,7 +130,7 @@ class Post:
             return None
         del self._awaited[agent, digest]
         self._spool.close(agent, digest)
-        return Whole(self._topics.upload(agent, int(place.rest[0])), payload)
+        return Whole(place, payload)
 
     def _fitted(self, said: Publication) -> Publication:
         if self._limits.fits(said.payload):
@@ -149,3 +151,8 @@ class Post:
         sending = Sending(outgoing, lambda i: self._topics.blob(digest, i), self._limits.window)
         sending.want(outgoing.slip.whole())
         self._sendings = {key: s for key, s in self._sendings.items() if key[0]} | {("", digest): sending}
+
+
+def is_slip(payload: bytes) -> bool:
+    """Whether a message stands in for a large one; uploads themselves are not looked at twice for it."""
+    return len(payload) <= LONGEST_SLIP and wire.unseal(payload)[0].t == "slip"

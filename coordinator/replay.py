@@ -47,4 +47,4 @@ def replayed(journal: Journal) -> list[Replayed]:
 
 def _whole(journal: Journal, counted: tuple[tuple[int, str, int], ...]) -> bool:
     kept = [journal.upload(round, agent) for round, agent, _ in counted]
-    return all(k is not None and journal.body(k.digest) is not None for k in kept)
+    return all(k is not None and journal.body(k.blob) is not None for k in kept)

@@ -26,6 +26,7 @@ def status(core: Core, voice: Voice, now: float, uptime: float, connected: bool)
         "agents_online": sum(d.online for d in devices),
         "agents_known": len(core.devices),
         "accuracy": core.accuracy(),
+        "accuracy_std": core.spread(),
         "reported": sum(bool(d.accuracy) and d.round == core.base_round for d in devices),
         "uploads": core.intake.counters.uploads,
         "upload_bytes": core.intake.counters.bytes,

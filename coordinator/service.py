@@ -13,14 +13,14 @@ from coordinator import report
 from coordinator.control import Request
 from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
-from coordinator.post import Post
+from coordinator.post import Post, is_slip
 from coordinator.voice import Voice
 from protofleet import wire
 from protofleet.errors import FleetError, LinkError, ParcelError, WireError
 from protofleet.logs import Log
 from protofleet.mqtt import events as broker
 from protofleet.mqtt.link import Link
-from protofleet.mqtt.topics import Topics
+from protofleet.mqtt.topics import Place, Topics
 from protofleet.systemd import Notifier
 
 NAP = 0.5
@@ -54,6 +54,7 @@ class Service:
         self.stopping = False
         self._said_done = False
         self._trouble = ""
+        self._astray = False  # the core may be ahead of the journal
         self._refused = ""
         self._retry_at = 0.0
         self._compacted = 0
@@ -71,13 +72,17 @@ class Service:
         around.post.send(around.core.recover(around.clock()))
         around.link.start()
         around.notifier.say("READY=1")
+        replaced = False
         try:
             while not self.stopping:
                 self._turn(around.link.poll(NAP))
+        except Superseded:
+            replaced = True
+            raise
         finally:
             around.notifier.say("STOPPING=1")
             last = around.voice.state(around.core.standing, around.core.rules, online=False)
-            around.link.stop([last])
+            around.link.stop([] if replaced else [last])  # the retained word is then the other's
             around.log.info("stopped", round=around.core.standing.number)
         if self._refused:
             raise LinkError(self._refused, "--retry keeps trying")
@@ -92,8 +97,9 @@ class Service:
         said: list[broker.Publication] = []
         if now >= self._retry_at:
             try:
+                if self._astray:
+                    said += self._back_on_track(now)
                 said += around.core.take(self._opened(arrivals), now)
-                said += around.core.tick(now)
                 self._requests(said)
                 self._upkeep()
                 self._trouble = ""
@@ -106,40 +112,47 @@ class Service:
         if around.once and around.core.standing.phase == "done" and not around.link.pending:
             self.stopping = True
 
-    def _opened(self, arrivals: list[broker.Arrival]) -> list[tuple[str, bytes]]:
+    def _opened(self, arrivals: list[broker.Arrival]) -> list[tuple[Place, bytes]]:
         """Arrivals for the core: large ones put together, everything that is not for it dealt with here."""
-        found: list[tuple[str, bytes]] = []
+        found: list[tuple[Place, bytes]] = []
         for arrival in arrivals:
             place = self.around.topics.parse(arrival.topic)
+            if place is None:
+                continue
             try:
-                if place is None:
-                    continue
                 if place.kind == "coordinator_state":
-                    self._another(arrival.payload)
+                    self._another(arrival)
                 elif place.kind == "ub":
                     whole = self.around.post.pushed(place, arrival.payload)
                     if whole is not None:
-                        found.append((whole.topic, whole.payload))
+                        found.append((whole.place, whole.payload))
                 elif place.kind == "blob_req":
                     self.around.post.requested(place, arrival.payload)
-                elif place.kind == "upload" and wire.unseal(arrival.payload)[0].t == "slip":
+                elif place.kind == "upload" and is_slip(arrival.payload):
                     whole = self.around.post.slip(place, wire.decode(arrival.payload))
                     if whole is not None:
-                        found.append((whole.topic, whole.payload))
+                        found.append((whole.place, whole.payload))
                 else:
-                    found.append((arrival.topic, arrival.payload))
+                    found.append((place, arrival.payload))
             except ParcelError as error:
                 self.around.log.warning(f"a large payload cannot be taken in: {error}", topic=arrival.topic)
             except WireError:
-                found.append((arrival.topic, arrival.payload))  # the core says what is wrong with it
+                found.append((place, arrival.payload))  # the core says what is wrong with it
         return found
 
-    def _another(self, payload: bytes) -> None:
+    def _greet(self) -> None:
+        if not self._astray:  # else it is said once the core stands on the journal again
+            self.around.post.send(self.around.core.greetings())
+
+    def _another(self, arrival: broker.Arrival) -> None:
         """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the greater boot id."""
-        if not payload:
+        if not arrival.payload:
             return
-        message = wire.decode(payload)
+        message = wire.decode(arrival.payload)
         envelope, mine = message.envelope, self.around.voice
+        if message.body.get("online") is not True and not arrival.retained:
+            self._greet()  # somebody's last will, or another's farewell, has taken the place of our word
+            return
         if envelope.boot == mine.boot or envelope.boot in self.around.boots or message.body.get("online") is not True:
             return
         if (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
@@ -148,14 +161,14 @@ class Service:
                 "stop it first, or let it go on",
             )
         self.around.log.warning("another coordinator spoke and is overruled", epoch=envelope.epoch, run=envelope.run)
-        self.around.post.send(self.around.core.greetings())
+        self._greet()
 
     def _link_said(self, event: broker.Event) -> None:
         around = self.around
         match event:
             case broker.Connected(_, protocol):
                 around.log.info("connected", broker=around.link.address, mqtt=protocol)
-                around.post.send(around.core.greetings())
+                self._greet()
             case broker.Lost(reason):
                 around.log.warning(f"no connection, trying on: {reason}", broker=around.link.address)
             case broker.Refused(reason):
@@ -216,12 +229,16 @@ class Service:
         self.around.post.sweep()
 
     def _cannot_write(self, error: JournalError, now: float) -> None:
-        """Nothing that was not written is true: stand again where the journal says, and try on."""
+        """Nothing that was not written is true: after a while stand again where the journal says, and try on."""
         if self._trouble != error.words:
             self._trouble = error.words
             self.around.log.error(str(error))
-        self._retry_at = now + RETRY
-        try:
-            self.around.core.recover(now)
-        except JournalError:
-            return
+        self._retry_at, self._astray = now + RETRY, True
+
+    def _back_on_track(self, now: float) -> list[broker.Publication]:
+        """Stand where the journal says; say all of it, and hear again what was retained, as both may have been lost."""
+        core = self.around.core
+        said = [*core.recover(now), *core.greetings()]
+        self.around.link.subscribe(self.around.topics.for_coordinator())
+        self._astray = False
+        return said

@@ -15,7 +15,7 @@ from datetime import datetime
 from edge_agent import chores, status, voice
 from edge_agent.config import Config
 from edge_agent.ears import Ears, Plans
-from edge_agent.foreman import Foreman
+from edge_agent.foreman import Workforce
 from edge_agent.hands import Hands
 from edge_agent.happenings import (
     Connected,
@@ -31,8 +31,9 @@ from edge_agent.happenings import (
     Trained,
 )
 from edge_agent.orders import Answer, Broken, Done, Gone, Look, Measured, Notice, Seen
-from edge_agent.protocol import Device, Rules, step
+from edge_agent.protocol import Device, step
 from edge_agent.records import StoreError
+from edge_agent.rules import Rules
 from edge_agent.status import Status
 from edge_agent.store import Store
 from edge_agent.transfers import Transfers
@@ -61,7 +62,7 @@ class Around:
     config: Config
     link: Link
     store: Store
-    foreman: Foreman
+    foreman: Workforce
     log: Log
     notifier: Notifier
     boot: str
@@ -235,6 +236,7 @@ class Daemon:
                 log.error(f"not measured: {words}", round=task.base_round)
                 self._feed(Evaluated())
             case Broken(Train() as task, words, _, scope):
+                log.error(words, round=task.round)
                 self._feed(Failed(task.run, task.round, words, scope))
             case Gone(words):
                 self._gone(words)

@@ -67,10 +67,12 @@ class Ears:
                 return announced.event
             case "receipt":
                 found = inbound.receipt(envelope, body)
-                return found if found.status == "conflict" or self._is_ours(found) else None
+                return found if self._is_ours(found) else None
         return None
 
     def _is_ours(self, found: Receipt) -> bool:
         """A receipt is for the bytes that were sent: one from before may be about others."""
+        if found.status == "conflict" or (found.status == "refused" and not found.digest):
+            return True  # the coordinator has other bytes, or could not read ours at all
         upload = self.store.upload(found.run, found.round)
         return upload is not None and found.digest in (upload.digest, self.transfers.digest(found.run, found.round))

@@ -15,6 +15,7 @@ from edge_agent.happenings import (
     Action,
     Again,
     Announced,
+    Back,
     Birth,
     Connected,
     Coordinator,
@@ -38,25 +39,9 @@ from edge_agent.happenings import (
     Train,
     Trained,
 )
+from edge_agent.rules import Rules
 
 FINAL = frozenset({"accepted", "duplicate", "late", "refused", "conflict"})
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What a device is told about itself."""
-
-    agent: str
-    evaluate: bool = True
-    first_wait: float = 5.0  # seconds to the second delivery of an upload without receipt; then twice as long each time
-    longest_wait: float = 300.0
-    tries: int = 3  # trainings of one round before it is given up
-    spread: float = 1.0  # this device's own factor on waiting times, so that a fleet does not knock all at once
-
-    def wait(self, attempt: int) -> float:
-        """Seconds until the next attempt."""
-        longest: float = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt, 20))
-        return longest * self.spread
 
 
 @dataclass(frozen=True)
@@ -84,7 +69,8 @@ class Device:
     own: Own | None = None
     trained: int = 0
     trained_on: int = -1  # the round out of which the state came that was trained on last
-    answered: int = -1  # the epoch of the last trained round's receipt
+    boot: str = ""  # the coordinator's present life
+    answered: frozenset[int] = frozenset()  # rounds that need not be delivered to this life of the coordinator
     waiting: tuple[int, ...] = ()
     delivery: Delivery | None = None
     busy: Train | Evaluate | None = None
@@ -121,6 +107,8 @@ def _taken(me: Device, event: Event, now: float) -> Step:  # noqa: PLR0911
             return (me if actions is None else _told(me, event)), actions or []
         case Opened() if event.run == me.run:
             return _opened(me, event), []
+        case Back() if event.run == me.run:
+            return replace(me, waiting=tuple(sorted({*me.waiting, event.round}))), []
         case Receipt() if event.run == me.run:
             return _receipt(me, event, now)
         case Trained():
@@ -130,10 +118,11 @@ def _taken(me: Device, event: Event, now: float) -> Step:  # noqa: PLR0911
         case Evaluated():
             return replace(me, busy=None if isinstance(me.busy, Evaluate) else me.busy), []
         case Limits():
-            return replace(me, limits=event), []
+            lifted = bool(me.limits.refusal) and not event.refusal
+            return replace(me, limits=event), _birth(me) if lifted else []
         case NewSamples():
             fresh = replace(me, blocked="", failed=(0, 0), not_before=0.0)
-            return fresh, [Birth(me.run, me.epoch)] if me.connected else []
+            return fresh, _birth(me)
     return me, []  # a receipt or an answer for a run that is over
 
 
@@ -142,12 +131,13 @@ def _joined(me: Device, run: str, epoch: int) -> tuple[Device, list[Action] | No
     if run == me.run and epoch == me.epoch:
         return me, []
     seen = me.epochs.get(run, -1)
-    if epoch < seen or (run == me.run and epoch < me.epoch) or (run != me.run and seen >= 0 and epoch < me.epoch):
+    if epoch < seen or (run != me.run and seen >= 0 and epoch < me.epoch):
         return me, None
     epochs = {**me.epochs, run: epoch}
     birth: list[Action] = [Birth(run, epoch)] if me.connected else []
     if run == me.run:  # the same learning under a coordinator that was started anew: what has no receipt goes out again
-        return replace(me, epoch=epoch, epochs=epochs, announced=None, delivery=None, blocked=""), birth
+        fresh = replace(me, epoch=epoch, epochs=epochs, answered=frozenset())
+        return replace(fresh, announced=None, delivery=None, blocked=""), birth
     new = Device(me.rules, me.connected, run, epoch, epochs, busy=me.busy, limits=me.limits)
     return new, [OpenRun(run, epoch), *birth]
 
@@ -155,7 +145,9 @@ def _joined(me: Device, run: str, epoch: int) -> tuple[Device, list[Action] | No
 def _told(me: Device, event: Coordinator | Announced | Shared | Own) -> Device:
     match event:
         case Coordinator():
-            me = replace(me, asynchronous=event.asynchronous)
+            same = event.boot == me.boot
+            answered = me.answered if same else frozenset()
+            me = replace(me, asynchronous=event.asynchronous, boot=event.boot, answered=answered)
             # A coordinator that comes back may have lost its last round; what it says then is no echo of the past.
             return me if event.online else replace(me, announced=None)
         case Announced():
@@ -176,7 +168,6 @@ def _opened(me: Device, event: Opened) -> Device:
         opened=True,
         trained=event.trained,
         trained_on=event.trained_on,
-        answered=event.answered,
         waiting=tuple(sorted(event.waiting)),
     )
 
@@ -194,8 +185,7 @@ def _receipt(me: Device, event: Receipt, now: float) -> Step:
     left = tuple(r for r in me.waiting if r != event.round)
     gone = me.delivery is not None and me.delivery.round == event.round
     me = replace(me, waiting=left, delivery=None if gone else me.delivery)
-    if event.round == me.trained:
-        me = replace(me, answered=max(me.answered, event.epoch))
+    me = replace(me, answered=me.answered | {event.round})
     return me, [Settle(me.run, event.round, event.status, event.reason, event.words, event.epoch)]
 
 
@@ -208,7 +198,6 @@ def _trained(me: Device, event: Trained) -> Device:
         me,
         trained=max(me.trained, event.round),
         trained_on=event.base_round,
-        answered=-1,
         waiting=waiting,
         failed=(0, 0),
     )
@@ -218,30 +207,28 @@ def _failed(me: Device, event: Failed, now: float) -> Step:
     was, me = me.busy, replace(me, busy=None)
     if isinstance(was, Evaluate) or event.run != me.run:
         return me, []
-    count = me.failed[1] + 1 if me.failed[0] == event.round else 1
     if event.scope == "device":
-        me = replace(me, blocked=event.words)
-    elif event.scope == "round":
-        count = me.rules.tries
-    return replace(me, failed=(event.round, count), not_before=now + me.rules.wait(count - 1)), [
-        Report(me.run, event.round, event.words)
-    ]
+        return replace(me, blocked=event.words), [Report(me.run, event.round, event.words)]
+    count = me.failed[1] + 1 if me.failed[0] == event.round else 1
+    if event.scope == "round" or count >= me.rules.tries:
+        # The round need not wait for this device; the birth after it says that the next one may ask again.
+        given_up = replace(me, failed=(event.round, me.rules.tries))
+        return given_up, [Report(me.run, event.round, event.words), *_birth(me)]
+    return replace(me, failed=(event.round, count), not_before=now + me.rules.wait(count - 1)), []
+
+
+def _birth(me: Device) -> list[Action]:
+    return [Birth(me.run, me.epoch)] if me.connected else []
 
 
 def _deliver(me: Device, now: float) -> Step:
     """Send what waits, the oldest first, one at a time; ask again for what the coordinator seems to have lost."""
     actions: list[Action] = []
     asked = me.announced
-    if (
-        me.opened
-        and asked is not None
-        and _asks(me, asked)
-        and asked.round == me.trained
-        and asked.round not in me.waiting
-        and me.answered < asked.epoch
-        and asked.base_round == me.trained_on
-    ):
-        me = replace(me, waiting=tuple(sorted({*me.waiting, asked.round})), answered=asked.epoch)
+    known = asked is not None and asked.round <= me.trained and asked.round not in {*me.waiting, *me.answered}
+    if me.opened and asked is not None and known and _asks(me, asked):
+        # A coordinator that came back without its last writes opens a round again that was answered long ago.
+        me = replace(me, answered=me.answered | {asked.round})
         actions.append(Again(me.run, asked.round))
     if not me.connected or not me.opened or not me.waiting or not me.limits.may_send:
         return me, actions
@@ -276,11 +263,17 @@ def _train(me: Device, due: Announced, new: bool, now: float) -> Step:
 
 
 def _evaluate(me: Device) -> Step:
-    named = me.announced
-    if named is None or not _here(me, named) or me.blocked or me.limits.refusal:
+    """Measure the newest state: the one an open round names, or what came out of a round that is over."""
+    named, state = me.announced, me.shared
+    if named is None or state is None or me.blocked or me.limits.refusal:
         return me, []
-    look = Evaluate(me.run, named.round, named.base_round, named.base, named.own)
-    return replace(me, busy=look, evaluated=(named.base_round, named.base)), [look]
+    over = named.phase != "open" and state.round >= named.round
+    if not over and not _here(me, named):
+        return me, []
+    if named.own and (me.own is None or (me.own.round, me.own.base) != (state.round, state.base)):
+        return me, []
+    look = Evaluate(me.run, named.round, state.round, state.base, named.own)
+    return replace(me, busy=look, evaluated=(state.round, state.base)), [look]
 
 
 def _due(me: Device) -> Announced | None:

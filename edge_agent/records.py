@@ -9,7 +9,10 @@ from pathlib import Path
 from protofleet.errors import FleetError
 
 VERSION = 1
-KEPT = 2  # settled uploads of a run whose bytes are kept: a coordinator that lost its last writes may ask again
+# Settled uploads of a run whose bytes are kept, at least so many and up to so many bytes: a coordinator that lost its
+# last writes may ask again.
+KEPT, KEPT_BYTES = 2, 8 << 20
+REMEMBERED = 200  # rounds whose receipts are kept
 RUNS = 3  # runs whose checkpoint is kept: a fleet that was started anew by mistake may be put back
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -89,9 +92,10 @@ class Held:
 
 def named(path: Path, error: sqlite3.Error) -> StoreError:
     """Whatever SQLite has to say, as one of ours."""
+    words = " ".join(str(error).split())
     code = getattr(error, "sqlite_errorname", "") or ""
     if code.startswith("SQLITE_FULL"):
         return DiskFull(f"{path}: the disk is full", "make room; nothing that was committed is lost")
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return StoreError(f"{path} is damaged ({error})", "move it away: the device then begins its run anew")
-    return StoreError(f"{path}: {error}")
+        return StoreError(f"{path} is damaged ({words})", "move it away: the device then begins its run anew")
+    return StoreError(f"{path}: {words}")

@@ -15,7 +15,7 @@ from edge_agent.config import Config, need_source
 from edge_agent.daemon import Around, Daemon
 from edge_agent.foreman import Foreman
 from edge_agent.orders import Broken, Gone, Job, Look, Seen
-from edge_agent.protocol import Rules
+from edge_agent.rules import Rules
 from edge_agent.store import Store, lock
 from protofleet.errors import DataError, FleetError
 from protofleet.logs import Log

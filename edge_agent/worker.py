@@ -49,7 +49,7 @@ class Worker:
         self._agent: Agent | None = None
         self._of: tuple[Plan, int] | None = None  # the plan and the version of the samples that the agent is made of
         self._standing = (0, -1)
-        self._ready: tuple[str, int, str] | None = None  # the state the agent was made ready with
+        self._ready: tuple[str, int, str, bool] | None = None  # the state the agent was made ready with
 
     def carry_out(self, order: Order) -> Iterator[Answer]:
         """Do it, and say what came of it; every failure is an answer too."""
@@ -80,9 +80,10 @@ class Worker:
         began, task = time.monotonic(), order.task
         agent = yield from self._made(order)
         shared, own = self._states(task)
-        if self._ready != (task.run, task.base_round, task.base):
+        ready = (task.run, task.base_round, task.base, task.own)
+        if self._ready != ready:
             agent.receive(task.base_round, shared, own)
-            self._ready = (task.run, task.base_round, task.base)
+            self._ready = ready
         if isinstance(task, Evaluate) or task.evaluate:
             tallies = agent.evaluate(task.base_round)
             yield Measured(task.run, task.base_round, _plain(tallies))
@@ -105,6 +106,7 @@ class Worker:
             raise TooManyThreads(f"the fleet trains with {contract.numerics.threads} threads, limits.threads is {most}")
         from edge_agent import backbones
         from edge_agent.agent import Agent
+        from edge_agent.confine import pace
         from edge_agent.data.source import fit
         from edge_agent.device import resolve_device
         from edge_agent.feed import LocalData, Samples
@@ -118,6 +120,7 @@ class Worker:
             yield Notice(f"left out, because the fleet's contract has no such class: {named}")
         if self._bench is None or self._bench[0] != plan:
             settle(contract.numerics)
+            pace(self.job.limits.cpu, contract.numerics.threads)
             recipe = registry.load(plan.method)
             self._bench = (plan, Workshop(contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper")))
         splits = (fitted.train, fitted.validation, fitted.test)

@@ -25,7 +25,7 @@ from protofleet.mqtt.broker import Prefer, running_broker
 from protofleet.prototypes import count_floats
 from protofleet.settings import to_plain
 from protofleet.wire import decode
-from simulators.lab import Watch
+from simulators.lab import Traffic, Watch, published
 from simulators.partitions import Shard
 from simulators.result import Outcome, Row
 from simulators.setup import RUN_ID, Setup, samples_of
@@ -124,7 +124,7 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
     """Rows as rounds end; an error names who died or did not answer."""
     rows: list[Row] = []
     rounds, since, seen = setup.config.run.rounds, time.monotonic(), (-1, -1)
-    began = time.perf_counter()
+    began, bytes = time.perf_counter(), 0
     while True:
         time.sleep(POLL)
         for member in fleet:
@@ -144,11 +144,14 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
             continue
         done = found["phase"] == "done"
         for number in range(len(rows) + 1, (rounds if done else found["round"] - 1) + 1):
-            rows.append(Row(number, {}, {}, {}, {}, {}, 0, 0, 0, 0, time.perf_counter() - began))
+            accuracy = found["accuracy"] if number == found["state_round"] else {}
+            up, bytes = found["upload_bytes"] - bytes, found["upload_bytes"]
+            rows.append(Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, time.perf_counter() - began))
             began = time.perf_counter()
             watch(rows[-1])
         if done and _all_measured(found, setup, since):
-            return _filled(folder, rows, found["accuracy"])
+            last = {"accuracy": found["accuracy"], "std": found["accuracy_std"]}
+            return _filled(setup, folder, rows, last)
 
 
 def _all_measured(found: Mapping[str, Any], setup: Setup, since: float) -> bool:
@@ -156,21 +159,23 @@ def _all_measured(found: Mapping[str, Any], setup: Setup, since: float) -> bool:
     return found["reported"] >= setup.config.run.agents or time.monotonic() - since > 20
 
 
-def _filled(folder: Path, rows: list[Row], last: Mapping[str, float]) -> list[Row]:
-    """What the journal knows of each round: accuracy, bytes and floats up."""
+def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]) -> list[Row]:
+    """What the journal knows of each round: accuracy, bytes and floats."""
     journal = _reader(folder)
     try:
         measured = {e["round"]: e for e in journal.events(10**6) if e["kind"] == "measured"}
         filled = []
         for row in rows:
-            bodies = [journal.body(k.digest) for k in journal.uploads(row.round)]
+            bodies = [journal.body(k.blob) for k in journal.uploads(row.round)]
             sent = [body for body in bodies if body]
             floats = sum(count_floats(decode(body).body) for body in sent)
-            told = measured.get(row.round, {"accuracy": last if row is rows[-1] else {}, "std": {}})
+            told = last if row is rows[-1] else measured.get(row.round, {"accuracy": {}, "std": {}})
+            state = journal.state(row.round)
+            down = Traffic() if state is None or state[0] != row.round else published(setup, state[1], row.round)
             filled.append(
                 replace(
                     row, accuracy=told["accuracy"], accuracy_std={n: told["std"].get(n, 0.0) for n in told["accuracy"]},
-                    up_bytes=sum(map(len, sent)), up_floats=floats,
+                    up_bytes=sum(map(len, sent)), up_floats=floats, down_bytes=down.bytes, down_floats=down.floats,
                 )
             )  # fmt: skip
         return filled

@@ -83,7 +83,7 @@ def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tupl
         uploads = [_open(setup, sent[name]) for name in sorted(sent)]
         up = Traffic(sum(map(len, sent.values())), sum(count_floats(u.parts) for u in uploads))
         state = fuse_round(recipe, turn, before, uploads)
-        down = _published(setup, state, round)
+        down = published(setup, state, round)
         crew.receive(round, state)
     due = round % run.eval_every == 0 or round == run.rounds
     tallies = crew.evaluate(round) if due else {}
@@ -97,7 +97,7 @@ def _open(setup: Setup, message: bytes) -> Upload:
     return Upload(str(envelope.agent), int(envelope.round or 0), str(envelope.base), got.body)
 
 
-def _published(setup: Setup, state: GlobalState, round: int) -> Traffic:
+def published(setup: Setup, state: GlobalState, round: int) -> Traffic:
     """What reaches the devices: the shared part each, and to each its own part."""
     envelope = wire.Envelope(
         t="global", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, round=round, method=setup.recipe.name

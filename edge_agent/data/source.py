@@ -17,7 +17,7 @@ import numpy as np
 
 from edge_agent.config import DataSection
 from edge_agent.data import growing, sets
-from edge_agent.data.files import from_arrays, resized
+from edge_agent.data.files import from_arrays
 from edge_agent.data.pool import DataSet, Ints, Samples
 from protofleet.contract import Contract, Input
 from protofleet.errors import DataError, FleetError
@@ -74,8 +74,6 @@ def read(told: DataSection, data_dir: Path | None, wanted: Input | None = None) 
         data, broken = growing.load(listing, size or growing.DEFAULT_SIZE)
     else:
         data = sets.load(told.source, data_dir=data_dir, seed=told.seed, image_size=told.image_size or None)
-        if size and data.input.kind == "image" and data.input.shape[:2] != (size, size):
-            data = resized(data, size)
     if told.rows:
         return Pool(data, *_rows(Path(told.rows), len(data.y)))
     rows = np.arange(len(data.y))

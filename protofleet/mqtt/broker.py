@@ -57,6 +57,8 @@ def running_broker(
     users: Mapping[str, str] | None = None,
     tls: Tls | None = None,
     fleet: str | None = None,
+    autosave: int = 10,
+    packet: int = 2**20,
     prefer: Prefer = "auto",
 ) -> Iterator[Running]:
     """Start a broker with its files in `dir`; `port` 0 takes a free one, and `users` may do what their names allow."""
@@ -65,10 +67,15 @@ def running_broker(
         raise BrokerError("mosquitto is not installed", "install your system's package mosquitto")
     if program is None:
         _check_embedded(host)
+    if port:
+        _free_port(host, port)  # else the one who has it would answer in our place
     dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in (3, 2, 1):
         at = Listening(host, port or _free_port(host), _free_port(host) if ws_port == 0 else ws_port, tls)
-        command = _embedded(dir, at, users) if program is None else _mosquitto(program, dir, at, users, fleet)
+        if program is None:
+            command = _embedded(dir, at, users)
+        else:
+            command = _mosquitto(program, dir, at, users, fleet, autosave=autosave, packet=packet)
         process = _start(command, dir / "broker.log")
         try:
             _await(process, at, dir / "broker.log")
@@ -95,7 +102,9 @@ def _running(at: Listening, process: subprocess.Popen[bytes], kind: str) -> Runn
     return Running(address, kind, process.pid, ws, process)
 
 
-def _mosquitto(program: str, dir: Path, at: Listening, users: Mapping[str, str] | None, fleet: str | None) -> list[str]:
+def _mosquitto(
+    program: str, dir: Path, at: Listening, users: Mapping[str, str] | None, fleet: str | None, **how: int
+) -> list[str]:
     if users is not None:
         salts = {name: secrets.token_bytes(12) for name in users}
         _private(dir / "passwords", mosquitto.passwords_text(users, salts))
@@ -103,7 +112,7 @@ def _mosquitto(program: str, dir: Path, at: Listening, users: Mapping[str, str] 
         _private(dir / "acl", acl_text(fleet))
         at = replace(at, passwords=None if users is None else dir / "passwords", acl=dir / "acl")
     user = "root" if os.geteuid() == 0 else None  # else it would become a user that may not read the directory
-    _private(dir / "mosquitto.conf", config_text(at, dir, user=user))
+    _private(dir / "mosquitto.conf", config_text(at, dir, user=user, **how))
     return [program, "-c", str(dir / "mosquitto.conf")]
 
 
@@ -162,7 +171,7 @@ def _answers(at: Listening) -> bool:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             with context.wrap_socket(plain) as secure:
                 secure.sendall(HELLO)
-                return secure.recv(1) == b"\x20"
+                return at.tls.ca is not None or secure.recv(1) == b"\x20"
     except ssl.SSLError as error:
         return "alert" in str(error).lower()
     except OSError:
@@ -175,15 +184,17 @@ def _last_words(log: Path) -> str:
     return told[-1].strip() if told else "it said nothing"
 
 
-def _free_port(host: str) -> int:
+def _free_port(host: str, port: int = 0) -> int:
+    """A port that can be had: this one, or any if it is 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, 0))
+            probe.bind((host, port))
         except OSError as error:
-            raise BrokerError(f"cannot listen on {host}: {error.strerror}") from None
-        port: int = probe.getsockname()[1]
-    return port
+            raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        got: int = probe.getsockname()[1]
+    return got
 
 
 def _private(path: Path, text: str) -> None:

@@ -30,6 +30,7 @@ class Setup:
     session_expiry: int
     receive_maximum: int
     max_packet: int
+    answer: float  # seconds before a broker that says nothing is taken for one that only knows 3.1.1
 
 
 def tls_context(address: Address) -> ssl.SSLContext:

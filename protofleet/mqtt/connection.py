@@ -10,12 +10,12 @@ import selectors
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from protofleet.mqtt.client import Complaint, Setup, buffered, build, connect, hang_up, plain, properties
+from protofleet.mqtt.client import PATIENCE, Complaint, Setup, buffered, build, connect, hang_up, plain, properties
 from protofleet.mqtt.events import Arrival, Connected, Denied, Token
 from protofleet.mqtt.inbox import Inbox
+from protofleet.mqtt.orders import Ended, Orders
 from protofleet.mqtt.outbox import Outbox, Record
 from protofleet.mqtt.waker import Waker
 
@@ -24,31 +24,10 @@ if TYPE_CHECKING:
     from paho.mqtt.properties import Properties
     from paho.mqtt.reasoncodes import ReasonCode
 
-ANSWER = 5.0  # seconds; some brokers that only know 3.1.1 say nothing to a client that speaks 5
 IN_FLIGHT = 64  # publications waiting for their acknowledgement
 BURST = 64  # packets read before anything else gets its turn
 T = TypeVar("T")
 UNSUPPORTED, BAD_LOGIN = {132}, {134, 135, 140}
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a connection ended. `greeted` is when the broker let us in, if it did."""
-
-    reason: str
-    greeted: float | None = None
-    early: bool = False  # no answer, or that this version is not spoken: worth trying the other
-    refused: bool = False
-
-
-@dataclass
-class Orders:
-    """What the owner of the link wants; written by any thread, carried out by the connection's."""
-
-    filters: dict[str, int]
-    fresh: deque[tuple[str, int]]
-    acks: deque[Token]
-    close_by: float | None = None  # set once: deliver what waits until then, and end
 
 
 class Connection:
@@ -71,9 +50,14 @@ class Connection:
         self._greeted: float | None = None
         self._answer: tuple[ReasonCode, ConnectFlags, Properties | None] | None = None
         self._lost: str | None = None
-        self._progress = 0
+        self._progress = self._acknowledged = 0
         self._asked: dict[int, list[tuple[str, int]]] = {}
         self._window, self._packet = IN_FLIGHT, 2**28
+
+    @property
+    def stuck(self) -> bool:
+        """Something was sent, and nothing acknowledged."""
+        return self._acknowledged == 0 and self._outbox.flying > 0
 
     @property
     def greeted(self) -> bool:
@@ -112,7 +96,10 @@ class Connection:
     def _on_disconnect(
         self, client: Client, _: Any, flags: DisconnectFlags, reason: ReasonCode, properties: Properties | None
     ) -> None:
-        self._lost = f"the broker closed it: {reason}" if flags.is_disconnect_packet_from_server else str(reason)
+        if flags.is_disconnect_packet_from_server:
+            self._lost = f"the broker closed it: {reason}"
+        elif str(reason) != "Unspecified error":
+            self._lost = str(reason)
 
     def _on_message(self, client: Client, _: Any, message: MQTTMessage) -> None:
         self._progress += 1
@@ -123,12 +110,22 @@ class Connection:
             if token is not None:
                 self._orders.acks.append(token)
             return
+        if message.retain and not self._wanted(topic):  # amqtt hands each new client what others subscribed to
+            if token is not None:
+                self._orders.acks.append(token)
+            return
         inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
         payload = bytes(message.payload)
         self._inbox.arrived(Arrival(topic, payload, message.qos, bool(message.retain), token, inner))
 
+    def _wanted(self, topic: str) -> bool:
+        from paho.mqtt.client import topic_matches_sub
+
+        return any(topic_matches_sub(wanted, topic) for wanted in self._orders.filters)
+
     def _on_publish(self, client: Client, _: Any, packet: int, reason: ReasonCode, properties: Properties) -> None:
         self._progress += 1
+        self._acknowledged += 1
         refused = str(reason) if reason.is_failure else None
         record = self._outbox.acknowledged(packet, refused)
         if record is not None and refused is not None:
@@ -145,7 +142,7 @@ class Connection:
 
     def _serve(self, client: Client) -> Ended | None:
         """Until the owner is done with it or the broker refuses (then how it ended), or the connection is gone."""
-        until_answer = self._clock() + ANSWER
+        until_answer = self._clock() + self._setup.answer
         rest = min(5.0, self._setup.keepalive / 6)
         next_check = self._clock()
         with selectors.DefaultSelector() as selector:
@@ -158,7 +155,8 @@ class Connection:
                 watched = self._watch(selector, watched, client)
                 if client.socket() is None:
                     break
-                self._exchange(client, selector.select(0 if buffered(client) and not self._inbox.full else rest))
+                wait = 0 if buffered(client) and not self._inbox.full else min(rest, self._soonest(until_answer))
+                self._exchange(client, selector.select(wait))
                 now = self._clock()
                 if now >= next_check:
                     next_check = now + min(rest, 1.0)
@@ -181,6 +179,13 @@ class Connection:
         if closing is not None and (self._outbox.pending == 0 or self._clock() >= closing):
             return Ended("stopped", self._greeted)
         return None
+
+    def _soonest(self, until_answer: float) -> float:
+        """Seconds to the next deadline there is."""
+        deadline = self._orders.close_by
+        if self._greeted is None:
+            deadline = until_answer
+        return PATIENCE if deadline is None else max(0.01, deadline - self._clock())
 
     def _exchange(self, client: Client, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Write and read what can be written and read."""
@@ -282,7 +287,9 @@ class Connection:
             return refusal
         reason = complaint or self._lost or "the connection is gone"
         if self._greeted is None:
-            return Ended(f"the broker hung up before it answered: {reason}", early=True)
+            address = self._setup.address
+            guess = "; it may want a client certificate" if address.tls and address.cert is None else ""
+            return Ended(f"the broker hung up before it answered: {reason}{guess}", early=True)
         return Ended(reason, self._greeted)
 
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -88,10 +89,12 @@ async def serve(config: dict[str, Any]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
+    parent = os.getppid()
+    while not stop.is_set() and os.getppid() == parent:  # a parent that was killed cannot stop us
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 1)
     server.close()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(broker.shutdown(), 2)
+    os._exit(0)  # nothing is kept, so nothing is to be finished; amqtt's own shutdown waits for web sockets
 
 
 if __name__ == "__main__":

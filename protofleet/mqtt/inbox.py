@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from protofleet.mqtt.events import Arrival, Event
 
 BATCH = 1024  # events one poll returns at most
-STATUSES = 100  # of those, kept when nobody looks
+STATUSES = 1000  # events beside arrivals that are kept when nobody looks
 
 
 class Inbox:
@@ -47,12 +47,8 @@ class Inbox:
         self._came_bytes += len(arrival.payload)
         self._queue.put(arrival)
 
-    def put(self, event: Event) -> None:
-        """Anything but an arrival."""
-        self._queue.put(event)
-
     def put_status(self, event: Event) -> None:
-        """Something that may happen again and again while nobody looks."""
+        """Anything but an arrival; dropped when nobody has looked for very long."""
         if self._queue.qsize() < self._most + STATUSES:
             self._queue.put(event)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from protofleet.errors import LinkError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.client import Setup, tls_context
-from protofleet.mqtt.connection import Connection, Ended, Orders
+from protofleet.mqtt.connection import Connection
 from protofleet.mqtt.events import (
     Arrival,
     Backoff,
@@ -31,6 +31,7 @@ from protofleet.mqtt.events import (
     Will,
 )
 from protofleet.mqtt.inbox import Inbox
+from protofleet.mqtt.orders import Ended, Orders
 from protofleet.mqtt.outbox import Outbox
 from protofleet.mqtt.waker import Waker
 
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 STEADY = 10.0  # seconds after which a connection counts as one that worked
+STRIKES = 8  # connections in a row that sent something and had nothing acknowledged
 MEGABYTE = 2**20
 
 
@@ -76,21 +78,23 @@ class Link:
         receive_maximum: int = 256,
         clean_start: bool = False,
         max_packet: int = 16 * MEGABYTE,
+        answer: float = 5.0,
         rng: random.Random,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         queue_most: int = 10_000,
         queue_bytes: int = 64 * MEGABYTE,
     ) -> None:
-        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet)
+        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet, answer)
         self._clean = clean_start
         self._backoff = backoff or jittered(rng)
         self._clock = clock
         self._inbox = Inbox(max(4 * receive_maximum, 1024), 64 * MEGABYTE)
-        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put(Delivered(ticket)))
+        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket)))
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
+        self._strikes = 0
         self._orders = Orders({}, deque(), deque())
 
     @property
@@ -134,6 +138,8 @@ class Link:
         self._orders.close_by = self._clock() + patience
         self._waker.wake()
         self._thread.join(patience + 2.0)
+        if not self._thread.is_alive():
+            self._waker.close()
         self._outbox.abandon("the link was stopped")
         self._inbox.wake()
 
@@ -141,8 +147,9 @@ class Link:
         """Now or as soon as there is a connection, and again on each new one."""
         wanted = list(filters)
         self._orders.filters = {**self._orders.filters, **dict(wanted)}
-        self._orders.fresh.extend(wanted)
-        self._waker.wake()
+        if self.connected:
+            self._orders.fresh.extend(wanted)
+            self._waker.wake()
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait up to `timeout` seconds for something to happen; empty if nothing did, or after `wake`."""
@@ -207,7 +214,13 @@ class Link:
             number, five, self._clean, self._setup, self._orders, self._inbox, self._outbox, self._waker, self._clock
         )
         ended = self._connection.run()
+        self._strikes = self._strikes + 1 if self._connection.stuck else 0
         self._connection = None
+        if self._strikes == STRIKES:  # else one packet that the broker hangs up on would hold up all others for good
+            self._strikes = 0
+            given_up = self._outbox.give_up_largest(f"the broker hung up on it {STRIKES} times")
+            if given_up is not None:
+                self._inbox.put_status(Denied(given_up.topic, given_up.ticket.refused or ""))
         self._outbox.disconnected()
         self._clean = self._clean and ended.greeted is None
         return ended

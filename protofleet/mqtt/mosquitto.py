@@ -48,7 +48,9 @@ def find() -> str | None:
     return found or next((str(path) for place in PLACES if (path := Path(place, "mosquitto")).is_file()), None)
 
 
-def config_text(at: Listening, data_dir: Path, *, packet: int = MEGABYTE, user: str | None = None) -> str:
+def config_text(
+    at: Listening, data_dir: Path, *, packet: int = MEGABYTE, autosave: int = 10, user: str | None = None
+) -> str:
     """A whole mosquitto.conf. `user` is who it runs as when started by root (else mosquitto's own choice)."""
     login = at.passwords is not None or (at.tls is not None and at.tls.ca is not None)
     lines = ["# mosquitto 2 for a ProtoFleet fleet", *_listener(at, at.port)]
@@ -63,19 +65,20 @@ def config_text(at: Listening, data_dir: Path, *, packet: int = MEGABYTE, user: 
         lines.append("use_username_as_clientid true  # nobody can take over another's session")
     lines += [
         "",
-        "# Retained messages and sessions outlive the broker. A change is saved within a second or a thousand changes;",
-        "# what is lost in between is sent again, because devices keep an upload until it is receipted.",
+        "# Retained messages and sessions outlive the broker; a power cut costs up to so many seconds. That is",
+        "# enough: what is retained is published again on each connect, and a device keeps an upload until it is",
+        "# receipted. (autosave_on_changes would write everything again for each message.)",
         "persistence true",
         f"persistence_location {data_dir}/",
-        "autosave_on_changes true",
-        "autosave_interval 1000",
+        "autosave_on_changes false",
+        f"autosave_interval {autosave}",
         "persistent_client_expiration 14d",
         "",
         "# The coordinator takes many uploads before it acknowledges any: the default of 20 would hold them back.",
         "max_inflight_messages 1000",
         "max_queued_messages 100000",
         f"max_queued_bytes {256 * MEGABYTE}",
-        f"message_size_limit {packet}",
+        f"max_packet_size {packet}",
         "",
         "log_dest stderr",
         "log_type error",

@@ -96,6 +96,11 @@ class Outbox:
         if record.tell:
             self._told(record.ticket)
 
+    def give_up_largest(self, reason: str) -> Record | None:
+        """Settle what, of all that is on its way, is likeliest to be what the broker cannot stand."""
+        packet = max(self._flying, key=lambda number: len(self._flying[number].payload), default=None)
+        return None if packet is None else self.acknowledged(packet, reason)
+
     def disconnected(self) -> None:
         """What was on its way is sent again first; QoS 0 is not worth keeping."""
         with self._lock:

@@ -1,9 +1,9 @@
-"""Wakes a thread that waits in `select`: a pair of sockets, and no second byte while the first is unread."""
+"""Wakes a thread that waits for sockets: a pair of sockets, and no second byte while the first is unread."""
 
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 
 
@@ -31,8 +31,10 @@ class Waker:
         self._raised = False  # only now: a byte sent before would have been swallowed and the flag left up
 
     def wait(self, seconds: float) -> None:
-        if select.select([self._reader], [], [], max(0.0, seconds))[0]:
-            self.clear()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reader, selectors.EVENT_READ)
+            if selector.select(seconds):
+                self.clear()
 
     def close(self) -> None:
         self._reader.close()

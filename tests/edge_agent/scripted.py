@@ -1,58 +1,29 @@
-"""A broker and a coordinator that does what a test says, word by word, over the real wire."""
+"""A coordinator that does what a test says, word by word, over the real wire; and devices as real processes."""
 
 from __future__ import annotations
 
-import shutil
-import socket
+import json
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paho.mqtt.client as mqtt
 
 from coordinator.fusion import as_published, fuse_round
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.exchange import GlobalState, Upload
+from protofleet.mqtt.parcels import Incoming, Outgoing, Slip, slip_message
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Turn
 from protofleet.settings import to_plain
 
-MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin")
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-@contextmanager
-def mosquitto(folder: Path, more: str = "", port: int = 0) -> Iterator[int]:
-    port = port or free_port()
-    config = folder / f"mosquitto-{port}.conf"
-    config.write_text(f"listener {port} 127.0.0.1\n{more or 'allow_anonymous true'}\n")
-    process = subprocess.Popen(
-        [str(MOSQUITTO), "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        until(lambda: _answers(port), "mosquitto to listen")
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 0.2).close()
-    except OSError:
-        return False
-    return True
+ROOT = Path(__file__).parents[2]
 
 
 def until(holds: Callable[[], Any], what: str, seconds: float = 40.0) -> Any:
@@ -74,6 +45,8 @@ class Scripted:
     method: str
     hyper: Any
     epoch: int = 1
+    chunk: int = 0  # larger states go in chunks of this size
+    large: Outgoing | None = None
     heard: list[tuple[str, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -95,6 +68,9 @@ class Scripted:
     def say(self, topic: str, t: str, body: Any, retain: bool = True, **envelope: Any) -> None:
         head = wire.Envelope(t=t, fleet=self.contract.fleet, run=self.contract.run, epoch=self.epoch, **envelope)
         data = wire.encode(head, body, precision=self.contract.wire, exceptions=self.recipe.precision)
+        if self.chunk and t in ("global", "own") and len(data) > self.chunk:
+            self.large = Outgoing(data, self.chunk)
+            data = slip_message(head, self.large.slip)
         self.client.publish(topic, data, 1, retain).wait_for_publish(10)
 
     def publish_state(self) -> None:
@@ -136,3 +112,84 @@ class Scripted:
         self.state = fuse_round(self.recipe, Turn(self.contract, self.hyper, round), self.state, opened)
         self.round_of_state = round
         return self.state
+
+    def serve_chunks(self, agent: str) -> None:
+        """Answer a device that misses chunks of the large state."""
+        asked = until(lambda: self.messages("blob_req", agent), "a request for chunks")[-1].body
+        assert self.large is not None
+        assert asked["digest"] == self.large.slip.digest
+        for first, last in asked["missing"]:
+            for index in range(first, last + 1):
+                topic = self.topics.blob_down(agent, asked["digest"], index)
+                self.client.publish(topic, self.large.chunk(index), 1).wait_for_publish(10)
+
+    def large_upload(self, agent: str, round: int, folder: Path) -> wire.Message:
+        """Ask for every chunk of an upload for which a slip came, as a coordinator does that has none."""
+        slip = Slip.from_body(self.upload(agent, round).body)
+        incoming = Incoming(folder / "parcel", slip, time.monotonic)
+        body = {"digest": slip.digest, "round": round, "status": "missing", "missing": [[0, slip.chunks - 1]]}
+        self.say(self.topics.receipt(agent), "receipt", body, retain=False, round=round)
+
+        def whole() -> bytes | None:
+            for topic, payload in list(self.heard):
+                place = self.topics.parse(topic)
+                if place is not None and place.kind == "ub" and place.rest[0] == slip.digest:
+                    incoming.add(int(place.rest[1]), payload)
+            return incoming.payload()
+
+        return wire.decode(until(whole, "all chunks"))
+
+
+class Device:
+    """`edge-agent run` as a process, with its words in a file."""
+
+    def __init__(self, folder: Path, agent: str, *words: str, port: int, fleet: str = "lab") -> None:
+        self.folder, self.agent = folder / agent, agent
+        self.folder.mkdir(exist_ok=True)
+        broker = f"mqtt://127.0.0.1:{port}"
+        self.words = [
+            "--id",
+            agent,
+            "--fleet",
+            fleet,
+            "--broker",
+            broker,
+            "--data-dir",
+            str(self.folder / "kept"),
+            *words,
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            command = [sys.executable, "-m", "edge_agent", "run", "--set", "limits.nice=0", *self.words]
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, cwd=ROOT)
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def status(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "kept" / "status.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def wait(self, seconds: float = 10.0) -> int:
+        assert self.process is not None
+        return self.process.wait(seconds)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.wait()
+
+
+def rows_file(setup: Any, shard: Any, folder: Path) -> list[str]:
+    """The flags that give a device exactly one shard of a laboratory's data."""
+    path = folder / f"{shard.agent}-rows.npz"
+    np.savez(path, train=shard.train, validation=shard.validation, test=shard.test)
+    return ["--data", "digits", "--set", f"data.rows={path}", "--set", f"data.seed={setup.config.run.seed}"]

@@ -43,7 +43,7 @@ class Book:
     admitted: Mapping[str, str] = field(default_factory=dict)
     waiting: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
-    removed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()  # among those that were not enrolled
     why: str = ""
 
 
@@ -65,10 +65,9 @@ class Classes:
         found = channel.read(b64decode(book.frozen)).bank if book.frozen else self._learned(round, state)
         if found is None:
             return None
-        bank = Bank(replace(found.about, bundle=book.bundle), found.points)
+        bank = channel.without(Bank(replace(found.about, bundle=book.bundle), found.points), book.removed)
         for message in book.admitted.values():
             bank = channel.joined(bank, _offered(message))
-        bank = channel.without(bank, book.removed)
         names = tuple(book.renamed.get(name, name) for name in bank.about.classes)
         return Bank(replace(bank.about, classes=names), bank.points)
 
@@ -106,9 +105,8 @@ class Classes:
             held = dict([*book.waiting.items(), *fresh.items()][-MOST:])
             self._write(replace(book, waiting=held), f"{', '.join(fresh)} from {agent} waits", round)
             return [self._answer(agent, offer.digest, "waiting", "near" if words else "", words)]
-        removed = tuple(name for name in book.removed if name not in fresh)
         held = {**book.admitted, **fresh}
-        self._write(replace(book, admitted=held, removed=removed), f"{', '.join(fresh)} from {agent}", round)
+        self._write(replace(book, admitted=held), f"{', '.join(fresh)} from {agent}", round)
         said = [self._answer(agent, offer.digest, "accepted", "near" if words else "", words)]
         return [*said, *self.publications(round, state)]
 
@@ -198,8 +196,7 @@ class Classes:
         if name not in book.waiting:
             raise UsageError(f"no class {name!r} waits", f"waiting: {', '.join(book.waiting) or 'none'}")
         left = {n: m for n, m in book.waiting.items() if n != name}
-        removed = tuple(n for n in book.removed if n != name)
-        return replace(book, waiting=left, admitted={**book.admitted, name: book.waiting[name]}, removed=removed)
+        return replace(book, waiting=left, admitted={**book.admitted, name: book.waiting[name]})
 
     def _removed(self, book: Book, name: str, round: int, state: GlobalState) -> Book:
         if name in book.waiting:

@@ -89,8 +89,9 @@ def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
 
 
 def offer(
-    classifier: Classifier, new: Enrolment, url: str, fleet: str | None, agent: str, credentials: Path | None
-) -> Receipt:
+    classifier: Classifier, new: Enrolment, url: str, fleet: str | None, agent: str, credentials: Path | None,
+    patience: float = PATIENCE,
+) -> Receipt:  # fmt: skip
     """Send it to the coordinator and wait for the receipt."""
     from protofleet.mqtt.address import Address
     from protofleet.mqtt.events import Arrival, Refused
@@ -110,7 +111,7 @@ def offer(
     link.subscribe([(topics.receipt(agent), 1)])
     link.start()
     try:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
         link.publish(topic, payload)
         while (left := end - time.monotonic()) > 0:
             for event in link.poll(left):
@@ -123,7 +124,7 @@ def offer(
                         return found
     finally:
         link.stop(patience=1.0)
-    raise LinkError(f"no answer from the coordinator of {topics.fleet} in {PATIENCE:.0f} s", "is it running?")
+    raise LinkError(f"no answer from the coordinator of {topics.fleet} in {patience:g} s", "is it running?")
 
 
 def _receipt(payload: bytes, digest: str) -> Receipt | None:

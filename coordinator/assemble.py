@@ -6,7 +6,7 @@ import json
 import random
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
@@ -40,11 +40,11 @@ GROUP = 512  # uploads written together at most: the broker holds delivery at so
 @contextmanager
 def service(
     plan: Plan, address: Address, log: Log, environ: Mapping[str, str], *, retry: bool = False, once: bool = False,
-    epoch_above: int = 0,
+    epoch_above: int = 0, wall: Callable[[], float] = time.time,
 ) -> Iterator[Service]:  # fmt: skip
-    """A service, its journal open and its socket listening."""
+    """A service, its journal open and its socket listening. `wall` only dates what is written."""
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
-    journal = Journal(plan.data_dir, time.time)
+    journal = Journal(plan.data_dir, wall)
     try:
         run, epoch, boot, boots = _identity(journal, plan, epoch_above)
         contract, hyper = plan.contract_for(run, recipe), from_plain(recipe.hyper, plan.settings, "settings")
@@ -96,7 +96,7 @@ def terms_of(plan: Plan, contract: Contract, recipe: Recipe[Any], hyper: Any) ->
     """What uploads must fit, by the plan."""
     serve = plan.serve
     expected = Expected(serve.fleet, contract.run, recipe, contract, plan.admission)
-    return Terms(expected, hyper, serve.max_staleness, serve.participation >= 1, serve.lost_after)
+    return Terms(expected, hyper, serve.max_staleness, serve.participation >= 1, serve.lost_after, serve.enrol)
 
 
 def agreed(journal: Journal) -> tuple[Contract, Recipe[Any], Any]:
@@ -114,7 +114,8 @@ def _identity(journal: Journal, plan: Plan, epoch_above: int) -> tuple[str, int,
     run = journal.meta("run") or plan.serve.run or f"run-{secrets.token_hex(4)}"
     if plan.serve.run and plan.serve.run != run:
         raise JournalError(f"{plan.data_dir} holds run {run!r}, not {plan.serve.run!r}", "name another data directory")
-    epoch = max(int(journal.meta("epoch") or 1), epoch_above + 1 if epoch_above else 1)
+    # A life of its own each time: writes of the last one may be lost, and devices then send again what it receipted.
+    epoch = max(int(journal.meta("epoch") or 0), epoch_above) + 1
     earlier = frozenset((journal.meta("boots") or "").split())
     boot = secrets.token_hex(8)
     with journal.commit():

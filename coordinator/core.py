@@ -13,6 +13,7 @@ from typing import Any
 
 from coordinator import registry, rounds
 from coordinator.admission import Expected, Refusal
+from coordinator.classes import Classes
 from coordinator.fusion import fuse_total, start_state
 from coordinator.intake import Intake
 from coordinator.journal import CutRound, Journal, Kept, OpenedRound
@@ -37,6 +38,7 @@ class Terms:
     staleness: int
     everyone: bool  # all devices take part, so one that joins in the middle may answer, too
     lost_after: float
+    enrol: str = "auto"
 
 
 class Core:
@@ -48,6 +50,7 @@ class Core:
         self.running = Running(journal, terms.expected, terms.hyper, terms.staleness)
         anyone = terms.everyone or rules.cut is not None
         self.intake = Intake(journal, terms.expected, self.running, voice, log, terms.staleness, anyone)
+        self.classes = Classes(journal, voice, terms.enrol, log)
         self.devices: registry.Devices = {}
         self.standing = Standing()
         self.base_round, self.state = 0, GlobalState()
@@ -64,6 +67,8 @@ class Core:
             found = (0, state)
         self.base_round, self.state = found
         self.intake.fresh = {}
+        # Known devices count as just lost until they speak, so that a restart does not change who is asked.
+        self.devices = registry.known(self.journal.agents(), now) | dict(self.devices)
         opened = self.journal.rounds(last=1)
         if not opened:
             self.standing = Standing(paused=self._paused)
@@ -71,7 +76,7 @@ class Core:
         last = opened[0]
         cut = self.journal.cut(last.round)
         accepted = self.journal.uploads(last.round, "accepted")
-        answered = frozenset(kept.agent for kept in accepted) | self._held_count()
+        answered = frozenset(kept.agent for kept in accepted) | self._held_count(last.round)
         self.standing = Standing(
             "collecting", last.round, last.asked, answered, frozenset(), now + self.rules.timeout, self._paused
         )
@@ -90,6 +95,7 @@ class Core:
         """Everything retained, said on every connection: brokers forget."""
         said = [self.voice.state(self.standing, self.rules), self.voice.train(self.base_round, self.state)]
         said += [self.voice.own(a, self.base_round, self.state) for a in sorted(self.devices) if self.state.own]
+        said += self.classes.publications(self.base_round, self.state)
         return [*said, self._announcement()] if self.standing.number else said
 
     def take(self, arrivals: Iterable[tuple[Place, bytes]], now: float) -> list[Publication]:
@@ -100,7 +106,9 @@ class Core:
         for place, payload in arrivals:
             if place.agent is None:
                 continue
-            if place.kind == "upload":
+            if place.kind == "upload" and place.rest == ("0",):  # of no round: classes enrolled there
+                said += self.classes.offered(place.agent, payload, self.base_round, self.state)
+            elif place.kind == "upload":
                 said += self.intake.take(place.agent, int(place.rest[0]), payload, self.standing)
             elif place.kind == "state" and payload:
                 events += self._birth_came(place.agent, payload, births, now, said)
@@ -165,10 +173,10 @@ class Core:
         device = self.devices.get(agent)
         if device is None:
             return []
-        if device.online:
-            births[agent] = dict(device.about)
-            if self.state.own:
-                said.append(self.voice.own(agent, self.base_round, self.state))
+        if device.online or device.left:
+            births[agent] = {**device.about, "left": device.left}
+        if device.online and self.state.own:
+            said.append(self.voice.own(agent, self.base_round, self.state))
         return [rounds.Excused(agent)] if device.left else []
 
     def _report_came(self, agent: str, payload: bytes, now: float) -> list[rounds.Event]:
@@ -223,7 +231,7 @@ class Core:
         with self.journal.commit():
             self.journal.add_round(opened)
         self.running.begin(number)
-        self.standing = replace(self.standing, answered=self._held_count())
+        self.standing = replace(self.standing, answered=self._held_count(number))
         self.log.info("round opened", round=number, asked=len(asked))
         return [self._announcement(opened), self.voice.state(self.standing, self.rules)]
 
@@ -231,7 +239,8 @@ class Core:
         opened = self.journal.round(number)
         assert opened is not None  # it was written before it was announced
         current = [k for k in self.journal.uploads(number, "accepted") if k.cut is None]
-        stale = self._usable(self.journal.uploads(None, "held"), {k.agent for k in current}, number)
+        usable = self._usable(self.journal.uploads(None, "held"), {k.agent for k in current}, number)
+        stale = [kept for kept in usable if self.running.add(self.running.upload(kept)) is None]
         cut = CutRound(
             number, reason, tuple((k.round, k.agent, self.running.weight(k.round)) for k in [*current, *stale])
         )
@@ -239,8 +248,6 @@ class Core:
             self.journal.add_cut(cut)
             if opened.base_round and self.accuracy():
                 self.journal.add_event("measured", opened.base_round, accuracy=self.accuracy(), std=self.spread())
-        for kept in stale:
-            self.running.add(self.running.upload(kept))
         self.log.info("round closed", round=number, reason=reason, uploads=len(cut.counted), stale=len(stale))
         if not opened.talks:
             return [*self._advance(rounds.Fused(), now), *self._tick(now)]
@@ -257,7 +264,7 @@ class Core:
         with self.journal.commit():
             self.journal.add_state(opened.round, state)
         self.base_round, self.state = opened.round, state
-        said = [self.voice.train(opened.round, state)]
+        said = [self.voice.train(opened.round, state), *self.classes.publications(opened.round, state)]
         if state.own:
             said += [self.voice.own(agent, opened.round, state) for agent in sorted(self.devices)]
         said += self._advance(rounds.Fused(), now)
@@ -275,9 +282,10 @@ class Core:
         everyone = self.terms.everyone or self.rules.cut is not None
         return self.voice.round(opened, self.standing, self.rules, everyone, bool(self.state.own), self.terms.staleness)
 
-    def _held_count(self) -> frozenset[str]:
+    def _held_count(self, number: int) -> frozenset[str]:
         """Whose held uploads count toward a cut; in synchronous rounds they are waited for by nobody."""
-        return frozenset(k.agent for k in self.journal.uploads(None, "held")) if self.rules.cut else frozenset()
+        held = self.journal.uploads(None, "held") if self.rules.cut else []
+        return frozenset(kept.agent for kept in self._usable(held, set(), number))
 
     def _eligible(self, now: float) -> tuple[str, ...]:
         return registry.eligible(self.devices, now, self.terms.lost_after)

@@ -108,8 +108,11 @@ class Intake:
         if wrong is not None:
             return wrong
         status = self._status(agent, opened, at)
+        upload = Upload(agent, round, opened.base, message.body)
         if status == "accepted":
-            wrong = self.running.add(Upload(agent, round, opened.base, message.body))
+            wrong = self.running.add(upload)
+        elif status == "held":
+            wrong = self.running.unfit(upload)
         return wrong or status
 
     def _status(self, agent: str, opened: OpenedRound, at: Standing) -> str | Refusal:

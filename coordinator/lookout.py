@@ -39,8 +39,10 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
     """
     own = _own_boots(data_dir)
     seen = look(address, fleet, own)
-    if seen is None or seen.boot in own:
+    if seen is None:
         return 0
+    if seen.boot in own:
+        return seen.epoch
     if seen.online and not take_over:
         raise Superseded(
             f"a coordinator serves fleet {fleet} already (run {seen.run}, epoch {seen.epoch})",

@@ -38,6 +38,9 @@ class Serving:
     mode: Literal["sync", "async"] = setting("sync", "async: fuse whenever `cut` uploads have come")
     cut: int = setting(5, "async: uploads that make a round", low=1)
     lost_after: float = setting(600.0, "seconds after which a device that was lost is no longer asked", low=0)
+    enrol: Literal["auto", "manual", "off"] = setting(
+        "auto", "classes that devices enrol: let in, kept until an operator admits them, or refused"
+    )
     keep_rounds: int = setting(1000, "rounds whose bytes are kept for replay; older ones by hash only", low=1)
     log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
 
@@ -99,8 +102,7 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapp
     document: dict[str, Any] = {}
     if path is not None:
         document = _read(path)
-        serve = document.setdefault("serve", {})
-        serve["data_dir"] = str(path.absolute().parent / serve.get("data_dir", Serving.data_dir))
+        _anchor(document, path.absolute().parent)
     for layer in (_from_environment(environ), flags):
         for section, values in layer.items():
             document.setdefault(section, {}).update(values)
@@ -115,6 +117,15 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapp
     if plan.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
     return Plan(plan.contract, plan.serve, plan.broker, plan.admission, settings)
+
+
+def _anchor(document: dict[str, Any], folder: Path) -> None:
+    """Paths in the file are relative to the file."""
+    serve, broker = document.setdefault("serve", {}), document.get("broker", {})
+    serve["data_dir"] = str(folder / serve.get("data_dir", Serving.data_dir))
+    for name in ("credentials", "ca", "cert", "key"):
+        if broker.get(name):
+            broker[name] = str(folder / broker[name])
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:

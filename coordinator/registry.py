@@ -26,6 +26,14 @@ ABOUT = ("version", "wire", "classes", "backbone", "device", "samples")
 Devices = Mapping[str, Device]
 
 
+def known(births: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, Device]:
+    """Devices as the journal remembers them, none of them heard of yet."""
+    return {
+        agent: Device(agent, left=birth.get("left") is True, seen=now, about={k: birth[k] for k in ABOUT if k in birth})
+        for agent, birth in births.items()
+    }
+
+
 def born(devices: Devices, agent: str, boot: str, body: Mapping[str, Any], now: float) -> Devices:
     """A birth or a death; a death of an earlier life than the one that is known says nothing."""
     known = devices.get(agent, Device(agent))

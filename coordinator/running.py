@@ -37,8 +37,16 @@ class Running:
             try:
                 self.total = merge(self.total, self._fold(upload, self.weight(upload.round)))
             except (FleetError, ValueError, KeyError) as error:
-                return Refusal(getattr(error, "code", "bad-fusion"), " ".join(str(error).split()))
+                return _unfit(error)
         self.agents.add(upload.agent)
+        return None
+
+    def unfit(self, upload: Upload) -> Refusal | None:
+        """Why an upload could not be folded later, either; whether it fits the others is seen then."""
+        try:
+            self._fold(upload, 1)
+        except (FleetError, ValueError, KeyError) as error:
+            return _unfit(error)
         return None
 
     def of_cut(self, cut: CutRound) -> Partial:
@@ -68,3 +76,7 @@ class Running:
 
     def _fold(self, upload: Upload, weight: int) -> Partial:
         return self._expected.recipe.fold(self.turn(upload.round), upload, weight)
+
+
+def _unfit(error: Exception) -> Refusal:
+    return Refusal(getattr(error, "code", "bad-fusion"), " ".join(str(error).split()))

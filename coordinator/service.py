@@ -54,6 +54,7 @@ class Service:
         self.stopping = False
         self._said_done = False
         self._trouble = ""
+        self._astray = False  # the core may be ahead of the journal
         self._refused = ""
         self._retry_at = 0.0
         self._compacted = 0
@@ -71,13 +72,17 @@ class Service:
         around.post.send(around.core.recover(around.clock()))
         around.link.start()
         around.notifier.say("READY=1")
+        replaced = False
         try:
             while not self.stopping:
                 self._turn(around.link.poll(NAP))
+        except Superseded:
+            replaced = True
+            raise
         finally:
             around.notifier.say("STOPPING=1")
             last = around.voice.state(around.core.standing, around.core.rules, online=False)
-            around.link.stop([last])
+            around.link.stop([] if replaced else [last])  # the retained word is then the other's
             around.log.info("stopped", round=around.core.standing.number)
         if self._refused:
             raise LinkError(self._refused, "--retry keeps trying")
@@ -92,6 +97,8 @@ class Service:
         said: list[broker.Publication] = []
         if now >= self._retry_at:
             try:
+                if self._astray:
+                    said += self._back_on_track(now)
                 said += around.core.take(self._opened(arrivals), now)
                 self._requests(said)
                 self._upkeep()
@@ -114,7 +121,7 @@ class Service:
                 continue
             try:
                 if place.kind == "coordinator_state":
-                    self._another(arrival.payload)
+                    self._another(arrival)
                 elif place.kind == "ub":
                     whole = self.around.post.pushed(place, arrival.payload)
                     if whole is not None:
@@ -133,28 +140,34 @@ class Service:
                 found.append((place, arrival.payload))  # the core says what is wrong with it
         return found
 
-    def _another(self, payload: bytes) -> None:
+    def _greet(self) -> None:
+        if not self._astray:  # else it is said once the core stands on the journal again
+            self.around.post.send(self.around.core.greetings())
+
+    def _another(self, arrival: broker.Arrival) -> None:
         """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the greater boot id."""
-        if not payload:
+        if not arrival.payload:
             return
-        message = wire.decode(payload)
+        message = wire.decode(arrival.payload)
         envelope, mine = message.envelope, self.around.voice
-        if envelope.boot == mine.boot or envelope.boot in self.around.boots or message.body.get("online") is not True:
-            return
-        if (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
+        online, ours = message.body.get("online") is True, envelope.boot in {mine.boot, *self.around.boots}
+        # Even one that is gone by now was followed by the devices: our epoch was the newest when we began.
+        if not ours and (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
             raise Superseded(
                 f"another coordinator serves fleet {mine.topics.fleet} (epoch {envelope.epoch}, run {envelope.run})",
                 "stop it first, or let it go on",
             )
-        self.around.log.warning("another coordinator spoke and is overruled", epoch=envelope.epoch, run=envelope.run)
-        self.around.post.send(self.around.core.greetings())
+        if online and not ours:
+            self.around.log.warning("another coordinator is overruled", epoch=envelope.epoch, run=envelope.run)
+        if not arrival.retained and not (online and envelope.boot == mine.boot):
+            self._greet()  # another's word, or a last will of ours, has taken the place of our word
 
     def _link_said(self, event: broker.Event) -> None:
         around = self.around
         match event:
             case broker.Connected(_, protocol):
                 around.log.info("connected", broker=around.link.address, mqtt=protocol)
-                around.post.send(around.core.greetings())
+                self._greet()
             case broker.Lost(reason):
                 around.log.warning(f"no connection, trying on: {reason}", broker=around.link.address)
             case broker.Refused(reason):
@@ -185,6 +198,12 @@ class Service:
         if command == "publish":
             said += core.greetings()
             return {"published": core.base_round}
+        if command == "classes":
+            answer, changed = core.classes.told(
+                str(arguments.pop("what", "list")), arguments, core.base_round, core.state
+            )
+            said += core.classes.publications(core.base_round, core.state) if changed else []
+            return answer
         if command == "stop":
             self.stopping = True
             return {"stopping": True}
@@ -215,12 +234,16 @@ class Service:
         self.around.post.sweep()
 
     def _cannot_write(self, error: JournalError, now: float) -> None:
-        """Nothing that was not written is true: stand again where the journal says, and try on."""
+        """Nothing that was not written is true: after a while stand again where the journal says, and try on."""
         if self._trouble != error.words:
             self._trouble = error.words
             self.around.log.error(str(error))
-        self._retry_at = now + RETRY
-        try:
-            self.around.core.recover(now)
-        except JournalError:
-            return
+        self._retry_at, self._astray = now + RETRY, True
+
+    def _back_on_track(self, now: float) -> list[broker.Publication]:
+        """Stand where the journal says; say all of it, and hear again what was retained, as both may have been lost."""
+        core = self.around.core
+        said = [*core.recover(now), *core.greetings()]
+        self.around.link.subscribe(self.around.topics.for_coordinator())
+        self._astray = False
+        return said

@@ -5,7 +5,7 @@ The lab holds many of these in a process and the daemon one; both drive it by th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,12 +16,13 @@ from torch import Tensor
 
 from edge_agent.evaluate import Tallies, evaluate
 from edge_agent.feed import LocalData, Samples, blocks
+from edge_agent.net import FleetNet
 from edge_agent.step import Stepper
 from edge_agent.trainer import run_phases
 from edge_agent.workshop import Workshop
 from protofleet.errors import CheckpointError
 from protofleet.prototypes import Ints, Parts, Tensors
-from protofleet.recipe import Features, no_phases, take_nothing
+from protofleet.recipe import Features, Scorer, no_phases, take_nothing
 
 
 @dataclass(eq=False)
@@ -136,6 +137,16 @@ class Agent:
             me.stepper.net.eval()
             found = [me.stepper.net(x)[1].cpu().numpy() for x in blocks(some, contract.input, contract.numerics)]
         return np.concatenate(found) if found else np.zeros((0, contract.embedding), np.float32), some.y.numpy()
+
+    def network(self) -> FleetNet:
+        """The network as it would classify now; the agents of a process share it, so it is this one's until a move."""
+        with self._at_work() as me:
+            return me.stepper.net
+
+    def scorers(self, round: int) -> Mapping[str, Scorer]:
+        """How it would classify now."""
+        with self._at_work() as me:
+            return self.workshop.recipe.scorers(self.workshop.turn(round, self.name), me, self.got)
 
     def checkpoint(self) -> dict[str, Parts]:
         """All that lasts: what this device must remember to go on later."""

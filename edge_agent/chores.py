@@ -8,7 +8,7 @@ from datetime import date, datetime
 from edge_agent import watch
 from edge_agent.allowance import Spent, allowed
 from edge_agent.config import Config
-from edge_agent.foreman import Foreman
+from edge_agent.foreman import Workforce
 from edge_agent.happenings import Limits
 from edge_agent.store import Store
 from protofleet.logs import Log
@@ -62,7 +62,7 @@ class Samples:
 class Idleness:
     """Ends a training process that has nothing to do."""
 
-    def __init__(self, foreman: Foreman, after: float, now: float) -> None:
+    def __init__(self, foreman: Workforce, after: float, now: float) -> None:
         self._foreman, self._after, self._since = foreman, after, now
 
     def look(self, busy: bool, now: float) -> None:

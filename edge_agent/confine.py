@@ -13,12 +13,13 @@ from types import FrameType
 from edge_agent.config import LimitsSection
 
 _PR_SET_PDEATHSIG = 1
-_SLICE = 0.05  # seconds of computing between two pauses
+_SLICE = 0.05  # seconds between two pauses
 
 
 def die_with_parent(parent: int) -> None:
-    """End at once when the daemon does; an interrupt from a terminal is the daemon's to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End at once when the daemon does; a signal to all of its processes is the daemon's to answer."""
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asked, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was gone before we asked
@@ -32,15 +33,17 @@ def confine(limits: LimitsSection) -> None:
         # Data and not address space: libraries map far more than they ever touch.
         most = limits.memory_mb << 20
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    if limits.cpu < 1:
-        _pause_every(_SLICE, _SLICE * (1 - limits.cpu) / limits.cpu)
 
 
-def _pause_every(slice: float, pause: float) -> None:
-    """A timer that runs only while this process computes: after each slice of it a pause."""
+def pace(share: float, threads: int) -> None:
+    """Compute in this share of the time only: a timer that runs while these threads compute, and pauses after it."""
+    if share >= 1:
+        return
+    pause = _SLICE * (1 - share) / share
 
     def rest(signum: int, frame: FrameType | None) -> None:
         time.sleep(pause)
 
     signal.signal(signal.SIGPROF, rest)
-    signal.setitimer(signal.ITIMER_PROF, slice, slice)
+    signal.siginterrupt(signal.SIGPROF, False)  # libraries that write files do not expect to be interrupted
+    signal.setitimer(signal.ITIMER_PROF, _SLICE * threads, _SLICE * threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -10,8 +11,19 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
+from typing import Protocol
 
 from edge_agent.orders import Answer, Gone, Job, Order
+
+
+class Workforce(Protocol):
+    """Whoever carries out a daemon's orders: a foreman, or what stands for one where nothing is to be trained."""
+
+    @property
+    def pid(self) -> int | None: ...
+    def order(self, order: Order) -> None: ...
+    def answers(self) -> list[Answer]: ...
+    def dismiss(self) -> None: ...
 
 
 class Foreman:
@@ -58,7 +70,8 @@ class Foreman:
         if process is None:
             return
         process.kill()
-        process.wait(patience)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel: it is reaped when it lets go
+            process.wait(patience)
 
     def _started(self) -> Connection:
         if self._pipe is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge_agent.ears import Plans
-from edge_agent.foreman import Foreman
+from edge_agent.foreman import Workforce
 from edge_agent.happenings import (
     Action,
     Again,
+    Back,
     Birth,
     Evaluate,
     Evaluated,
@@ -36,7 +37,7 @@ class Hands:
     """`seen` is what a birth tells of the samples; `version` counts how often they changed."""
 
     def __init__(
-        self, store: Store, foreman: Foreman, transfers: Transfers, voice: Voice, log: Log, plans: Plans, seen: Seen
+        self, store: Store, foreman: Workforce, transfers: Transfers, voice: Voice, log: Log, plans: Plans, seen: Seen
     ) -> None:
         self.store = store
         self.foreman = foreman
@@ -64,7 +65,7 @@ class Hands:
             case Settle():
                 self._settle(action)
             case Again(run, round):
-                self.keep(lambda: self.store.wait_again(run, round))
+                return self._again(run, round)
             case Report(run, round, refused):
                 self.log.warning(f"not training: {refused}", round=round)
                 self.voice.report(run, me.epoch, round, {"refused": refused[:200]})
@@ -92,7 +93,7 @@ class Hands:
     def _open(self, run: str, epoch: int) -> Event:
         trained, trained_on = self.store.standing(run)
         self.log.info("joined a run", run=run, epoch=epoch, trained=trained)
-        return Opened(run, trained, trained_on, self.store.answered(run), tuple(self.store.waiting(run)))
+        return Opened(run, trained, trained_on, tuple(self.store.waiting(run)))
 
     def _order(self, task: Train | Evaluate, me: Device) -> Event | None:
         plan = None if me.announced is None else self.plans.get(me.announced)
@@ -118,9 +119,17 @@ class Hands:
         self.log.info(words, round=wanted.round, bytes=len(message))
         return None
 
+    def _again(self, run: str, round: int) -> Event | None:
+        found: list[bool] = []
+        self.keep(lambda: found.append(self.store.wait_again(run, round)))
+        if found == [True]:
+            self.log.info("asked again for an upload that had its receipt", round=round)
+            return Back(run, round)
+        return None
+
     def _settle(self, got: Settle) -> None:
         self.keep(lambda: self.store.settle(got.run, got.round, got.status, got.reason, got.words, got.epoch))
         self.transfers.settled(got.run, got.round)
         said = self.log.warning if got.status in ("refused", "conflict") else self.log.info
-        why = {"reason": got.reason, "words": got.words} if got.reason else {}
+        why = {"reason": got.reason, "because": got.words} if got.reason else {}
         said(f"upload {got.status}", round=got.round, **why)

@@ -32,6 +32,7 @@ class Coordinator:
     epoch: int
     online: bool
     asynchronous: bool = False
+    boot: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,15 @@ class Opened:
     run: str
     trained: int
     trained_on: int
-    answered: int
     waiting: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Back:
+    """An upload that had a receipt waits again."""
+
+    run: str
+    round: int
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,7 @@ Event = (
     | Own
     | Receipt
     | Opened
+    | Back
     | Trained
     | Failed
     | Evaluated
@@ -220,7 +229,7 @@ class Settle:
 
 @dataclass(frozen=True)
 class Again:
-    """Put an upload that had a receipt back among those that wait."""
+    """Put an upload that had a receipt back among those that wait, and answer with `Back` if its bytes are here."""
 
     run: str
     round: int

@@ -26,7 +26,7 @@ class Round:
 def coordinator(envelope: Envelope, body: Mapping[str, Any]) -> Coordinator:
     """What the coordinator says of itself."""
     run, epoch = _who(envelope)
-    return Coordinator(run, epoch, body.get("online") is True, body.get("mode") == "async")
+    return Coordinator(run, epoch, body.get("online") is True, body.get("mode") == "async", envelope.boot or "")
 
 
 def announcement(envelope: Envelope, body: Mapping[str, Any]) -> Round:

@@ -15,6 +15,7 @@ from edge_agent.happenings import (
     Action,
     Again,
     Announced,
+    Back,
     Birth,
     Connected,
     Coordinator,
@@ -41,6 +42,7 @@ from edge_agent.happenings import (
 from edge_agent.rules import Rules
 
 FINAL = frozenset({"accepted", "duplicate", "late", "refused", "conflict"})
+NOT_YET = "unknown-round"  # said by a coordinator that lost its last writes: it will come to this round again
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Device:
     own: Own | None = None
     trained: int = 0
     trained_on: int = -1  # the round out of which the state came that was trained on last
-    answered: int = -1  # the epoch of the last trained round's receipt
+    boot: str = ""  # the coordinator's present life
+    answered: frozenset[int] = frozenset()  # rounds that need not be delivered to this life of the coordinator
     waiting: tuple[int, ...] = ()
     delivery: Delivery | None = None
     busy: Train | Evaluate | None = None
@@ -105,6 +108,8 @@ def _taken(me: Device, event: Event, now: float) -> Step:  # noqa: PLR0911
             return (me if actions is None else _told(me, event)), actions or []
         case Opened() if event.run == me.run:
             return _opened(me, event), []
+        case Back() if event.run == me.run:
+            return replace(me, waiting=tuple(sorted({*me.waiting, event.round}))), []
         case Receipt() if event.run == me.run:
             return _receipt(me, event, now)
         case Trained():
@@ -127,12 +132,13 @@ def _joined(me: Device, run: str, epoch: int) -> tuple[Device, list[Action] | No
     if run == me.run and epoch == me.epoch:
         return me, []
     seen = me.epochs.get(run, -1)
-    if epoch < seen or (run == me.run and epoch < me.epoch) or (run != me.run and seen >= 0 and epoch < me.epoch):
+    if epoch < seen or (run != me.run and seen >= 0 and epoch < me.epoch):
         return me, None
     epochs = {**me.epochs, run: epoch}
     birth: list[Action] = [Birth(run, epoch)] if me.connected else []
     if run == me.run:  # the same learning under a coordinator that was started anew: what has no receipt goes out again
-        return replace(me, epoch=epoch, epochs=epochs, announced=None, delivery=None, blocked=""), birth
+        fresh = replace(me, epoch=epoch, epochs=epochs, answered=frozenset())
+        return replace(fresh, announced=None, delivery=None, blocked=""), birth
     new = Device(me.rules, me.connected, run, epoch, epochs, busy=me.busy, limits=me.limits)
     return new, [OpenRun(run, epoch), *birth]
 
@@ -140,11 +146,17 @@ def _joined(me: Device, run: str, epoch: int) -> tuple[Device, list[Action] | No
 def _told(me: Device, event: Coordinator | Announced | Shared | Own) -> Device:
     match event:
         case Coordinator():
-            me = replace(me, asynchronous=event.asynchronous)
+            same = event.boot == me.boot
+            answered = me.answered if same else frozenset()
+            me = replace(me, asynchronous=event.asynchronous, boot=event.boot, answered=answered)
             # A coordinator that comes back may have lost its last round; what it says then is no echo of the past.
             return me if event.online else replace(me, announced=None)
         case Announced():
-            return me if _older(event, me.announced) else replace(me, announced=event)
+            if _older(event, me.announced):
+                return me
+            tired = me.delivery is not None and me.delivery.attempts > 0 and me.delivery.round == event.round
+            anew = tired and event != me.announced  # it is asked for just now, however long the next wait would be
+            return replace(me, announced=event, delivery=None if anew else me.delivery)
         case Shared():
             return me if _older(event, me.shared) else replace(me, shared=event)
         case Own():
@@ -161,7 +173,6 @@ def _opened(me: Device, event: Opened) -> Device:
         opened=True,
         trained=event.trained,
         trained_on=event.trained_on,
-        answered=event.answered,
         waiting=tuple(sorted(event.waiting)),
     )
 
@@ -174,13 +185,12 @@ def _receipt(me: Device, event: Receipt, now: float) -> Step:
         if sent is not None and sent.round == event.round:
             me = replace(me, delivery=replace(sent, attempts=0, due=now + me.rules.wait(0)))
         return me, [SendChunks(me.run, event.round, event.digest, event.missing)]
-    if event.status not in FINAL:
+    if event.status not in FINAL or event.reason == NOT_YET:
         return me, []
     left = tuple(r for r in me.waiting if r != event.round)
     gone = me.delivery is not None and me.delivery.round == event.round
     me = replace(me, waiting=left, delivery=None if gone else me.delivery)
-    if event.round == me.trained:
-        me = replace(me, answered=max(me.answered, event.epoch))
+    me = replace(me, answered=me.answered | {event.round})
     return me, [Settle(me.run, event.round, event.status, event.reason, event.words, event.epoch)]
 
 
@@ -193,7 +203,6 @@ def _trained(me: Device, event: Trained) -> Device:
         me,
         trained=max(me.trained, event.round),
         trained_on=event.base_round,
-        answered=-1,
         waiting=waiting,
         failed=(0, 0),
     )
@@ -221,16 +230,10 @@ def _deliver(me: Device, now: float) -> Step:
     """Send what waits, the oldest first, one at a time; ask again for what the coordinator seems to have lost."""
     actions: list[Action] = []
     asked = me.announced
-    if (
-        me.opened
-        and asked is not None
-        and _asks(me, asked)
-        and asked.round == me.trained
-        and asked.round not in me.waiting
-        and me.answered < asked.epoch
-        and asked.base_round == me.trained_on
-    ):
-        me = replace(me, waiting=tuple(sorted({*me.waiting, asked.round})), answered=asked.epoch)
+    known = asked is not None and asked.round <= me.trained and asked.round not in {*me.waiting, *me.answered}
+    if me.opened and asked is not None and known and _asks(me, asked):
+        # A coordinator that came back without its last writes opens a round again that was answered long ago.
+        me = replace(me, answered=me.answered | {asked.round})
         actions.append(Again(me.run, asked.round))
     if not me.connected or not me.opened or not me.waiting or not me.limits.may_send:
         return me, actions

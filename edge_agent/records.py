@@ -9,7 +9,9 @@ from pathlib import Path
 from protofleet.errors import FleetError
 
 VERSION = 1
-KEPT = 2  # settled uploads of a run whose bytes are kept: a coordinator that lost its last writes may ask again
+# Settled uploads of a run whose bytes are kept, at least so many and up to so many bytes: a coordinator that lost its
+# last writes may ask again.
+KEPT, KEPT_BYTES = 2, 8 << 20
 REMEMBERED = 200  # rounds whose receipts are kept
 RUNS = 3  # runs whose checkpoint is kept: a fleet that was started anew by mistake may be put back
 SCHEMA = """

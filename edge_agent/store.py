@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from edge_agent.records import (
     KEPT,
+    KEPT_BYTES,
     REMEMBERED,
     RUNS,
     SCHEMA,
@@ -118,11 +119,6 @@ class Store:
         row = self._one("SELECT round, base_round FROM checkpoint WHERE run = ?", run)
         return (0, -1) if row is None else (row[0], row[1])
 
-    def answered(self, run: str) -> int:
-        """The epoch of the receipt for the newest upload; -1 while there is none."""
-        row = self._one("SELECT status, epoch FROM outbox WHERE run = ? ORDER BY round DESC LIMIT 1", run)
-        return -1 if row is None or row[0] == "waiting" else int(row[1])
-
     def waiting(self, run: str) -> list[int]:
         """Rounds whose uploads have no receipt yet, oldest first."""
         with self._said():
@@ -149,9 +145,11 @@ class Store:
                 (status, reason, words, epoch, run, round),
             )
             db.execute(
-                "UPDATE outbox SET body = NULL WHERE run = ? AND status != 'waiting' AND body IS NOT NULL"
-                " AND round NOT IN (SELECT round FROM outbox WHERE run = ? ORDER BY round DESC LIMIT ?)",
-                (run, run, KEPT),
+                "UPDATE outbox SET body = NULL WHERE run = ? AND status != 'waiting' AND round IN (SELECT round FROM"
+                " (SELECT round, row_number() OVER newest AS place, sum(length(body)) OVER newest AS size FROM outbox"
+                " WHERE run = ? AND body IS NOT NULL WINDOW newest AS (ORDER BY round DESC))"
+                " WHERE place > ? AND size > ?)",
+                (run, run, KEPT, KEPT_BYTES),
             )
             db.execute(
                 "DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?", (run, round - REMEMBERED)

@@ -106,6 +106,7 @@ class Worker:
             raise TooManyThreads(f"the fleet trains with {contract.numerics.threads} threads, limits.threads is {most}")
         from edge_agent import backbones
         from edge_agent.agent import Agent
+        from edge_agent.confine import pace
         from edge_agent.data.source import fit
         from edge_agent.device import resolve_device
         from edge_agent.feed import LocalData, Samples
@@ -119,6 +120,7 @@ class Worker:
             yield Notice(f"left out, because the fleet's contract has no such class: {named}")
         if self._bench is None or self._bench[0] != plan:
             settle(contract.numerics)
+            pace(self.job.limits.cpu, contract.numerics.threads)
             recipe = registry.load(plan.method)
             self._bench = (plan, Workshop(contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper")))
         splits = (fitted.train, fitted.validation, fitted.test)

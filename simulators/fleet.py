@@ -124,7 +124,7 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
     """Rows as rounds end; an error names who died or did not answer."""
     rows: list[Row] = []
     rounds, since, seen = setup.config.run.rounds, time.monotonic(), (-1, -1)
-    began = time.perf_counter()
+    began, bytes = time.perf_counter(), 0
     while True:
         time.sleep(POLL)
         for member in fleet:
@@ -145,7 +145,8 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
         done = found["phase"] == "done"
         for number in range(len(rows) + 1, (rounds if done else found["round"] - 1) + 1):
             accuracy = found["accuracy"] if number == found["state_round"] else {}
-            rows.append(Row(number, accuracy, {}, {}, {}, {}, 0, 0, 0, 0, time.perf_counter() - began))
+            up, bytes = found["upload_bytes"] - bytes, found["upload_bytes"]
+            rows.append(Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, time.perf_counter() - began))
             began = time.perf_counter()
             watch(rows[-1])
         if done and _all_measured(found, setup, since):

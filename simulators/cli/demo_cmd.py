@@ -22,7 +22,7 @@ from simulators.cli.common import workers_option
 def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     """A fleet on this machine: a broker, a coordinator, and devices that each hold few of the ten digits."""
     from protofleet.contract import Training
-    from simulators import fleet, lab
+    from simulators import fleet, lab, ondevice
     from simulators.comparison import compared, render
     from simulators.config import LabConfig, Run
     from simulators.partitions import PartitionOptions
@@ -42,10 +42,15 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     click.echo(f"Live: a broker, a coordinator and {agents} edge agents, each a process of its own.")
     with TemporaryDirectory(prefix="protofleet-") as folder, watched("live fleet", rounds) as watch:
         live = fleet.run(setup, Path(folder), watch, broker)  # type: ignore[arg-type]
+        device = ondevice.answer(live, Path(folder), setup.agents[0])
     here = lab.run(setup, lab.How(workers), lambda row: None)
     click.echo(f"after {rounds} rounds: {_percent(live.rows[-1].accuracy)}")
     same = "the same, to the bit" if here.state.sha256 == live.state.sha256 else f"another: {here.state.sha256}"
     click.echo(f"state {live.state.sha256[:16]}...; the laboratory ends in {same}\n")
+    click.echo(
+        f"On a device: {device.agent}'s network and the fleet's prototypes in {device.bundle_bytes / 1e3:.0f} kB;"
+        f"\n{device.right} of its {device.images} test images right, by numpy and onnxruntime alone.\n"
+    )
     click.echo("In the laboratory, on the same devices:")
     found = compared({name: config(name) for name in ("local", "fedavg", "fedproto")}, workers, None, resume=False)
     click.echo(render(found))

@@ -12,7 +12,8 @@ from coordinator.fusion import fuse_round
 from coordinator.replay import replayed
 from protofleet import wire
 from protofleet.exchange import Upload
-from protofleet.prototypes import Prototypes
+from protofleet.parts import summaries
+from protofleet.prototypes import Prototypes, Tensors
 from protofleet.recipe import Turn
 from tests.coordinator.made import AGENTS, CONTRACT, announced, birth, core, joined, parts_of, receipts, upload
 
@@ -182,6 +183,46 @@ def test_asynchronous_rounds_are_cuts_of_so_many_uploads(tmp_path):
     assert made.standing.number == 3
 
 
+def test_a_held_upload_that_cannot_be_folded_is_refused_and_one_that_does_not_fit_the_others_is_left_out(tmp_path):
+    made = core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2)
+
+    def weights(**sizes):
+        return {
+            "weights": Tensors({name: np.ones(size) for name, size in sizes.items()}),
+            "data": summaries.sample_count(5),
+        }
+
+    _, _, base = joined(made)
+    for who in "ab":
+        said = made.take([upload(who, 1, base, weights(w=3), method="fedavg")], 1.0)
+        assert receipts(said) == [(who, "accepted", "")]
+    _, _, second = announced(made.tick(61.0))
+    strange = upload("c", 1, base, {"others": parts_of("c", 1)["prototypes"]}, method="fedavg")
+    assert receipts(made.take([strange], 62.0))[0][:2] == ("c", "refused")
+    unlike = upload("c", 1, base, weights(w=5), method="fedavg")
+    assert receipts(made.take([unlike], 62.0)) == [("c", "accepted", "")]
+    made.take([upload(who, 2, second, weights(w=3), method="fedavg") for who in "ab"], 63.0)
+    made.tick(200.0)
+    assert [agent for _, agent, _ in made.journal.cut(2).counted] == ["a", "b"]
+    made.journal.close()
+    core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2).recover(0.0)
+
+
+def test_held_uploads_too_old_to_be_fused_do_not_count_toward_a_cut(tmp_path):
+    made = core(tmp_path, cut=2, staleness=1, min_agents=1, rounds=None)
+    _, _, base = joined(made)
+    made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
+    second = made.state.base
+    made.take([upload("c", 1, base), upload("c", 2, second)], 2.0)
+    made.take([upload("a", 2, second)], 3.0)
+    for number in (3, 4, 5):
+        base = made.state.base
+        assert made.standing.number == number
+        made.take([upload("a", number, base)], 4.0)
+        assert made.standing.number == number
+        made.take([upload("b", number, base)], 5.0)
+
+
 def test_a_device_that_leaves_or_declines_is_not_waited_for(tmp_path):
     made = core(tmp_path, min_agents=2)
     _, _, base = joined(made)
@@ -192,6 +233,20 @@ def test_a_device_that_leaves_or_declines_is_not_waited_for(tmp_path):
     base = made.state.base
     made.take([upload("a", 2, base), upload("c", 2, base)], 3.0)
     assert announced(made.take([birth("b", online=False, reason="left")], 4.0))[0] == 3
+
+
+def test_a_restart_asks_the_devices_it_knows_except_those_that_left(tmp_path):
+    made = core(tmp_path, min_agents=2)
+    _, _, base = joined(made)
+    made.take([birth("c", online=False, reason="left")], 1.0)
+    made.take([upload("a", 1, base)], 1.0)
+    made.journal.close()
+    again = core(tmp_path, min_agents=2)
+    again.recover(0.0)
+    again.take([upload("b", 1, base)], 1.0)
+    again.take([upload("c", 1, base)], 1.0)
+    assert again.standing.number == 2
+    assert again.standing.asked == ("a", "b")
 
 
 def test_the_death_of_an_earlier_life_is_ignored(tmp_path):

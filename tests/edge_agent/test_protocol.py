@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from edge_agent.happenings import (
     Again,
     Announced,
+    Back,
     Birth,
     Connected,
     Coordinator,
@@ -60,7 +61,10 @@ class Driven:
                     done = self.trained.get(action.run, [])
                     waits = tuple(self.waiting.get(action.run, []))
                     last = done[-1] if done else 0
-                    new += self._told([Opened(action.run, last, last - 1, -1, waits)])
+                    new += self._told([Opened(action.run, last, last - 1, waits)])
+                if isinstance(action, Again) and action.round in self.trained[action.run]:
+                    self.waiting[action.run].append(action.round)
+                    new += self._told([Back(action.run, action.round)])
                 if isinstance(action, Settle):
                     self.waiting[action.run].remove(action.round)
         return new
@@ -138,6 +142,17 @@ def test_a_round_superseded_before_its_training_began_is_skipped(device):
     assert device.me.busy.round == 2
 
 
+def test_echoes_of_older_rounds_and_states_change_nothing(device):
+    assert device(announced(3), announced(2), state(1)) == []
+    assert [task.round for task in device(state(2)) if isinstance(task, Train)] == [3]
+    device.finish()
+    device(state(3), state(1))
+    assert [task.round for task in device(announced(4)) if isinstance(task, Train)] == [4]
+    device.finish()
+    device(Own("r", 1, 4, "s4"), Own("r", 1, 2, "s2"), state(4))
+    assert kinds(device(announced(5, own=True))) == [Train]
+
+
 def test_training_that_runs_is_finished_and_delivered_though_its_round_is_over(device):
     device(state(0), announced(1), state(1), announced(2))
     assert kinds(device.finish()) == [Send, Train]
@@ -196,16 +211,32 @@ def test_a_coordinator_that_was_replaced_is_not_followed(device):
     assert device.me.run == "new"
 
 
-def test_what_a_restarted_coordinator_asks_for_again_is_delivered_again(device):
+@pytest.mark.parametrize("back", [Coordinator("r", 2, True), Coordinator("r", 1, True, boot="another life")])
+def test_what_a_restarted_coordinator_asks_for_again_is_delivered_again(device, back):
+    for round in (1, 2):
+        device(state(round - 1), announced(round))
+        device.finish()
+        device(Receipt("r", 1, round, "accepted"))
+    assert device(announced(2)) == []
+    epoch = back.epoch
+    device(Coordinator("r", 1, False), back)
+    # It lost two rounds: they are opened again, and answered from the outbox, in turn.
+    for round in (1, 2):
+        assert device(announced(round, epoch=epoch)) == [Again("r", round), Send("r", round, epoch)]
+        device(Receipt("r", epoch, round, "accepted"))
+        assert device(announced(round, epoch=epoch)) == []
+
+
+def test_an_upload_for_a_round_the_coordinator_does_not_know_waits_until_it_is_asked_for(device):
     device(state(0), announced(1))
     device.finish()
-    device(Receipt("r", 1, 1, "accepted"))
-    assert device(announced(1)) == []
     device(Coordinator("r", 2, True))
-    assert device(announced(1, epoch=2)) == [Again("r", 1), Send("r", 1, 2)]
-    device.waiting["r"].append(1)
-    device(Receipt("r", 2, 1, "duplicate"))
-    assert device(announced(1, epoch=2)) == []
+    for _ in range(3):
+        assert device(Receipt("r", 2, 1, "refused", "unknown-round")) == []
+        device.now += 40.0
+        assert device(Tick()) == [Send("r", 1, 2)]
+    assert device(announced(1, epoch=2)) == [Send("r", 1, 2)]
+    assert device(Receipt("r", 2, 1, "accepted"))[0] == Settle("r", 1, "accepted", "", "", 2)
 
 
 def test_a_receipt_of_another_run_changes_nothing(device):

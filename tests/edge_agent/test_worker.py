@@ -4,9 +4,11 @@ import os
 import signal
 import time
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from coordinator.fusion import as_published, fuse_round
 from edge_agent.config import DataSection, LimitsSection
@@ -17,6 +19,7 @@ from edge_agent.records import Held
 from edge_agent.store import Store
 from edge_agent.workshop import settle
 from protofleet import wire
+from protofleet.contract import Input
 from protofleet.exchange import Upload
 from protofleet.recipe import Turn
 from protofleet.settings import to_plain
@@ -140,7 +143,7 @@ def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_th
 def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab, bench, tmp_path):
     setup = prepare(small_lab(agents=2))
     shard = setup.partition.shards[0]
-    child = bench(shard.agent, rows_of(setup, shard, tmp_path), limits=LimitsSection(nice=0, threads=1))
+    child = bench(shard.agent, rows_of(setup, shard, tmp_path), limits=LimitsSection(nice=0, threads=1, cpu=0.5))
     held = np.unique(setup.data.y[shard.train])
     assert child.order(Look()) == [Seen(tuple(setup.data.classes[c] for c in held), len(shard.train))]
     state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
@@ -168,6 +171,32 @@ def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab,
     notice, done = child.order(Work(replace(plan, contract=missing), task, 0))
     assert isinstance(done, Done)
     assert notice.words.startswith("left out, because the fleet's contract has no such class: 9 (")
+
+
+def test_new_samples_enter_with_the_next_round_that_is_told_of_them(small_lab, bench, tmp_path):
+    setup = prepare(small_lab(agents=2))
+    contract = replace(setup.contract, input=Input("image", (8, 8, 3), (0.5,) * 3, (0.5,) * 3))
+    setup = replace(setup, contract=contract)
+
+    def photos(first, last):
+        for label, i in product("37", range(first, last)):
+            (tmp_path / "photos" / label).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (9, 9), (i, 20 * int(label), 0)).save(tmp_path / "photos" / label / f"{i}.png")
+
+    def samples(round, version):
+        child.hold(setup, round - 1, state)
+        task = Train("lab", round, round - 1, state.base, False, False)
+        assert isinstance(child.order(Work(plan_of(setup), task, version))[-1], Done)
+        parts = wire.decode_parts(child.store.upload("lab", round).body)
+        return dict(zip(parts["prototypes"].classes.tolist(), parts["prototypes"].counts.tolist(), strict=True))
+
+    photos(0, 10)
+    child = bench("camera", DataSection(source=str(tmp_path / "photos"), test_share=0.0))
+    state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
+    assert samples(1, 0) == {3: 10, 7: 10}
+    photos(10, 15)
+    assert samples(2, 0) == {3: 10, 7: 10}
+    assert samples(3, 1) == {3: 15, 7: 15}
 
 
 def test_a_cap_on_memory_holds_and_is_the_reason_that_is_given(small_lab, bench, tmp_path):

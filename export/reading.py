@@ -1,0 +1,26 @@
+"""How a trained device classifies, as data: what the graph does to an embedding and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edge_agent.bundle import Reading
+from protofleet.channel import Points
+from protofleet.errors import UsageError
+from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Scorer
+from protofleet.scoring import points_of
+
+
+def chosen(scorers: Mapping[str, Scorer], by: str | None) -> tuple[Reading, Points | None]:
+    """The named scorer, or the method's first: how it reads, and its points (a head's are in the network)."""
+    name = by or next(iter(scorers))
+    if name not in scorers:
+        raise UsageError(f"this model does not classify by {name!r}", f"it does by {', '.join(scorers)}")
+    scorer = scorers[name]
+    match scorer:
+        case ByHead(of_unit):
+            return Reading("head", of_unit=of_unit), None
+        case NearestPrototype(_, metric, through, of_unit):
+            return Reading("prototypes", metric, of_unit, through), points_of(scorer)
+        case LikeliestMixture():
+            return Reading("mixtures"), points_of(scorer)

@@ -122,7 +122,9 @@ def _answer(hands: dict[str, socket.socket], topics: Topics, opened: wire.Envelo
     rng = np.random.default_rng(opened.round)
     number = (opened.round or 0) % 65_535 + 1
     for agent, hand in hands.items():
-        parts = {"prototypes": Prototypes(np.arange(CLASSES), rng.random((CLASSES, DIM), np.float32), np.full(CLASSES, 9))}
+        parts = {
+            "prototypes": Prototypes(np.arange(CLASSES), rng.random((CLASSES, DIM), np.float32), np.full(CLASSES, 9))
+        }
         envelope = wire.Envelope(
             t="upload", fleet=topics.fleet, run=opened.run, epoch=opened.epoch, agent=agent, boot="b", seq=number,
             round=opened.round, method=opened.method, base=opened.base,

@@ -60,10 +60,10 @@ def publishes(data: bytearray) -> Iterator[tuple[str, bytes]]:
 
 
 def birth(topics: Topics, agent: str) -> bytes:
-    """The packet by which a device says that it is there."""
+    """The packet of QoS 1 by which a device says that it is there."""
     envelope = wire.Envelope(t="birth", fleet=topics.fleet, agent=agent, boot="b")
     body = wire.encode(envelope, {"online": True, "wire": [1], "classes": [], "samples": 1})
-    return packet(0x30, text(topics.state(agent)) + body)
+    return packet(0x32, text(topics.state(agent)) + b"\0\1" + body)
 
 
 def upload(topics: Topics, agent: str, round: int, number: int, payload: bytes) -> bytes:

@@ -1,8 +1,13 @@
 """The benches of the live fleet run through and count what they should; how fast is not asked."""
 
+import pytest
+
+from protofleet.mqtt import mosquitto
 from simulators.bench.ingest import bench_ingest
 from simulators.bench.memory import bench_memory
 from simulators.bench.overhead import bench_overhead
+
+pytestmark = pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
 
 
 def test_ingest_loses_nothing(tmp_path):

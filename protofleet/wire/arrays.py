@@ -91,7 +91,7 @@ def _untyped(raw: Any, where: str) -> NDArray[Any]:
     if dims is None:
         return flat
     # An empty array's other sides are bounded too: numpy multiplies them.
-    if math.prod(dims) != flat.size or math.prod(n or 1 for n in dims) > 2**40:
+    if math.prod(dims) != flat.size or (not flat.size and math.prod(n or 1 for n in dims) > 2**40):
         raise WireError(f"{where}: {flat.size} values for dims {list(dims)}")
     return flat.reshape(dims)
 

@@ -137,7 +137,10 @@ def test_a_spool_without_room_costs_the_upload_and_not_the_service(made, tmp_pat
     link.script += [lambda: shutil.rmtree(tmp_path / "spool"), [chunk]]
     link.script += [[came(TOPICS.upload("b", 1), upload("b", 1, base)[1])]]
     service.run()
-    assert [(m.envelope.agent, m.body["status"]) for m in link.heard("receipt")] == [("a", "missing"), ("b", "accepted")]
+    assert [(m.envelope.agent, m.body["status"]) for m in link.heard("receipt")] == [
+        ("a", "missing"),
+        ("b", "accepted"),
+    ]
 
 
 def word(epoch, boot, online=True, retained=False):

@@ -96,7 +96,7 @@ def terms_of(plan: Plan, contract: Contract, recipe: Recipe[Any], hyper: Any) ->
     """What uploads must fit, by the plan."""
     serve = plan.serve
     expected = Expected(serve.fleet, contract.run, recipe, contract, plan.admission)
-    return Terms(expected, hyper, serve.max_staleness, serve.participation >= 1, serve.lost_after)
+    return Terms(expected, hyper, serve.max_staleness, serve.participation >= 1, serve.lost_after, serve.enrol)
 
 
 def agreed(journal: Journal) -> tuple[Contract, Recipe[Any], Any]:

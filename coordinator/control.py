@@ -16,7 +16,7 @@ from typing import Any
 from protofleet.errors import FleetError
 
 PATIENCE = 10.0
-LONGEST = 65_536
+LONGEST = 1 << 24  # a bundle's prototypes may be in it
 LONGEST_PATH = 100
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from coordinator import registry, rounds
 from coordinator.admission import Expected, Refusal
+from coordinator.classes import Classes
 from coordinator.fusion import fuse_total, start_state
 from coordinator.intake import Intake
 from coordinator.journal import CutRound, Journal, Kept, OpenedRound
@@ -37,6 +38,7 @@ class Terms:
     staleness: int
     everyone: bool  # all devices take part, so one that joins in the middle may answer, too
     lost_after: float
+    enrol: str = "auto"
 
 
 class Core:
@@ -48,6 +50,7 @@ class Core:
         self.running = Running(journal, terms.expected, terms.hyper, terms.staleness)
         anyone = terms.everyone or rules.cut is not None
         self.intake = Intake(journal, terms.expected, self.running, voice, log, terms.staleness, anyone)
+        self.classes = Classes(journal, voice, terms.enrol, log)
         self.devices: registry.Devices = {}
         self.standing = Standing()
         self.base_round, self.state = 0, GlobalState()
@@ -92,6 +95,7 @@ class Core:
         """Everything retained, said on every connection: brokers forget."""
         said = [self.voice.state(self.standing, self.rules), self.voice.train(self.base_round, self.state)]
         said += [self.voice.own(a, self.base_round, self.state) for a in sorted(self.devices) if self.state.own]
+        said += self.classes.publications(self.base_round, self.state)
         return [*said, self._announcement()] if self.standing.number else said
 
     def take(self, arrivals: Iterable[tuple[Place, bytes]], now: float) -> list[Publication]:
@@ -102,7 +106,9 @@ class Core:
         for place, payload in arrivals:
             if place.agent is None:
                 continue
-            if place.kind == "upload":
+            if place.kind == "upload" and place.rest == ("0",):  # of no round: classes enrolled there
+                said += self.classes.offered(place.agent, payload, self.base_round, self.state)
+            elif place.kind == "upload":
                 said += self.intake.take(place.agent, int(place.rest[0]), payload, self.standing)
             elif place.kind == "state" and payload:
                 events += self._birth_came(place.agent, payload, births, now, said)
@@ -114,12 +120,14 @@ class Core:
                     self.journal.add_upload(each.round, each.agent, each.digest, each.status, each.body)
                 for agent, birth in births.items():
                     self.journal.add_agent(agent, birth)
-        for each in self.intake.written():
-            self.devices = registry.heard(self.devices, each.agent, now)
+        written = self.intake.written()
+        self.devices = registry.all_heard(self.devices, [each.agent for each in written], now)
+        for each in written:
             status = "late" if each.status == "late" else "accepted"
             said.append(self.voice.receipt(each.agent, each.round, each.digest, status))
-            if each.status == "accepted" or (each.status == "held" and self.rules.cut is not None):
-                events.append(rounds.Answered(each.agent))
+        counts = ("accepted",) if self.rules.cut is None else ("accepted", "held")
+        answered = frozenset(each.agent for each in written if each.status in counts)
+        events += [rounds.Answered(answered)] if answered else []
         for event in events:
             said += self._advance(event, now)
         return said + self._tick(now)
@@ -256,7 +264,7 @@ class Core:
         with self.journal.commit():
             self.journal.add_state(opened.round, state)
         self.base_round, self.state = opened.round, state
-        said = [self.voice.train(opened.round, state)]
+        said = [self.voice.train(opened.round, state), *self.classes.publications(opened.round, state)]
         if state.own:
             said += [self.voice.own(agent, opened.round, state) for agent in sorted(self.devices)]
         said += self._advance(rounds.Fused(), now)

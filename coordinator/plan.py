@@ -38,6 +38,9 @@ class Serving:
     mode: Literal["sync", "async"] = setting("sync", "async: fuse whenever `cut` uploads have come")
     cut: int = setting(5, "async: uploads that make a round", low=1)
     lost_after: float = setting(600.0, "seconds after which a device that was lost is no longer asked", low=0)
+    enrol: Literal["auto", "manual", "off"] = setting(
+        "auto", "classes that devices enrol: let in, kept until an operator admits them, or refused"
+    )
     keep_rounds: int = setting(1000, "rounds whose bytes are kept for replay; older ones by hash only", low=1)
     log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
 

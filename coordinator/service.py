@@ -198,6 +198,12 @@ class Service:
         if command == "publish":
             said += core.greetings()
             return {"published": core.base_round}
+        if command == "classes":
+            answer, changed = core.classes.told(
+                str(arguments.pop("what", "list")), arguments, core.base_round, core.state
+            )
+            said += core.classes.publications(core.base_round, core.state) if changed else []
+            return answer
         if command == "stop":
             self.stopping = True
             return {"stopping": True}

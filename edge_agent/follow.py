@@ -13,17 +13,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from edge_agent.inference import Classifier, Mismatch
 from protofleet import channel as published
-from protofleet.channel import Bank, Published
+from protofleet.channel import Published
 from protofleet.errors import WireError
 from protofleet.logs import Log
-from protofleet.prototypes import Prototypes
 
 FIRST = 5.0  # seconds to wait for the fleet's state before a call that ends falls back to what is at hand
 LARGEST = 64 << 20
@@ -41,7 +37,7 @@ def enrolled_file(bundle: Path) -> Path:
 
 def settled(classifier: Classifier, bundle: Path) -> None:
     """Use the newest state on disk, where it fits, and the classes that were enrolled here."""
-    held = _read(state_file(bundle))
+    held = read(state_file(bundle))
     if held is not None and held.bank.about.lineage in classifier.bundle.manifest.lineages:
         take(classifier, bundle, held)
     else:
@@ -50,31 +46,8 @@ def settled(classifier: Classifier, bundle: Path) -> None:
 
 def take(classifier: Classifier, bundle: Path, state: Published) -> None:
     """Classify by this state and the classes that were enrolled here and are not in it."""
-    local = _read(enrolled_file(bundle))
-    classifier.use(state.bank if local is None else joined(state.bank, local.bank), state.digest)
-
-
-def joined(bank: Bank, local: Bank) -> Bank:
-    """The fleet's classes, and after them those that only this device has."""
-    mine, theirs = local.points, bank.points
-    if not isinstance(mine, Prototypes) or not isinstance(theirs, Prototypes):
-        return bank
-    if local.about.lineage != bank.about.lineage:
-        return bank
-    fresh = [name for name in local.about.classes if name not in _named(bank)]
-    if not fresh:
-        return bank
-    names = (*bank.about.classes, *(name for name in fresh if name not in bank.about.classes))
-    ids = {local.about.classes.index(name): names.index(name) for name in fresh}
-    kept = mine.only(list(ids))
-    classes = np.concatenate([theirs.classes, [ids[int(c)] for c in kept.classes]])
-    points = Prototypes(classes, np.concatenate([theirs.vectors, kept.vectors]))
-    return Bank(replace(bank.about, classes=names), points)
-
-
-def _named(bank: Bank) -> set[str]:
-    """Classes that have points: a name alone does not keep a device's own class out."""
-    return {bank.about.classes[int(c)] for c in np.unique(bank.points.classes)}
+    local = read(enrolled_file(bundle))
+    classifier.use(state.bank if local is None else published.joined(state.bank, local.bank), state.digest)
 
 
 def write(path: Path, data: bytes) -> None:
@@ -87,7 +60,7 @@ def write(path: Path, data: bytes) -> None:
     new.replace(path)
 
 
-def _read(path: Path) -> Published | None:
+def read(path: Path) -> Published | None:
     try:
         return published.read(path.read_bytes())
     except (OSError, WireError):

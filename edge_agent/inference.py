@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+# Before numpy is imported: its linear algebra starts threads, which costs more than all that is done with it here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.bundle import DRIFT, SELFTEST, Bundle, BundleError, open_bundle
+from edge_agent.bundle import CALIBRATION, DRIFT, SELFTEST, Bundle, BundleError, open_bundle
+from edge_agent.memory import give_freed_memory_back
 from edge_agent.points import Ready, Scores, oddness, ready, scores_of
 from protofleet import channel
 from protofleet.channel import Bank
@@ -75,16 +79,18 @@ class Classifier:
     """A bundle in use. Any number of threads may classify while another swaps prototypes."""
 
     def __init__(self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True) -> None:
-        self.bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+        bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         self.unknown = unknown
         self._runtime = runtime()
-        self._session = _session(self._runtime, self.bundle, threads)
+        self._session = _session(self._runtime, bundle, threads)
+        self.bundle = replace(bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")})
         self._drift = self.bundle.arrays(DRIFT)
-        self._calibration: Floats | None = self.bundle.arrays("calibration.npz").get("features")
+        self._calibration: Floats | None = self.bundle.arrays(CALIBRATION).get("features") if unknown else None
         published = self.bundle.published
         self._loaded = self._load(published.bank, published.digest)
         if check:
             self._self_test()
+        give_freed_memory_back()
         if unknown and self._loaded.threshold is None:
             raise BundleError("this bundle holds nothing to tell unknown things by", "export it with check samples")
 
@@ -151,7 +157,7 @@ class Classifier:
         return Loaded(bank, made, values, state, self._threshold(made))
 
     def _threshold(self, made: Ready) -> float | None:
-        """Where the farthest of the calibration samples lie with these prototypes."""
+        """Where the farthest of the calibration samples lie with these prototypes; nothing where nobody asks."""
         if self._calibration is None or not len(self._calibration):
             return None
         by, features = self.bundle.manifest.reading.by, self._calibration.astype(np.float32)
@@ -200,6 +206,7 @@ def runtime() -> ModuleType:
 def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.enable_cpu_mem_arena = False  # as fast for one model, and what a large batch took is given back
     options.log_severity_level = 4
     try:
         session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])

@@ -17,7 +17,6 @@ from edge_agent.data.pool import DataSet
 from edge_agent.feed import LocalData, Samples
 from edge_agent.net import FleetNet
 from edge_agent.workshop import Workshop
-from export.reading import scorers_of
 from protofleet import registry
 from protofleet.channel import extractor_lineage, run_lineage
 from protofleet.contract import Contract
@@ -26,6 +25,7 @@ from protofleet.exchange import GlobalState
 from protofleet.packing import unpack, unpack_state
 from protofleet.prototypes import Ints, Parts, Tensors
 from protofleet.recipe import Recipe, Scorer, Turn
+from protofleet.scoring import scorers_of
 from protofleet.seeds import generator
 from protofleet.settings import from_plain
 
@@ -55,11 +55,10 @@ class Source:
     calibration: Trial
     check: Trial
 
-    @property
-    def lineages(self) -> tuple[str, ...]:
-        """Where all devices keep one frozen extractor, its own beside the run's; else the run's alone."""
+    def lineages(self, *, freeze: bool = False) -> tuple[str, ...]:
+        """The run's alone; where all devices keep one frozen extractor, or shall from now on, its own before it."""
         run = run_lineage(self.contract, self.method, self.hyper)
-        if not self.contract.freeze:
+        if not self.contract.freeze and not freeze:
             return (run,)
         backbone = {n: a for n, a in self.weights.arrays.items() if n.startswith("backbone.")}
         return (extractor_lineage(Tensors(backbone), self.backbone, self.contract), run)

@@ -35,12 +35,13 @@ from edge_agent.points import Ready, oddness, ready
 from export import graph, verify
 from export.graph import ExportError
 from export.quantise import Lower, lowered
-from export.reading import chosen, head_points
+from export.reading import chosen
 from export.source import Source, Trial
 from export.verify import Check
 from protofleet import channel
 from protofleet.channel import About, Bank
 from protofleet.errors import UsageError
+from protofleet.parts import heads
 from protofleet.settings import to_plain
 from protofleet.wire import Envelope
 
@@ -58,6 +59,7 @@ class Wanted:
     also: tuple[str, ...] = ()  # baked, fixed
     calibration: bool = True  # embeddings of check samples, to tell unknown things by
     keep: float = 0.99
+    freeze: bool = False  # its extractor is to be the fleet's: prototypes belong to it, not to the run
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,8 @@ class Exported:
 def export(source: Source, want: Wanted) -> Exported:
     """Everything in memory, verified."""
     reading, points = chosen(source.scorers, want.by)
-    bank = Bank(About(source.lineages[0], source.contract.classes), points or head_points(source.weights))
+    lineages = source.lineages(freeze=want.freeze)
+    bank = Bank(About(lineages[0], source.contract.classes), points or heads.rows(source.weights))
     message = channel.write(bank, _envelope(source), source.contract.wire)
     published = channel.read(message)  # as a device will have it
     made = ready(published.bank, reading)
@@ -99,7 +102,7 @@ def export(source: Source, want: Wanted) -> Exported:
         files["baked.onnx"] = graph.baked(model, own.inputs)
     if "fixed" in want.also:
         files["fixed.onnx"] = graph.fixed(model, len(own.rows))
-    notes = _notes(source, published.digest, precision)
+    notes = _notes(source, lineages[0], published.digest, precision)
     files |= {name: graph.with_notes(data, notes) for name, data in files.items() if name.endswith(".onnx")}
     vectors = verify.patterns(source.contract.input)
     expected, feature = verify.scores(files[MODEL], vectors, own.inputs)
@@ -116,7 +119,7 @@ def export(source: Source, want: Wanted) -> Exported:
         if value is not None
     }
     manifest = Manifest(
-        SCHEMA, source.contract.input, int(feature.shape[1]), source.contract.classes, reading, source.lineages,
+        SCHEMA, source.contract.input, int(feature.shape[1]), source.contract.classes, reading, lineages,
         source.method, source.backbone, source.contract.fleet, source.contract.run, source.round, published.digest,
         precision, TOLERANCE[precision], _hashes(files), _versions(),
         accuracy | {"samples": float(len(source.check.x))}, Unknown(want.keep, threshold),
@@ -199,11 +202,11 @@ def _envelope(source: Source) -> Envelope:
     return Envelope("global", contract.fleet, contract.run, round=source.round, method=source.method)
 
 
-def _notes(source: Source, state: str, precision: str) -> dict[str, str]:
+def _notes(source: Source, lineage: str, state: str, precision: str) -> dict[str, str]:
     return {
         "protofleet.schema": SCHEMA,
         "protofleet.method": source.method,
-        "protofleet.lineage": source.lineages[0],
+        "protofleet.lineage": lineage,
         "protofleet.state": state,
         "protofleet.precision": precision,
         "protofleet.classes": json.dumps(source.contract.classes, ensure_ascii=False),

@@ -7,16 +7,18 @@ of a small JSON document, because the vocabulary has no text. A bundle carries t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protofleet import wire
 from protofleet.contract import Contract, Wire
 from protofleet.errors import SettingError, WireError
+from protofleet.nearest import squared_distances
 from protofleet.prototypes import Head, Mixtures, Parts, Prototypes, Tensors
 from protofleet.settings import from_plain, to_plain
 from protofleet.wire import Envelope
@@ -73,32 +75,76 @@ def write(bank: Bank, envelope: Envelope, precision: Wire = "half") -> bytes:
     return wire.encode(envelope, {bank.kind: bank.points, _ABOUT: about}, precision)
 
 
-def read(data: bytes) -> Published:
-    """A published bank, or `WireError` and nothing else."""
+def read(data: bytes, t: str = "global") -> Published:
+    """A published (or offered: `enrol`) bank, or `WireError` and nothing else."""
     message = wire.decode(data)
-    if message.envelope.t != "global":
-        raise WireError(f"a message of type global is due, not {message.envelope.t}")
+    if message.envelope.t != t:
+        raise WireError(f"a message of type {t} is due, not {message.envelope.t}")
     parts: Parts = message.body
     found = [(name, parts[name]) for name in KINDS if name in parts]
     if len(found) != 1 or len(parts) != 2:
-        raise WireError(f"global.parts: one of {', '.join(KINDS)} is due, and {_ABOUT}")
+        raise WireError(f"{t}.parts: one of {', '.join(KINDS)} is due, and {_ABOUT}")
     name, points = found[0]
     if not isinstance(points, KINDS[name]):
-        raise WireError(f"global.parts.{name}: not of its kind")
+        raise WireError(f"{t}.parts.{name}: not of its kind")
     try:
-        return Published(Bank(_about(parts.get(_ABOUT)), points), message.envelope, message.digest)
+        return Published(Bank(_about(parts.get(_ABOUT), t), points), message.envelope, message.digest)
     except SettingError as error:
-        raise WireError(f"global.parts.{_ABOUT}: {error.words}") from None
+        raise WireError(f"{t}.parts.{_ABOUT}: {error.words}") from None
 
 
-def _about(part: Any) -> About:
+def _about(part: Any, t: str) -> About:
     text = part.arrays.get("json") if isinstance(part, Tensors) else None
-    if text is None or text.ndim != 1 or text.dtype.kind not in "iu" or (text.size and text.max() > 255):
-        raise WireError(f"global.parts.{_ABOUT}: the bytes of a JSON document are due")
+    if (
+        text is None
+        or text.ndim != 1
+        or text.dtype.kind not in "iu"
+        or not text.size
+        or not 0 <= text.min() <= text.max() <= 255
+    ):
+        raise WireError(f"{t}.parts.{_ABOUT}: the bytes of a JSON document are due")
     try:
         return from_plain(About, json.loads(text.astype(np.uint8).tobytes().decode()), _ABOUT)
     except (ValueError, RecursionError):
-        raise WireError(f"global.parts.{_ABOUT}: not a JSON document") from None
+        raise WireError(f"{t}.parts.{_ABOUT}: not a JSON document") from None
+
+
+def joined(bank: Bank, more: Bank) -> Bank:
+    """The first one's classes, and after them those that have points in the second alone; only prototypes join."""
+    mine, theirs = more.points, bank.points
+    if more.about.lineage != bank.about.lineage:
+        return bank
+    if not isinstance(mine, Prototypes) or not isinstance(theirs, Prototypes) or mine.dim != theirs.dim:
+        return bank
+    known = {bank.about.classes[int(c)] for c in np.unique(theirs.classes)}
+    fresh = [name for name in more.about.classes if name not in known]
+    if not fresh:
+        return bank
+    names = (*bank.about.classes, *(name for name in fresh if name not in bank.about.classes))
+    ids = {more.about.classes.index(name): names.index(name) for name in fresh}
+    kept = mine.only(list(ids))
+    classes = np.concatenate([theirs.classes, np.array([ids[int(c)] for c in kept.classes], np.int64)])
+    points = Prototypes(classes, np.concatenate([theirs.vectors, kept.vectors]))
+    return Bank(replace(bank.about, classes=names), points)
+
+
+def without(bank: Bank, names: Collection[str]) -> Bank:
+    """The bank without the points of these classes; their names stay, so that ids do."""
+    ids = [i for i, name in enumerate(bank.about.classes) if name in names]
+    if not ids or not isinstance(bank.points, Prototypes):
+        return bank
+    left = np.setdiff1d(bank.points.classes, ids)
+    return Bank(bank.about, bank.points.only(left))
+
+
+def nearest(points: Prototypes, vectors: NDArray[np.floating[Any]]) -> tuple[int, float]:
+    """The class that lies nearest to these rows, and how near, as a share of what is usual between classes."""
+    between = squared_distances(vectors, points.vectors).min(0)
+    at = int(between.argmin())
+    apart = squared_distances(points.vectors, points.vectors)
+    apart[points.classes[:, None] == points.classes[None, :]] = np.inf
+    usual = float(np.median(apart.min(1))) if np.isfinite(apart).any() else 1.0
+    return int(points.classes[at]), float(np.sqrt(between[at] / max(usual, 1e-30)))
 
 
 def run_lineage(contract: Contract, method: str, hyper: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 import protofleet
+from coordinator.cli.classes_cmd import classes, freeze
 from coordinator.cli.journal_cmd import backup, compact, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
 from coordinator.cli.serve_cmd import init, serve
@@ -24,7 +25,9 @@ def coordinator() -> None:
     """
 
 
-for command in (init, serve, status, agents, rounds, show, publish, pause, resume, stop, replay, compact, backup):
+for command in (
+    init, serve, status, agents, rounds, show, classes, freeze, publish, pause, resume, stop, replay, compact, backup,
+):  # fmt: skip
     coordinator.add_command(command)
 
 

@@ -15,7 +15,8 @@ from coordinator.control import ask
 F = Callable[..., Any]
 
 
-def _where(command: F) -> F:
+def where(command: F) -> F:
+    """The options of every command that asks the running service."""
     command = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")(command)
     return click.option(
         "--data-dir", type=click.Path(path_type=Path), default=Path("coordinator-data"), show_default=True,
@@ -24,7 +25,7 @@ def _where(command: F) -> F:
 
 
 @click.command()
-@_where
+@where
 @click.option("--watch", is_flag=True, help="A live table, until Ctrl-C.")
 def status(data_dir: Path, as_json: bool, watch: bool) -> None:
     """Round, devices, accuracy, bytes, refusals."""
@@ -61,7 +62,7 @@ def status_lines(found: dict[str, Any]) -> list[str]:
 
 
 @click.command()
-@_where
+@where
 def agents(data_dir: Path, as_json: bool) -> None:
     """Every device: there or not, what it holds, how well it classifies."""
     found = ask(data_dir, "agents")
@@ -76,7 +77,7 @@ def agents(data_dir: Path, as_json: bool) -> None:
 
 
 @click.command()
-@_where
+@where
 @click.option("--last", default=20, show_default=True, help="So many of the newest.")
 def rounds(data_dir: Path, as_json: bool, last: int) -> None:
     """The newest rounds: asked, fused, how they closed, the state's hash."""
@@ -92,7 +93,7 @@ def rounds(data_dir: Path, as_json: bool, last: int) -> None:
 
 @click.command()
 @click.argument("round", type=int)
-@_where
+@where
 def show(round: int, data_dir: Path, as_json: bool) -> None:
     """One round: every upload with its digest, and what happened."""
     found = ask(data_dir, "show", round=round)
@@ -109,7 +110,7 @@ def show(round: int, data_dir: Path, as_json: bool) -> None:
 
 def _plain(name: str, help: str) -> click.Command:
     @click.command(name=name, help=help)
-    @_where
+    @where
     def command(data_dir: Path, as_json: bool) -> None:
         found = ask(data_dir, name)
         click.echo(json.dumps(found) if as_json else ", ".join(f"{k}: {v}" for k, v in found.items()))

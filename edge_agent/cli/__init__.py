@@ -7,6 +7,7 @@ import click
 import protofleet
 from edge_agent.cli.config_cmd import config
 from edge_agent.cli.contract_cmd import contract
+from edge_agent.cli.enroll_cmd import enroll, forget
 from edge_agent.cli.infer_cmd import infer
 from edge_agent.cli.init_cmd import init
 from edge_agent.cli.run_cmd import run as run_command
@@ -25,10 +26,11 @@ def agent() -> None:
     edge-agent run --config agent.toml                  join, train, deliver, until stopped
     edge-agent status                                   how it is getting on
     edge-agent infer --bundle B photos/                 classify photos with what the fleet learned
+    edge-agent enroll --bundle B --label owl *.jpg      a new class from a few photos
     """
 
 
-for command in (init, run_command, status, config, contract, infer):
+for command in (init, run_command, status, config, contract, infer, enroll, forget):
     agent.add_command(command)
 
 

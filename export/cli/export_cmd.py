@@ -28,10 +28,11 @@ import click
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
+@click.option("--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
     where: Path, out: Path, agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
-    image_size: int | None, data: str | None, calibration: bool, as_json: bool,
+    image_size: int | None, data: str | None, calibration: bool, freeze: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
     from edge_agent.data.sets import load
@@ -44,7 +45,7 @@ def export(
         image_size=image_size or saved.config.get("image_size") or None,
     )  # fmt: skip
     model = source.from_run(saved, agent, found, image_size)
-    made = writer.export(model, writer.Wanted(precision, smallest, by, also, calibration))
+    made = writer.export(model, writer.Wanted(precision, smallest, by, also, calibration, freeze=freeze))
     bundle = writer.write(made, out)
     if as_json:
         click.echo(json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1))

@@ -131,10 +131,11 @@ def test_prototypes_that_do_not_fit_are_refused_and_the_running_ones_stay(bundle
 
 
 def test_a_frozen_extractor_has_a_lineage_of_its_own():
-    run = device().lineages
-    frozen = device(freeze=True).lineages
+    run = device().lineages()
+    frozen = device(freeze=True).lineages()
     assert [each.partition(":")[0] for each in run] == ["run"]
     assert [each.partition(":")[0] for each in frozen] == ["extractor", "run"]
+    assert device().lineages(freeze=True)[1:] == run
 
 
 def test_another_folder_is_not_overwritten(made, tmp_path):

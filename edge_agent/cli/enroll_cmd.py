@@ -1,0 +1,80 @@
+"""`edge-agent enroll` and `edge-agent forget`: classes of this device's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from edge_agent.cli.infer_cmd import bundle_option, credentials_option, fleet_option
+from protofleet.errors import FleetError, UsageError
+
+
+@click.command()
+@click.argument("photos", nargs=-1, required=True, type=click.Path(path_type=Path))
+@bundle_option
+@click.option("--label", required=True, help="What the photos show.")
+@click.option("--offer", "url", metavar="URL", help="Offer it to the fleet at this broker (mqtt://host).")
+@click.option("--id", "agent", help="This device's name in the fleet; by default its host name.")
+@fleet_option
+@credentials_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def enroll(
+    photos: tuple[Path, ...], bundle: Path, label: str, url: str | None, agent: str | None, fleet: str | None,
+    credentials: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Learn a new class from a few PHOTOS: in use here at once, on every following device once it is admitted."""
+    import numpy as np
+
+    from edge_agent import enrolment, follow
+    from edge_agent import photos as files
+    from edge_agent.config import host_name
+    from edge_agent.inference import Classifier
+
+    classifier = Classifier(bundle)
+    follow.settled(classifier, bundle)
+    kind = classifier.bundle.manifest.input
+    found = files.find(photos)
+    if not found:
+        raise UsageError("there is not one image among these paths")
+    new = enrolment.embedded(classifier, label, np.stack([files.read(path, kind) for path in found]))
+    enrolment.keep(classifier, bundle, new)
+    lineage = new.bank.about.lineage
+    told = {"label": label, "photos": new.photos, "nearest": new.nearest, "share": new.share, "lineage": lineage}
+    said = [f"{label}: learned from {new.photos} photos and in use on this device"]
+    if new.too_near:
+        said.append(
+            f"it lies close to {new.nearest} ({new.share:.2f} of what is usual between classes): they may be mixed up"
+        )
+    if lineage.startswith("run:"):
+        told["offered"] = False
+        said.append(
+            "other devices have extractors of their own: put the photos into this device's data, and the class "
+            "reaches them through the next rounds"
+        )
+    elif url:
+        receipt = enrolment.offer(classifier, new, url, fleet, agent or host_name(), credentials)
+        told |= {"offered": True, "status": receipt.status, "words": receipt.words}
+        said.append(
+            {
+                "accepted": "the fleet has it: every following device of this lineage knows it now",
+                "waiting": "the coordinator keeps it until an operator admits it",
+            }.get(receipt.status, f"the coordinator does not take it: {receipt.words}")
+        )
+    click.echo(json.dumps(told, indent=1) if as_json else "\n".join(said))
+    if told.get("status") not in (None, "accepted", "waiting"):
+        raise FleetError(f"{label} was not taken into the fleet: {told['words']}")
+
+
+@click.command()
+@bundle_option
+@click.option("--label", required=True, help="A class that was enrolled on this device.")
+def forget(bundle: Path, label: str) -> None:
+    """Take back a class that was enrolled here. The fleet's own are the coordinator's: `coordinator classes remove`."""
+    from edge_agent import enrolment
+    from edge_agent.inference import Classifier
+
+    if not enrolment.forget(Classifier(bundle), bundle, label):
+        raise UsageError(f"no class {label!r} was enrolled with this bundle on this device")
+    click.echo(f"{label}: forgotten on this device")

@@ -1,0 +1,143 @@
+"""A new class from a few photos: embedded, used at once on this device, and offered to the fleet."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent import follow
+from edge_agent.inference import Classifier
+from protofleet import channel, wire
+from protofleet.channel import About, Bank
+from protofleet.errors import LinkError, UsageError, WireError
+from protofleet.prototypes import Floats, Prototypes
+from protofleet.wire import Envelope
+
+TOO_NEAR = 0.25  # of what is usual between classes
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Enrolment:
+    """A class as its photos show it, and what it lies nearest to."""
+
+    bank: Bank  # this class alone
+    photos: int
+    nearest: str
+    share: float  # how near, as a share of what is usual between classes
+
+    @property
+    def too_near(self) -> bool:
+        """Whether the two will be mixed up."""
+        return self.share < TOO_NEAR
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the coordinator made of an offer."""
+
+    status: str
+    words: str
+
+
+def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolment:
+    """The mean of the photos' embeddings beside the classes there are."""
+    bank = classifier.loaded.bank
+    if not isinstance(bank.points, Prototypes):
+        raise UsageError(f"this bundle classifies by {bank.kind}: new classes need prototypes")
+    if label in classifier.loaded.labels:
+        raise UsageError(f"there is a class {label!r} already", "forget it first, or take another name")
+    mean: Floats = classifier.embed(images).mean(0, keepdims=True).astype(np.float16).astype(np.float32)
+    near, share = channel.nearest(bank.points, mean)
+    one = Bank(About(bank.about.lineage, (label,)), Prototypes(np.array([0]), mean, np.array([len(images)])))
+    return Enrolment(one, len(images), bank.about.classes[near], share)
+
+
+def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
+    """Use it at once, here and at every later start."""
+    path = follow.enrolled_file(bundle)
+    known = follow.read(path)
+    bank = new.bank if known is None else channel.joined(known.bank, new.bank)
+    follow.write(path, _local(classifier, bank))
+    follow.settled(classifier, bundle)
+
+
+def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
+    """Take back a class that was enrolled here; whether there was one."""
+    path = follow.enrolled_file(bundle)
+    known = follow.read(path)
+    if known is None or label not in known.bank.about.classes:
+        return False
+    kept, points = [name for name in known.bank.about.classes if name != label], known.bank.points
+    assert isinstance(points, Prototypes)
+    if not kept:
+        path.unlink()
+        return True
+    left = points.only([known.bank.about.classes.index(name) for name in kept])
+    ids = np.array([kept.index(known.bank.about.classes[int(c)]) for c in left.classes], np.int64)
+    about = replace(known.bank.about, classes=tuple(kept))
+    follow.write(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
+    return True
+
+
+def offer(
+    classifier: Classifier, new: Enrolment, url: str, fleet: str | None, agent: str, credentials: Path | None,
+    patience: float = PATIENCE,
+) -> Receipt:  # fmt: skip
+    """Send it to the coordinator and wait for the receipt."""
+    from protofleet.mqtt.address import Address
+    from protofleet.mqtt.events import Arrival, Refused
+    from protofleet.mqtt.link import Link
+    from protofleet.mqtt.topics import Topics, check_name
+
+    manifest = classifier.bundle.manifest
+    topics = Topics(fleet or manifest.fleet)
+    topic = topics.upload(check_name("device", agent), 0)
+    envelope = Envelope("enrol", topics.fleet, manifest.run, agent=agent, boot=secrets.token_hex(8))
+    payload = channel.write(new.bank, envelope, "float32")
+    digest = wire.decode(payload).digest
+    address = Address.parse(url, credentials_file=credentials, environ=os.environ)
+    link = Link(
+        address, f"{agent[:40]}-enrol-{secrets.token_hex(4)}", rng=random.Random(), clean_start=True, session_expiry=0
+    )
+    link.subscribe([(topics.receipt(agent), 1)])
+    link.start()
+    try:
+        end = time.monotonic() + patience
+        link.publish(topic, payload)
+        while (left := end - time.monotonic()) > 0:
+            for event in link.poll(left):
+                if isinstance(event, Refused):
+                    raise LinkError(f"{address} refuses this device: {event.reason}")
+                if isinstance(event, Arrival):
+                    link.ack(event)
+                    found = _receipt(event.payload, digest)
+                    if found is not None:
+                        return found
+    finally:
+        link.stop(patience=1.0)
+    raise LinkError(f"no answer from the coordinator of {topics.fleet} in {patience:g} s", "is it running?")
+
+
+def _receipt(payload: bytes, digest: str) -> Receipt | None:
+    try:
+        message = wire.decode(payload)
+    except WireError:
+        return None
+    if message.envelope.t != "receipt" or message.body.get("digest") not in (digest, ""):
+        return None
+    if message.body.get("round") != 0:
+        return None
+    return Receipt(str(message.body.get("status")), str(message.body.get("words", "")))
+
+
+def _local(classifier: Classifier, bank: Bank) -> bytes:
+    return channel.write(bank, Envelope("global", classifier.bundle.manifest.fleet), "float32")

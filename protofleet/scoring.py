@@ -1,0 +1,54 @@
+"""How a method's devices classify by what they share alone, without any device's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from protofleet.channel import Points
+from protofleet.prototypes import Ints, Parts, Tensors
+from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Recipe, Scorer, Turn
+
+
+class _NeedsSamples(Exception):
+    """The recipe looked at training data to say how it classifies."""
+
+
+@dataclass
+class _Nobody:
+    """A device without samples."""
+
+    agent: str
+    classes: Ints
+    samples: int
+    memory: dict[str, Parts]
+
+    def features(self, *, low: bool = False) -> NoReturn:
+        raise _NeedsSamples
+
+    def weights(self, *modules: str) -> NoReturn:
+        raise _NeedsSamples
+
+    def load(self, weights: Tensors) -> NoReturn:
+        raise _NeedsSamples
+
+
+def scorers_of(recipe: Recipe[Any], turn: Turn[Any], got: Parts) -> Mapping[str, Scorer]:
+    """By the state alone; where it would take a device's own samples, its head is left."""
+    try:
+        return recipe.scorers(turn, _Nobody(turn.agent, np.zeros(0, np.int64), 0, {}), got)
+    except _NeedsSamples:
+        return {"head": ByHead()}
+
+
+def points_of(scorer: Scorer) -> Points | None:
+    """What embeddings are compared with; None for a classifier, whose rows are in the network."""
+    match scorer:
+        case NearestPrototype(prototypes):
+            return prototypes
+        case LikeliestMixture(mixtures):
+            return mixtures
+    return None

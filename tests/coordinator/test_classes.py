@@ -1,0 +1,156 @@
+"""Classes that come from devices, and what an operator decides about them."""
+
+from base64 import b64encode
+
+import numpy as np
+import pytest
+
+from coordinator.classes import Classes
+from protofleet import channel, wire
+from protofleet.channel import About, Bank
+from protofleet.errors import UsageError
+from protofleet.exchange import GlobalState
+from protofleet.mqtt.topics import Place
+from protofleet.prototypes import Prototypes
+from tests.coordinator.made import CONTRACT, core, receipts
+
+STATE = GlobalState(shared={"prototypes": Prototypes(np.arange(2), np.array([[0, 0, 1], [0, 4, 1]], np.float32))})
+
+
+@pytest.fixture
+def made(tmp_path):
+    made = core(tmp_path)
+    made.recover(0.0)
+    made.state, made.base_round = STATE, 1
+    return made
+
+
+def lineage(made):
+    return made.classes.bank(1, STATE).about.lineage
+
+
+def offer(made, name="owl", vector=(9, 9, 9), agent="x", **changes):
+    about = About(changes.get("lineage", lineage(made)), (name,))
+    bank = Bank(about, Prototypes(np.array([0]), np.array([vector], np.float32)))
+    envelope = wire.Envelope("enrol", CONTRACT.fleet, agent=changes.get("sender", agent))
+    return Place(agent, "upload", ("0",)), channel.write(bank, envelope, "float32")
+
+
+def published(said):
+    return [channel.read(p.payload).bank for p in said if p.topic.endswith("/g/stable/proto")]
+
+
+def names(bank):
+    return [bank.about.classes[c] for c in bank.points.classes]
+
+
+def test_a_new_class_is_admitted_and_published(made):
+    said = made.take([offer(made)], 1.0)
+    assert receipts(said)[0][1] == "accepted"
+    (bank,) = published(said)
+    assert names(bank) == [*CONTRACT.classes[:2], "owl"]
+    assert bank.points.vectors[-1].tolist() == [9, 9, 9]
+    assert published(made.greetings())[0] == bank
+
+
+def test_it_is_remembered_over_a_restart(made):
+    made.take([offer(made)], 1.0)
+    again = Classes(made.journal, made.voice, "auto", made.log)
+    assert "owl" in names(again.bank(1, STATE))
+
+
+def test_training_goes_on_beneath_it(made):
+    made.take([offer(made)], 1.0)
+    moved = GlobalState(shared={"prototypes": Prototypes(np.arange(2), STATE.shared["prototypes"].vectors + 1)})
+    assert made.classes.bank(2, moved).points.vectors[:, 0].tolist() == [1, 1, 9]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"lineage": "extractor:other"}, "other-lineage"),
+        ({"vector": (1, 2)}, "dimension"),
+        ({"name": CONTRACT.classes[0]}, "conflict"),
+        ({"name": "a\x07"}, "bad-name"),
+        ({"name": "n" * 65}, "bad-name"),
+        ({"sender": "y"}, "wrong-agent"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_reason(made, changes, code):
+    said = made.take([offer(made, **changes)], 1.0)
+    ((_, status, reason),) = receipts(said)
+    assert (status in ("refused", "conflict"), reason) == (True, code)
+    assert not published(said)
+
+
+def test_bytes_that_are_no_offer_are_refused(made):
+    said = made.take([(Place("x", "upload", ("0",)), b"\x00")], 1.0)
+    assert receipts(said)[0][1:] == ("refused", "bad-bytes")
+
+
+def test_a_class_close_to_another_is_said_to_be(made):
+    assert receipts(made.take([offer(made, vector=(0, 0.1, 1))], 1.0))[0][1:] == ("accepted", "near")
+
+
+def test_an_operator_admits_where_the_policy_says_so(made):
+    made.classes.policy = "manual"
+    said = made.take([offer(made)], 1.0)
+    assert receipts(said)[0][1] == "waiting"
+    assert not published(said)
+    found, changed = made.classes.told("admit", {"name": "owl"}, 1, STATE)
+    assert changed
+    assert not found["waiting"]
+    assert "owl" in names(made.classes.bank(1, STATE))
+
+
+def test_nobody_enrols_where_it_is_off(made):
+    made.classes.policy = "off"
+    assert receipts(made.take([offer(made)], 1.0))[0][2] == "enrol-off"
+
+
+def test_rename_remove_and_back(made):
+    told = made.classes.told
+    made.take([offer(made)], 1.0)
+    told("rename", {"name": "owl", "to": "tawny owl"}, 1, STATE)
+    told("rename", {"name": CONTRACT.classes[0], "to": "first"}, 1, STATE)
+    assert names(made.classes.bank(1, STATE)) == ["first", CONTRACT.classes[1], "tawny owl"]
+    told("remove", {"name": "tawny owl"}, 1, STATE)
+    told("remove", {"name": "first"}, 1, STATE)
+    assert names(made.classes.bank(1, STATE)) == [CONTRACT.classes[1]]
+    found, _ = told("back", {"version": 1}, 1, STATE)
+    assert names(made.classes.bank(1, STATE)) == [*CONTRACT.classes[:2], "owl"]
+    assert len(found["versions"]) == 7
+    told("back", {"version": 0}, 1, STATE)
+    assert names(made.classes.bank(1, STATE)) == list(CONTRACT.classes[:2])
+
+
+def test_a_removed_class_can_be_enrolled_anew(made):
+    made.classes.told("remove", {"name": CONTRACT.classes[1]}, 1, STATE)
+    assert receipts(made.take([offer(made, CONTRACT.classes[1])], 1.0))[0][1] == "accepted"
+    assert made.classes.bank(1, STATE).points.vectors[-1].tolist() == [9, 9, 9]
+
+
+def test_a_frozen_extractor_takes_the_place_of_the_run(made):
+    bank = Bank(About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32)))
+    message = b64encode(channel.write(bank, wire.Envelope("global", "f"))).decode()
+    made.classes.told("freeze", {"prototypes": message, "bundle": "ab"}, 1, STATE)
+    now = made.classes.bank(1, STATE)
+    assert (now.about.lineage, now.about.bundle, now.about.classes) == ("extractor:e", "ab", ("ant", "bee"))
+    assert receipts(made.take([offer(made, vector=(5, 5, 5))], 1.0))[0][1] == "accepted"
+    with pytest.raises(UsageError, match="no prototypes"):
+        made.classes.told("freeze", {"prototypes": "AAAA", "bundle": ""}, 1, STATE)
+
+
+@pytest.mark.parametrize(
+    ("what", "arguments"),
+    [
+        ("admit", {"name": "x"}),
+        ("remove", {"name": "x"}),
+        ("rename", {"name": "x", "to": "y"}),
+        ("back", {"version": 9}),
+        ("sing", {}),
+    ],
+)
+def test_words_that_mean_nothing(made, what, arguments):
+    with pytest.raises(UsageError):
+        made.classes.told(what, arguments, 1, STATE)

@@ -145,6 +145,63 @@ def ingest(uploads: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--devices", default=2000, show_default=True, help="Devices that register.")
+@click.option("--uploads", default=3000, show_default=True, help="Uploads of 20 KB that pour in.")
+@click.option("--rounds", default=1000, show_default=True, help="Rounds of 50 small devices.")
+@json_option
+def memory(devices: int, uploads: int, rounds: int, as_json: bool) -> None:
+    """What the coordinator holds for each device and each upload, and whether it grows with rounds."""
+    from tempfile import TemporaryDirectory
+
+    from simulators.bench.memory import bench_memory
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        told = lambda words: click.echo(words, err=True)  # noqa: E731
+        rows = bench_memory(devices, uploads, rounds, 50, Path(folder), told)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    click.echo(f"{'the coordinator':<40}{'RSS MB':>8}")
+    for row in rows:
+        click.echo(f"{row.when:<40}{row.rss_mb:>8.1f}  {row.note}".rstrip())
+
+
+@bench.command()
+@click.option("--rounds", default=40, show_default=True, help="Rounds; the first five are not counted.")
+@click.option("--devices", default=5, show_default=True, help="Device daemons.")
+@json_option
+def overhead(rounds: int, devices: int, as_json: bool) -> None:
+    """A round over MQTT with next to no training: its time, what idle devices hold, and bytes on the loopback.
+
+    Other traffic on the interface counts as well; `unshare -n` gives the bench one of its own.
+    """
+    from tempfile import TemporaryDirectory
+
+    from simulators.bench.overhead import bench_overhead
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        found = bench_overhead(rounds, devices, Path(folder))
+    if as_json:
+        click.echo(json.dumps(asdict(found) | {"overhead_ms": found.overhead_ms}, indent=1))
+        return
+    loopback = "not known" if found.loopback_bytes is None else f"{found.loopback_bytes:,.0f} B"
+    lines = {
+        "from one round to the next": f"{found.round_ms:.0f} ms",
+        "of it the slowest device's training process": f"{found.training_ms:.0f} ms",
+        "overhead": f"{found.overhead_ms:.0f} ms",
+        "a device daemon, its training process beside it": f"{found.daemon_mb:.0f} MB",
+        "the training process": f"{found.training_process_mb:.0f} MB",
+        "a device daemon alone": f"{found.idle_mb:.0f} MB",
+        "on the loopback interface in a round": loopback,
+        "payloads, as often as they cross it": f"{found.carried_bytes:,.0f} B",
+        "payloads, sent or received by a device": f"{found.payload_bytes:,.0f} B",
+    }
+    click.echo(f"{found.devices} devices, {found.rounds} rounds, the first five not counted; medians")
+    for name, value in lines.items():
+        click.echo(f"{name:<50}{value:>14}")
+
+
+@bench.command()
 @click.option("--agents", default=8, show_default=True, help="Devices.")
 @click.option("--rounds", default=5, show_default=True, help="Rounds.")
 @click.option("--only", multiple=True, help="A method; all by default.")

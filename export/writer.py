@@ -138,7 +138,7 @@ def write(made: Exported, out: Path) -> Bundle:
         raise UsageError(f"{out} is not empty and holds no bundle", "name another --out")
     new = out.with_name(f".{out.name}.new")
     _remove(new)
-    contents = {MANIFEST: _json(to_plain(made.manifest)), **made.files}
+    contents = {MANIFEST: manifest_bytes(made), **made.files}
     new.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == SUFFIX:
         with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -157,6 +157,11 @@ def write(made: Exported, out: Path) -> Bundle:
     _remove(out)
     new.rename(out)
     return bundle
+
+
+def manifest_bytes(made: Exported) -> bytes:
+    """The manifest as it is written; its hash is the bundle's name."""
+    return _json(to_plain(made.manifest))
 
 
 def _lower(

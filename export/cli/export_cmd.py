@@ -28,11 +28,16 @@ import click
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
+@click.option("--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too (fp32, fp16).")
+@click.option(
+    "--node-modules", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Take onnxruntime-web and mqtt from here; by default npm fetches them.",
+)  # fmt: skip
 @click.option("--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
     where: Path, out: Path, agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
-    image_size: int | None, data: str | None, calibration: bool, freeze: bool, as_json: bool,
+    image_size: int | None, data: str | None, calibration: bool, web: Path | None, node_modules: Path | None, freeze: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
     from edge_agent.data.sets import load
@@ -47,6 +52,11 @@ def export(
     model = source.from_run(saved, agent, found, image_size)
     made = writer.export(model, writer.Wanted(precision, smallest, by, also, calibration, freeze=freeze))
     bundle = writer.write(made, out)
+    if web is not None:
+        from edge_agent.bundle import MANIFEST
+        from export import page
+
+        page.write({MANIFEST: writer.manifest_bytes(made), **made.files}, web, node_modules)
     if as_json:
         click.echo(json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1))
     else:

@@ -19,20 +19,20 @@ WORKDIR /data
 # Classifies and follows updates; no torch.
 FROM base AS device
 RUN pip install --no-cache-dir --find-links /wheels --constraint /wheels/constraints.txt "protofleet" "pillow"
-USER fleet
+USER 1000
 ENTRYPOINT ["edge-agent"]
 CMD ["--help"]
 
 # Trains as well.
 FROM base AS agent
 RUN pip install --no-cache-dir --find-links /wheels --constraint /wheels/constraints.txt "protofleet[train]"
-USER fleet
+USER 1000
 ENTRYPOINT ["edge-agent"]
 CMD ["run", "--config", "/data/agent.toml"]
 
 # Opens rounds and fuses; no torch, but for methods that ask for it.
 FROM base AS coordinator
 RUN pip install --no-cache-dir --find-links /wheels --constraint /wheels/constraints.txt "protofleet[coordinator]"
-USER fleet
+USER 1000
 ENTRYPOINT ["coordinator"]
 CMD ["serve", "--config", "/data/fleet.toml"]

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: demo test system lint bench clean
+.PHONY: demo test soak system lint bench clean
 
 # One environment for all targets; remade only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt
@@ -30,6 +30,10 @@ system:
 
 test: $(READY) system
 	@$(BIN)/python -m pytest -n $(JOBS)
+
+# A live fleet under fire: half an hour of kill -9, cut lines, full disks and worse.
+soak: $(READY) system
+	@$(BIN)/protofleet soak
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -6,7 +6,7 @@ import json
 import random
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
@@ -40,11 +40,11 @@ GROUP = 512  # uploads written together at most: the broker holds delivery at so
 @contextmanager
 def service(
     plan: Plan, address: Address, log: Log, environ: Mapping[str, str], *, retry: bool = False, once: bool = False,
-    epoch_above: int = 0,
+    epoch_above: int = 0, wall: Callable[[], float] = time.time,
 ) -> Iterator[Service]:  # fmt: skip
-    """A service, its journal open and its socket listening."""
+    """A service, its journal open and its socket listening. `wall` only dates what is written."""
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
-    journal = Journal(plan.data_dir, time.time)
+    journal = Journal(plan.data_dir, wall)
     try:
         run, epoch, boot, boots = _identity(journal, plan, epoch_above)
         contract, hyper = plan.contract_for(run, recipe), from_plain(recipe.hyper, plan.settings, "settings")

@@ -120,12 +120,14 @@ class Core:
                     self.journal.add_upload(each.round, each.agent, each.digest, each.status, each.body)
                 for agent, birth in births.items():
                     self.journal.add_agent(agent, birth)
-        for each in self.intake.written():
-            self.devices = registry.heard(self.devices, each.agent, now)
+        written = self.intake.written()
+        self.devices = registry.all_heard(self.devices, [each.agent for each in written], now)
+        for each in written:
             status = "late" if each.status == "late" else "accepted"
             said.append(self.voice.receipt(each.agent, each.round, each.digest, status))
-            if each.status == "accepted" or (each.status == "held" and self.rules.cut is not None):
-                events.append(rounds.Answered(each.agent))
+        counts = ("accepted",) if self.rules.cut is None else ("accepted", "held")
+        answered = frozenset(each.agent for each in written if each.status in counts)
+        events += [rounds.Answered(answered)] if answered else []
         for event in events:
             said += self._advance(event, now)
         return said + self._tick(now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator import admission
 from coordinator.admission import Expected, Refusal
@@ -22,8 +22,7 @@ REMEMBERED = 100  # refusals an operator can look at
 LOGGED = 20  # refusals of one kind that get a line each
 
 
-@dataclass(frozen=True)
-class Fresh:
+class Fresh(NamedTuple):
     """An upload that was let in and is about to be written."""
 
     round: int

@@ -67,9 +67,9 @@ class Journal:
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             # Large pages and few checkpoints: uploads are written once, and half as dear as with SQLite's defaults.
-            self._db.execute("PRAGMA page_size=16384")
+            self._db.execute("PRAGMA page_size=65536")
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA wal_autocheckpoint=2000")
+            self._db.execute("PRAGMA wal_autocheckpoint=500")
             self._db.execute("PRAGMA synchronous=FULL")
             self._migrate()
         except sqlite3.DatabaseError as error:

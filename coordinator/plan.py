@@ -102,8 +102,7 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapp
     document: dict[str, Any] = {}
     if path is not None:
         document = _read(path)
-        serve = document.setdefault("serve", {})
-        serve["data_dir"] = str(path.absolute().parent / serve.get("data_dir", Serving.data_dir))
+        _anchor(document, path.absolute().parent)
     for layer in (_from_environment(environ), flags):
         for section, values in layer.items():
             document.setdefault(section, {}).update(values)
@@ -118,6 +117,15 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapp
     if plan.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
     return Plan(plan.contract, plan.serve, plan.broker, plan.admission, settings)
+
+
+def _anchor(document: dict[str, Any], folder: Path) -> None:
+    """Paths in the file are relative to the file."""
+    serve, broker = document.setdefault("serve", {}), document.get("broker", {})
+    serve["data_dir"] = str(folder / serve.get("data_dir", Serving.data_dir))
+    for name in ("credentials", "ca", "cert", "key"):
+        if broker.get(name):
+            broker[name] = str(folder / broker[name])
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ that ask. Chunks that arrive are taken only for slips that were announced, into 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ class Post:
         self._spool = Spool(spool, largest=limits.largest, total=SPOOL, expiry=EXPIRY, clock=clock)
         self._large: dict[str, Outgoing] = {}  # by topic: the newest only
         self._sendings: dict[tuple[str, str], Sending] = {}  # by receiver ("" for all) and digest
-        self._waiting: list[Publication] = []
+        self._waiting: deque[Publication] = deque()
         self._awaited: dict[tuple[str, str], Place] = {}
 
     def send(self, said: Sequence[Publication]) -> None:
@@ -74,7 +75,7 @@ class Post:
                 self._link.publish(first.topic, first.payload, qos=first.qos, retain=first.retain)
             except LinkBusy:
                 return
-            del self._waiting[0]
+            self._waiting.popleft()
         for key in [key for key, sending in self._sendings.items() if sending.pump(self._link)]:
             del self._sendings[key]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +52,12 @@ def heard(devices: Devices, agent: str, now: float, **changes: Any) -> Devices:
     """A sign of life of a registered device."""
     known = devices.get(agent)
     return devices if known is None else {**devices, agent: replace(known, seen=now, **changes)}
+
+
+def all_heard(devices: Devices, agents: Iterable[str], now: float) -> Devices:
+    """Signs of life of many at once."""
+    known = {agent: replace(devices[agent], seen=now) for agent in agents if agent in devices}
+    return {**devices, **known} if known else devices
 
 
 def eligible(devices: Devices, now: float, patience: float) -> tuple[str, ...]:

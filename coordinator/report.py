@@ -19,7 +19,7 @@ def status(core: Core, voice: Voice, now: float, uptime: float, connected: bool)
         "phase": "paused" if at.paused and at.phase == "waiting" else at.phase,
         "round": at.number,
         "rounds": core.rules.rounds,
-        "asked": len(at.asked),
+        "asked": core.rules.cut or len(at.asked),
         "answered": len(at.answered),
         "missing": at.missing,
         "seconds_left": None if at.deadline == float("inf") else max(0.0, at.deadline - now),

@@ -45,7 +45,8 @@ class Standing:
     @property
     def missing(self) -> list[str]:
         """Who was asked and has neither answered nor been excused."""
-        return [agent for agent in self.asked if agent not in self.answered | self.excused]
+        done = self.answered | self.excused
+        return [agent for agent in self.asked if agent not in done]
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class Tick:
 
 @dataclass(frozen=True)
 class Answered:
-    """An upload was accepted."""
+    """Uploads were accepted: of all agents that came at once, as telling of each alone would cost by their square."""
 
-    agent: str
+    agents: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ def step(rules: Rules, at: Standing, event: Event, now: float) -> Step:  # noqa:
             return _maybe_open(rules, at, eligible, now)
         case "collecting", Tick():
             return _maybe_cut(rules, at, now)
-        case "collecting", Answered(agent):
-            return _maybe_cut(rules, replace(at, answered=at.answered | {agent}), now)
+        case "collecting", Answered(agents):
+            return _maybe_cut(rules, replace(at, answered=at.answered | agents), now)
         case "collecting", Excused(agent):
             return _maybe_cut(rules, replace(at, excused=at.excused | {agent}), now)
         case "closing", Fused():

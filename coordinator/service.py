@@ -150,18 +150,17 @@ class Service:
             return
         message = wire.decode(arrival.payload)
         envelope, mine = message.envelope, self.around.voice
-        if message.body.get("online") is not True and not arrival.retained:
-            self._greet()  # somebody's last will, or another's farewell, has taken the place of our word
-            return
-        if envelope.boot == mine.boot or envelope.boot in self.around.boots or message.body.get("online") is not True:
-            return
-        if (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
+        online, ours = message.body.get("online") is True, envelope.boot in {mine.boot, *self.around.boots}
+        # Even one that is gone by now was followed by the devices: our epoch was the newest when we began.
+        if not ours and (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
             raise Superseded(
                 f"another coordinator serves fleet {mine.topics.fleet} (epoch {envelope.epoch}, run {envelope.run})",
                 "stop it first, or let it go on",
             )
-        self.around.log.warning("another coordinator spoke and is overruled", epoch=envelope.epoch, run=envelope.run)
-        self._greet()
+        if online and not ours:
+            self.around.log.warning("another coordinator is overruled", epoch=envelope.epoch, run=envelope.run)
+        if not arrival.retained and not (online and envelope.boot == mine.boot):
+            self._greet()  # another's word, or a last will of ours, has taken the place of our word
 
     def _link_said(self, event: broker.Event) -> None:
         around = self.around

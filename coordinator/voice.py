@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator import receipts
 from coordinator.journal import OpenedRound
 from coordinator.rounds import Rules, Standing
 from protofleet import wire
@@ -83,7 +84,10 @@ class Voice:
         missing: tuple[tuple[int, int], ...] = (),
     ) -> Publication:  # fmt: skip
         """The answer to an upload. At QoS 0: a device that misses it asks again."""
-        body: dict[str, Any] = {"digest": digest, "round": round, "status": status}
+        if not reason and not missing:
+            said = (self.topics.fleet, self.contract.run, self.epoch, self.recipe.name, agent, round, digest, status)
+            return Publication(self.topics.receipt(agent), receipts.plain(*said), qos=0)
+        body = receipts.document(digest, round, status)
         body |= {"reason": reason, "words": words[:250]} if reason else {}
         body |= {"missing": [list(pair) for pair in missing]} if missing else {}
         data = wire.encode(self._envelope("receipt", round, agent=agent), body)

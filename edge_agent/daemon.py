@@ -90,6 +90,7 @@ class Daemon:
         self.ears = Ears(self.topics, store, self.transfers, self._plans)
         self.hands = Hands(store, foreman, self.transfers, self.voice, around.log, self._plans, seen)
         self._listening_since: float | None = None
+        self._ask_again_at = 0.0
         self._stopping = False
         self._refused = ""
         self._status = Status(
@@ -197,7 +198,7 @@ class Daemon:
             event = None if place is None else self.ears.take_in(place, arrival.payload)
         except StoreError as error:
             self.hands.trouble(error)
-            return
+            event = None  # and yet acknowledged: it is asked for anew, and too many open ones would end all delivery
         except FleetError as error:
             self.around.log.warning(f"a message that cannot be used: {error}", topic=arrival.topic)
             event = None
@@ -258,8 +259,9 @@ class Daemon:
         limits = chores.limits(around.config, self.account, self.me.limits, around.now(), around.log)
         if limits != self.me.limits:
             self._feed(limits)
-        if self.hands.missed and not limits.refusal.startswith("disk"):
+        if self.hands.missed and now >= self._ask_again_at and not limits.refusal.startswith("disk"):
             self.hands.missed = False  # what could not be kept is retained by the broker, and comes again
+            self._ask_again_at = now + LONGEST_NAP
             around.link.subscribe([(self.topics.train, 1), (self.topics.down(around.config.id), 1)])
         if self.me.connected and limits.may_send:
             self._push()

@@ -131,5 +131,5 @@ class Hands:
         self.keep(lambda: self.store.settle(got.run, got.round, got.status, got.reason, got.words, got.epoch))
         self.transfers.settled(got.run, got.round)
         said = self.log.warning if got.status in ("refused", "conflict") else self.log.info
-        why = {"reason": got.reason, "words": got.words} if got.reason else {}
+        why = {"reason": got.reason, "because": got.words} if got.reason else {}
         said(f"upload {got.status}", round=got.round, **why)

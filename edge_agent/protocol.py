@@ -42,6 +42,7 @@ from edge_agent.happenings import (
 from edge_agent.rules import Rules
 
 FINAL = frozenset({"accepted", "duplicate", "late", "refused", "conflict"})
+NOT_YET = "unknown-round"  # said by a coordinator that lost its last writes: it will come to this round again
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,11 @@ def _told(me: Device, event: Coordinator | Announced | Shared | Own) -> Device:
             # A coordinator that comes back may have lost its last round; what it says then is no echo of the past.
             return me if event.online else replace(me, announced=None)
         case Announced():
-            return me if _older(event, me.announced) else replace(me, announced=event)
+            if _older(event, me.announced):
+                return me
+            tired = me.delivery is not None and me.delivery.attempts > 0 and me.delivery.round == event.round
+            anew = tired and event != me.announced  # it is asked for just now, however long the next wait would be
+            return replace(me, announced=event, delivery=None if anew else me.delivery)
         case Shared():
             return me if _older(event, me.shared) else replace(me, shared=event)
         case Own():
@@ -180,7 +185,7 @@ def _receipt(me: Device, event: Receipt, now: float) -> Step:
         if sent is not None and sent.round == event.round:
             me = replace(me, delivery=replace(sent, attempts=0, due=now + me.rules.wait(0)))
         return me, [SendChunks(me.run, event.round, event.digest, event.missing)]
-    if event.status not in FINAL:
+    if event.status not in FINAL or event.reason == NOT_YET:
         return me, []
     left = tuple(r for r in me.waiting if r != event.round)
     gone = me.delivery is not None and me.delivery.round == event.round

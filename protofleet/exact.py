@@ -34,18 +34,22 @@ class Sum:
     def of(keys: ArrayLike, rows: ArrayLike, weights: ArrayLike) -> Sum:
         """Each row times its whole weight; keys must differ."""
         key, weight = np.asarray(keys, np.int64), np.asarray(weights, np.int64)
-        value = np.asarray(rows, np.float64)
-        if value.size and not np.abs(value).max() < _MAX_VALUE:
-            raise FusionError(f"a value of {np.abs(value).max():.3g} is too large to be added exactly")
-        if weight.size and (weight.min() < 0 or weight.max() >= _MAX_WEIGHT):
-            raise FusionError(f"a weight of {weight.max()} is negative or too large to be added exactly")
-        if key.size > 1 and (np.diff(key) < 0).any():
+        value = np.asarray(rows)
+        value = value if value.dtype == np.float32 else value.astype(np.float64)
+        peak = np.abs(value).max() if value.size else 0.0
+        if not peak < _MAX_VALUE:
+            raise FusionError(f"a value of {peak:.3g} is too large to be added exactly")
+        least, most = (int(weight.min()), int(weight.max())) if weight.size else (1, 1)
+        if least < 0 or most >= _MAX_WEIGHT:
+            raise FusionError(f"a weight of {most} is negative or too large to be added exactly")
+        if (key[1:] < key[:-1]).any():
             order = np.argsort(key, kind="stable")
             key, value, weight = key[order], value[order], weight[order]
-        scaled = value * 2.0 ** (_HIGH + _LOW)
-        whole = np.rint(scaled, out=scaled).astype(np.int64)
-        high, low = whole >> _LOW, whole & (2**_LOW - 1)
-        if (weight != 1).any():
+        scaled = np.multiply(value, 2.0 ** (_HIGH + _LOW), dtype=np.float64)
+        low = np.rint(scaled, out=scaled).astype(np.int64)
+        high = low >> _LOW
+        low &= 2**_LOW - 1
+        if least != 1 or most != 1:
             each = weight.reshape(-1, *[1] * (value.ndim - 1))
             high *= each
             low *= each
@@ -55,7 +59,7 @@ class Sum:
         """The sum over both sets of uploads."""
         if self.high.shape[1:] != other.high.shape[1:]:
             raise FusionError(f"rows of shape {other.high.shape[1:]} beside rows of shape {self.high.shape[1:]}")
-        if np.array_equal(self.keys, other.keys):
+        if self.keys.tobytes() == other.keys.tobytes():
             keys = self.keys
             high, low, weights = self.high + other.high, self.low + other.low, self.weights + other.weights
         else:

@@ -20,20 +20,32 @@ from protofleet.errors import ValueRefused
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 T = TypeVar("T")
+_ZERO = np.float32(0.0)
 
 
 def floats(name: str, values: ArrayLike, ndim: int | None = None) -> Floats:
     """A private, read-only float32 copy of finite values; −0.0 becomes 0.0 so that equal values have equal bytes."""
-    with np.errstate(over="ignore"):
-        array = np.array(values, dtype=np.float32, order="C") + np.float32(0.0)
-    array = np.asarray(array, dtype=np.float32)
+    if not isinstance(values, np.ndarray) or values.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            values = np.asarray(values, dtype=np.float32)
+    array: Floats = np.asarray(np.add(values, _ZERO, order="C"))  # the sum is the copy
     if ndim is not None and array.ndim != ndim:
         raise ValueRefused(f"{name}: {array.ndim} dimensions where {ndim} are due")
-    if not np.isfinite(array).all():
-        bad = int(array.size - np.isfinite(array).sum())
-        raise ValueRefused(f"{name}: {bad} of {array.size} values are not finite")
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise ValueRefused(_not_finite(name, finite))
     array.setflags(write=False)
     return array
+
+
+def _not_finite(name: str, finite: NDArray[np.bool_]) -> str:
+    """How many values are bad, and for rows which is the first to hold one."""
+    row = ""
+    if finite.ndim > 1:
+        first = int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
+        finite, row = finite[first], f"[{first}]"
+    bad = int(finite.size - finite.sum())
+    return f"{name}{row}: {bad} of {finite.size} value{'s are' if bad > 1 else 's is'} not finite"
 
 
 def ints(name: str, values: ArrayLike, ndim: int | None = 1) -> Ints:
@@ -74,11 +86,6 @@ def value(cls: type[T]) -> type[T]:
     return made  # type: ignore[no-any-return]
 
 
-def _classes(name: str, classes: Ints) -> None:
-    if classes.size and classes.min() < 0:
-        raise ValueRefused(f"{name}: a class id is negative")
-
-
 def _same_length(name: str, first: NDArray[Any], second: NDArray[Any], what: str) -> None:
     if len(first) != len(second):
         raise ValueRefused(f"{name}: {len(second)} {what} for {len(first)} rows")
@@ -86,12 +93,14 @@ def _same_length(name: str, first: NDArray[Any], second: NDArray[Any], what: str
 
 def _sort_rows(target: Any, by: Ints, *names: str) -> None:
     """Put rows in the order of their class, keeping the order within a class."""
-    if by.size > 1 and (np.diff(by) < 0).any():
+    if (by[1:] < by[:-1]).any():
         order = np.argsort(by, kind="stable")
         for name in names:
             rows = getattr(target, name)
             if rows is not None:
                 _set(target, name, _frozen(rows[order]))
+    if by.size and target.classes[0] < 0:
+        raise ValueRefused("classes: a class id is negative")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -117,7 +126,6 @@ class Prototypes:
     def __post_init__(self) -> None:
         _set(self, "classes", ints("classes", self.classes))
         _set(self, "vectors", floats("vectors", self.vectors, 2))
-        _classes("classes", self.classes)
         _same_length("vectors", self.classes, self.vectors, "vectors")
         if self.counts is not None:
             _set(self, "counts", ints("counts", self.counts))
@@ -169,7 +177,6 @@ class Mixtures:
         _set(self, "means", floats("means", self.means, 2))
         _set(self, "variances", floats("variances", self.variances, 2))
         _set(self, "counts", ints("counts", self.counts))
-        _classes("classes", self.classes)
         for name in ("weights", "means", "variances"):
             _same_length(name, self.classes, getattr(self, name), name)
         if self.means.shape != self.variances.shape:
@@ -204,7 +211,6 @@ class Head:
         _set(self, "classes", ints("classes", self.classes))
         _set(self, "weight", floats("weight", self.weight, 2))
         _set(self, "bias", floats("bias", self.bias, 1))
-        _classes("classes", self.classes)
         _same_length("weight", self.classes, self.weight, "rows")
         _same_length("bias", self.classes, self.bias, "biases")
         if len(np.unique(self.classes)) != len(self.classes):
@@ -222,7 +228,6 @@ class SoftLabels:
     def __post_init__(self) -> None:
         _set(self, "classes", ints("classes", self.classes))
         _set(self, "probabilities", floats("probabilities", self.probabilities, 2))
-        _classes("classes", self.classes)
         _same_length("probabilities", self.classes, self.probabilities, "rows")
         if len(np.unique(self.classes)) != len(self.classes):
             raise ValueRefused("classes: soft labels have one row a class")
@@ -244,7 +249,8 @@ class Tensors:
         checked: dict[str, Floats | Ints] = {}
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name])
-            checked[name] = ints(name, array, None) if array.dtype.kind in "iu" else floats(name, array)
+            where = f"arrays.{name}"
+            checked[name] = ints(where, array, None) if array.dtype.kind in "iu" else floats(where, array)
         _set(self, "arrays", MappingProxyType(checked))
 
     def __getitem__(self, name: str) -> Floats | Ints:

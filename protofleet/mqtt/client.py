@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.events import Will
+from protofleet.mqtt.stream import Stream
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
@@ -46,8 +47,14 @@ def build(setup: Setup, five: bool, clean: bool, complaint: Complaint) -> Client
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
+    class Streaming(Client):
+        """paho, on a socket that reads and writes in large pieces."""
+
+        def _create_socket(self) -> Any:
+            return Stream(super()._create_socket())
+
     address = setup.address
-    client = Client(
+    client = Streaming(
         CallbackAPIVersion.VERSION2,
         client_id=setup.client_id,
         clean_session=None if five else clean,
@@ -116,10 +123,10 @@ class Complaint:
         self.words = record.getMessage()
 
 
-def buffered(client: Client) -> bool:
-    """Bytes that TLS has decrypted already, which `select` does not see."""
-    pending = getattr(client.socket(), "pending", None)
-    return pending is not None and pending() > 0
+def stream(client: Client) -> Stream | None:
+    """What the client talks through, while it is connected."""
+    sock = client.socket()
+    return sock if isinstance(sock, Stream) else None
 
 
 def _no_delay(client: Client, _: Any, sock: Any) -> None:
@@ -135,10 +142,11 @@ def _no_delay(client: Client, _: Any, sock: Any) -> None:
 def hang_up(client: Client) -> None:
     """Say goodbye if the socket takes it at once, and close."""
     deadline = time.monotonic() + 1.0
-    client.disconnect()
-    while client.socket() is not None and client.want_write() and time.monotonic() < deadline:
-        client.loop_write()
+    through = stream(client)
+    while through is not None and through.waiting and time.monotonic() < deadline:
+        through.flush()
         time.sleep(0.001)
+    client.disconnect()
 
 
 def plain(error: Exception) -> str:

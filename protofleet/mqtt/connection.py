@@ -1,7 +1,7 @@
 """One connection to the broker, from the first packet to the last, on one thread.
 
 paho does the protocol; the loop around it is ours, so that paho is touched by one thread only, its callbacks do nothing
-but note what came, and nothing queues up inside it: a publication is handed over when the one before has left.
+but note what came, and little queues up inside it: a publication is handed over when most of those before have left.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from protofleet.mqtt.client import PATIENCE, Complaint, Setup, buffered, build, connect, hang_up, plain, properties
+from protofleet.mqtt import packets
+from protofleet.mqtt.client import PATIENCE, Complaint, Setup, build, connect, hang_up, plain, properties, stream
 from protofleet.mqtt.events import Arrival, Connected, Denied, Token
 from protofleet.mqtt.inbox import Inbox
 from protofleet.mqtt.orders import Ended, Orders
 from protofleet.mqtt.outbox import Outbox, Record
+from protofleet.mqtt.packets import Delivery
+from protofleet.mqtt.stream import Stream
 from protofleet.mqtt.waker import Waker
 
 if TYPE_CHECKING:
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
 IN_FLIGHT = 64  # publications waiting for their acknowledgement
-BURST = 64  # packets read before anything else gets its turn
 T = TypeVar("T")
 UNSUPPORTED, BAD_LOGIN = {132}, {134, 135, 140}
 
@@ -102,21 +104,22 @@ class Connection:
             self._lost = str(reason)
 
     def _on_message(self, client: Client, _: Any, message: MQTTMessage) -> None:
-        self._progress += 1
-        token = Token(self._number, message.mid) if message.qos else None
+        inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
         try:
             topic = message.topic
         except UnicodeDecodeError:
+            topic = None
+        self._came(Delivery(topic, bytes(message.payload), message.qos, message.retain, message.mid, 0), inner)
+
+    def _came(self, came: Delivery, correlation: bytes | None = None) -> None:
+        self._progress += 1
+        token = Token(self._number, came.packet) if came.qos else None
+        # amqtt hands each new client what others subscribed to
+        if came.topic is None or (came.retain and not self._wanted(came.topic)):
             if token is not None:
                 self._orders.acks.append(token)
             return
-        if message.retain and not self._wanted(topic):  # amqtt hands each new client what others subscribed to
-            if token is not None:
-                self._orders.acks.append(token)
-            return
-        inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
-        payload = bytes(message.payload)
-        self._inbox.arrived(Arrival(topic, payload, message.qos, bool(message.retain), token, inner))
+        self._inbox.arrived(Arrival(came.topic, came.payload, came.qos, came.retain, token, correlation))
 
     def _wanted(self, topic: str) -> bool:
         from paho.mqtt.client import topic_matches_sub
@@ -152,11 +155,14 @@ class Connection:
                 ended = self._move(client, until_answer)
                 if ended is not None:
                     return ended
-                watched = self._watch(selector, watched, client)
-                if client.socket() is None:
+                through = stream(client)
+                if through is None:
                     break
-                wait = 0 if buffered(client) and not self._inbox.full else min(rest, self._soonest(until_answer))
-                self._exchange(client, selector.select(wait))
+                through.flush()
+                watched = self._watch(selector, watched, client, through)
+                here = through.pending and not self._inbox.full
+                wait = 0 if here else min(rest, self._soonest(until_answer))
+                self._exchange(client, through, selector.select(wait))
                 now = self._clock()
                 if now >= next_check:
                     next_check = now + min(rest, 1.0)
@@ -187,38 +193,45 @@ class Connection:
             deadline = until_answer
         return PATIENCE if deadline is None else max(0.01, deadline - self._clock())
 
-    def _exchange(self, client: Client, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+    def _exchange(self, client: Client, through: Stream, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Write and read what can be written and read."""
-        readable = buffered(client)
+        readable = through.pending
         for key, mask in ready:
             if key.fileobj is self._waker:
                 self._waker.clear()
                 continue
             readable = readable or bool(mask & selectors.EVENT_READ)
             if mask & selectors.EVENT_WRITE:
+                through.flush()
                 client.loop_write()
         if readable and not self._inbox.full:
-            self._read(client)
+            self._read(client, through)
 
-    def _watch(self, selector: selectors.BaseSelector, watched: tuple[Any, int], client: Client) -> tuple[Any, int]:
+    def _watch(
+        self, selector: selectors.BaseSelector, watched: tuple[Any, int], client: Client, through: Stream
+    ) -> tuple[Any, int]:
         """Ask for what can be dealt with now: reading unless the inbox is full, writing if something waits."""
-        sock = client.socket()
         mask = (0 if self._inbox.pause() else selectors.EVENT_READ) | (
-            selectors.EVENT_WRITE if client.want_write() else 0
+            selectors.EVENT_WRITE if through.waiting or client.want_write() else 0
         )
-        if watched == (sock, mask):
+        if watched == (through, mask):
             return watched
         if watched[0] is not None and watched[1]:
             selector.unregister(watched[0])
-        if mask and sock is not None:
-            selector.register(sock, mask)
-        return sock, mask
+        if mask:
+            selector.register(through, mask)
+        return through, mask
 
-    def _read(self, client: Client) -> None:
-        """Packets that are there already, without asking the system in between."""
-        for _ in range(BURST):
+    def _read(self, client: Client, through: Stream) -> None:
+        """Packets that are there already, plain publications without paho."""
+        through.fill()
+        while True:
+            for came in through.deliveries(self._five):
+                self._came(came)
+                if self._inbox.full:
+                    return
             before = self._progress
-            if client.loop_read() or self._progress == before or self._inbox.full:
+            if not through.ready or client.loop_read() or self._progress == before or self._inbox.full:
                 return
 
     def _refusal(self) -> Ended | None:
@@ -243,14 +256,16 @@ class Connection:
     def _follow(self, client: Client) -> None:
         """Do what the owner asked for since the last time."""
         self._subscribe(client, list(_drained(self._orders.fresh)))
-        for number, packet in _drained(self._orders.acks):
-            if number == self._number:
-                client.ack(packet, 1)
-        while not client.want_write() and self._outbox.flying < self._window:
+        through = stream(client)
+        if through is None:
+            return
+        acks = [packets.puback(packet) for number, packet in _drained(self._orders.acks) if number == self._number]
+        through.put(b"".join(acks))
+        while not through.full and not client.want_write() and self._outbox.flying < self._window:
             record = self._outbox.next()
             if record is None:
                 return
-            self._send(client, record)
+            self._send(client, through, record)
 
     def _subscribe(self, client: Client, filters: list[tuple[str, int]]) -> None:
         if filters:
@@ -258,7 +273,7 @@ class Connection:
             if packet is not None:
                 self._asked[packet] = filters
 
-    def _send(self, client: Client, record: Record) -> None:
+    def _send(self, client: Client, through: Stream, record: Record) -> None:
         left = None if record.until is None else record.until - self._clock()
         if left is not None and left <= 0:
             self._outbox.settle(record, "expired before it could be sent")
@@ -267,6 +282,12 @@ class Connection:
             self._refuse(record, f"{len(record.payload)} bytes, the broker takes packets of {self._packet}")
             return
         said = properties(left, record.correlation) if self._five else None
+        if not record.qos and said is None:
+            packet = packets.publish(record.topic, record.payload, record.retain, self._five)
+            if packet is not None:
+                through.put(packet)
+                self._outbox.settle(record)
+                return
         try:
             info = client.publish(record.topic, record.payload, record.qos, record.retain, said)
         except ValueError as error:  # a topic with a wildcard, or more than the protocol can carry

@@ -18,8 +18,7 @@ class Will:
     retain: bool = True
 
 
-@dataclass(frozen=True)
-class Publication:
+class Publication(NamedTuple):
     """Something to publish, as `Link.stop` takes its farewells."""
 
     topic: str
@@ -65,8 +64,7 @@ class Denied:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A message. QoS 1 is delivered again after a reconnect until `Link.ack`; `token` is None for QoS 0."""
 
     topic: str

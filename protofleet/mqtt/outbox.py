@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Condition, Lock
+from typing import NamedTuple
 
 from protofleet.errors import LinkBusy
 from protofleet.mqtt.events import Ticket
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Record(NamedTuple):
     """A publication on its way; `until` is when it stops being worth sending, by the link's clock."""
 
     topic: str

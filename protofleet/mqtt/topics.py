@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from protofleet.errors import UsageError
 
@@ -41,8 +42,7 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A topic taken apart: whose it is, its kind, and what follows (round, digest and chunk, or channel)."""
 
     agent: str | None

@@ -11,14 +11,15 @@ from protofleet.prototypes import Prototypes, Tensors
 
 def fold_means(name: str, prototypes: Prototypes, weight: int, *, by_count: bool) -> Partial:
     """Class means into one sum a class, each upload counting once or as often as it has samples."""
-    if len(np.unique(prototypes.classes)) != len(prototypes.classes):
+    classes = prototypes.classes  # sorted
+    if (classes[1:] == classes[:-1]).any():
         raise FusionError(f"{name}: one mean a class is due")
-    weights = np.full(len(prototypes.classes), weight, np.int64)
+    weights = np.full(len(classes), weight, np.int64)
     if by_count:
         if prototypes.counts is None:
             raise FusionError(f"{name}: counts are due where means are weighted by them")
         weights = weights * prototypes.counts
-    return {name: Sum.of(prototypes.classes, prototypes.vectors, weights)}
+    return {name: Sum.of(classes, prototypes.vectors, weights)}
 
 
 def means(name: str, total: Partial, before: Prototypes | None) -> Prototypes:

@@ -17,13 +17,15 @@ from protofleet.errors import WireError
 
 Precision = Literal["half", "float32", "int8"]
 
-DTYPES = {64: "|u1", 72: "|i1", 79: "<i8", 84: "<f2", 85: "<f4"}
-TAG_OF = {np.dtype(dtype): tag for tag, dtype in DTYPES.items()}
+DTYPES = {tag: np.dtype(name) for tag, name in {64: "|u1", 72: "|i1", 79: "<i8", 84: "<f2", 85: "<f4"}.items()}
+TAG_OF = {dtype: tag for tag, dtype in DTYPES.items()}
 HALF_PEAK = 60_000.0  # beyond it half precision is too close to its overflow
 # Outside these, 127 scales overflow or a scale is no normal float32. The peak is a round scale times 127, so that
 # rounding scales up does not carry a value across it.
 INT8_PEAK, INT8_LEAST = 127 * 2.0**120, 1e-30
 AXES = 8
+# Half precision by its bits: a look at this takes half the time of numpy's cast, and no mode of the processor matters.
+HALVES = np.arange(2**16, dtype="<u2").view("<f2").astype(np.float32)
 
 
 def encode_array(array: NDArray[Any], precision: Precision, where: str) -> Any:
@@ -45,7 +47,7 @@ def encode_array(array: NDArray[Any], precision: Precision, where: str) -> Any:
 
 
 def decode_array(raw: Any, where: str) -> NDArray[Any]:
-    """The array behind a CBOR value: float32, or integers as they travelled."""
+    """The array behind a CBOR value: float32, or integers as they travelled; whose value it is checks its numbers."""
     if isinstance(raw, dict):
         return _unscaled_rows(raw, where)
     array = _untyped(raw, where)
@@ -53,14 +55,16 @@ def decode_array(raw: Any, where: str) -> NDArray[Any]:
         if array.dtype.itemsize == 1 and array.dtype.kind == "i":
             raise WireError(f"{where}: int8 travels as q with its scales s")
         return array
-    return _finite(array.astype(np.float32), where)
+    if array.itemsize == 2:
+        return HALVES.take(array.view("<u2"), mode="wrap")
+    return array.astype(np.float32)
 
 
 def wire_dtype(raw: Any) -> str:
     """What an accepted CBOR value travelled as, for people."""
     if isinstance(raw, dict):
         return "int8 rows"
-    return np.dtype(DTYPES[(raw.value[1] if raw.tag == 40 else raw).tag]).name
+    return DTYPES[(raw.value[1] if raw.tag == 40 else raw).tag].name
 
 
 def _typed(array: NDArray[Any]) -> CBORTag:
@@ -80,7 +84,7 @@ def _untyped(raw: Any, where: str) -> NDArray[Any]:
             raise WireError(f"{where}: {len(dims)} dims, 0 or 2 to {AXES} are allowed")
     if not isinstance(raw, CBORTag) or raw.tag not in DTYPES:
         raise WireError(f"{where}: not an array")
-    dtype = np.dtype(DTYPES[raw.tag])
+    dtype = DTYPES[raw.tag]
     if len(raw.value) % dtype.itemsize:
         raise WireError(f"{where}: {len(raw.value)} bytes are no whole number of {dtype.name} values")
     flat = np.frombuffer(raw.value, dtype)
@@ -109,16 +113,5 @@ def _unscaled_rows(raw: dict[str, Any], where: str) -> NDArray[np.float32]:
         raise WireError(f"{where}: q is not int8 or s is not float32")
     if rows.ndim != 2 or scales.shape != rows.shape[:1]:
         raise WireError(f"{where}: {scales.size} scales for an array of shape {rows.shape}")
-    return _finite(rows * scales[:, None], where)
-
-
-def _finite(array: NDArray[np.float32], where: str) -> NDArray[np.float32]:
-    finite = np.isfinite(array)
-    if finite.all():
-        return array
-    row = ""
-    if array.ndim > 1:
-        first = int(np.argmin(finite.reshape(len(array), -1).all(axis=1)))
-        finite, row = finite[first], f"[{first}]"
-    bad = int(finite.size - finite.sum())
-    raise WireError(f"{where}{row}: {bad} of {finite.size} value{'s are' if bad > 1 else 's is'} not finite")
+    result: NDArray[np.float32] = rows * scales[:, None]
+    return result

@@ -20,31 +20,34 @@ ALLOWED_SIMPLE = frozenset({0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB})  # false, true,
 LEAST = {24: 24, 25: 2**8, 26: 2**16, 27: 2**32}  # smallest number that needs a header of this length
 
 
-def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912 - one loop, without calls
+def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912, PLR0915 - one loop, without calls
     """Return if the bytes are one deterministic CBOR item within the limits, else raise `WireError`."""
     end = len(data)
     if end > limits.message:
         raise WireError(f"{where}: {end} bytes, at most {limits.message} are allowed")
-    at = items = 0
+    at, items, nesting = 0, 1, 0
     left, key = 1, None  # items due in the innermost container; the last key if that is a map
     outer: list[tuple[int, bytes | None]] = []  # the same two of the containers around it
-    while left or outer:
+    while left or nesting:
         if not left:
             left, key = outer.pop()
+            nesting -= 1
             continue
-        items += 1
-        if items > limits.items:
-            raise WireError(f"{where}: more than {limits.items} items")
         start = at
-        # Most headers are one byte, and calls are dear here: every message passes this loop twice.
-        if at < end and (head := data[at]) & 31 < 24 and head < 0xE0:
-            major, n, at = head >> 5, head & 31, at + 1
+        # Most headers are one byte or two, and calls are dear here: everything that comes or goes passes this loop.
+        head = data[at] if at < end else SIMPLE << 5
+        major, n = head >> 5, head & 31
+        if n < 24 and major != SIMPLE:
+            at += 1
+        elif n == 24 and major != SIMPLE and at + 1 < end and data[at + 1] >= 24:
+            n = data[at + 1]
+            at += 2
         else:
             major, n, at = _header(data, at, where)
-        is_key = key is not None and not left & 1
+        left -= 1
+        is_key = key is not None and left & 1
         if is_key and major != TEXT:
             raise _refused(where, start, "a map key is not text")
-        left -= 1
         if major in (BYTES, TEXT):
             at += n
             if at > end:
@@ -52,13 +55,26 @@ def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912 - on
             if major == TEXT and n > limits.text:
                 raise _refused(where, start, f"text of {n} bytes, at most {limits.text} are allowed")
             if is_key:
-                key = _next_key(data[start:at], key, start, where)
-        elif major in (LIST, MAP, TAG):
+                last, key = key, data[start:at]
+                if last is not None and key <= last:  # what only ever ascends cannot repeat
+                    raise _refused(where, start, "duplicate key" if key == last else "keys out of order")
+        elif LIST <= major <= TAG:
             outer.append((left, key))
-            if len(outer) > limits.nesting:
+            nesting += 1
+            if nesting > limits.nesting:
                 raise _refused(where, start, f"nested deeper than {limits.nesting}")
-            left = _due(major, n, data, at, where)
-            key = b"" if major == MAP else None  # every encoded key sorts after the empty string
+            left, key = (2 * n, b"") if major == MAP else (n, None)  # every encoded key sorts after the empty string
+            if major == TAG:
+                if n not in TAGS:
+                    raise _refused(where, at, f"tag {n} is not allowed")
+                if at < end and data[at] >> 5 != TAGS[n]:
+                    raise _refused(where, at, f"tag {n} holds the wrong kind of item")
+                left = 1
+            if left > end - at:
+                raise _refused(where, at, f"{left} items claimed where {end - at} bytes are left")
+            items += left
+            if items > limits.items:
+                raise WireError(f"{where}: more than {limits.items} items")
     if at != end:
         raise _refused(where, at, f"{end - at} bytes after the end")
 
@@ -86,27 +102,6 @@ def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
     if major == SIMPLE and head not in ALLOWED_SIMPLE:
         raise _refused(where, start, f"simple value 0x{head:02x} is not allowed")
     return major, n, at
-
-
-def _next_key(key: bytes, last: bytes | None, at: int, where: str) -> bytes:
-    """Keys that only ever ascend cannot repeat: order and uniqueness in one comparison."""
-    if last is not None and key <= last:
-        raise _refused(where, at, "duplicate key" if key == last else "keys out of order")
-    return key
-
-
-def _due(major: int, n: int, data: bytes, at: int, where: str) -> int:
-    """How many items a container that begins here has to hold."""
-    due = n if major == LIST else 2 * n
-    if major == TAG:
-        if n not in TAGS:
-            raise _refused(where, at, f"tag {n} is not allowed")
-        if at < len(data) and data[at] >> 5 != TAGS[n]:
-            raise _refused(where, at, f"tag {n} holds the wrong kind of item")
-        due = 1
-    if due > len(data) - at:
-        raise _refused(where, at, f"{due} items claimed where {len(data) - at} bytes are left")
-    return due
 
 
 def load(data: bytes, limits: Limits, where: str) -> Any:

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protofleet.errors import ValueRefused, WireError
 from protofleet.prototypes import Head, Mixtures, Part, Parts, Prototypes, SoftLabels, Tensors
@@ -149,17 +148,13 @@ def _check(part: Part, limits: Limits, where: str) -> None:
     classes = part.classes
     if classes.size and classes[-1] >= limits.classes:
         raise WireError(f"{where}.classes: class {classes[-1]}, ids are below {limits.classes}")
-    if isinstance(part, (Prototypes, Mixtures)):
+    if isinstance(part, (Prototypes, Mixtures)) and len(classes) > limits.per_class:
         # Rows are sorted by class: one class has too many if it is met again that many rows later.
-        over = classes[limits.per_class :] == classes[: max(0, len(classes) - limits.per_class)]
+        over = classes[limits.per_class :] == classes[: len(classes) - limits.per_class]
         if over.any():
             crowded = classes[int(np.argmax(over))]
             raise WireError(f"{where}.classes: class {crowded} has more than {limits.per_class} rows")
     widest = limits.classes if isinstance(part, SoftLabels) else limits.dim
     for name, array in vars(part).items():
-        _check_width(array, widest, f"{where}.{name}")
-
-
-def _check_width(array: NDArray[Any] | None, widest: int, where: str) -> None:
-    if array is not None and array.ndim == 2 and array.shape[1] > widest:
-        raise WireError(f"{where}: rows of {array.shape[1]} values, at most {widest} are allowed")
+        if array is not None and array.ndim == 2 and array.shape[1] > widest:
+            raise WireError(f"{where}.{name}: rows of {array.shape[1]} values, at most {widest} are allowed")

@@ -24,6 +24,7 @@ from edge_agent.orders import Seen
 from edge_agent.rules import Rules
 from edge_agent.store import Store, lock
 from protofleet.contract import Contract
+from protofleet.errors import FleetError
 from protofleet.logs import Log
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link import Link
@@ -103,8 +104,13 @@ def crowd(places: Sequence[Place]) -> Iterator[list[Member]]:
         for member in members:
             if member.daemon is not None:
                 member.daemon.stop()
+            if member.failed:
+                print(member.failed, file=sys.stderr)
         for member in members:
             member.stop()
+    for member in members:
+        if member.failed:
+            raise FleetError(f"{member.place.agent} failed: {member.failed}")
 
 
 def enter(place: Place) -> Member:

@@ -33,7 +33,7 @@ def prototypes(contract: Contract) -> Lesson:
 
     def drawn(rng: np.random.Generator) -> Parts:
         classes = np.flatnonzero(rng.random(contract.n_classes) < 0.6)
-        vectors = rng.standard_normal((len(classes), contract.embedding))
+        vectors = rng.standard_normal((len(classes), contract.embedding), dtype=np.float32)
         return {"prototypes": Prototypes(classes, vectors, rng.integers(1, 100, len(classes)))}
 
     return drawn

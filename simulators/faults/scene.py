@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -96,14 +97,12 @@ def uploads(data: Path) -> int:
     """How many uploads a journal holds by now, whoever writes it."""
     try:
         journal = Journal.read(data)
-    except JournalError:
+        try:
+            return len(journal.uploads())
+        finally:
+            journal.close()
+    except (JournalError, sqlite3.Error):  # it is being made
         return 0
-    try:
-        return len(journal.uploads())
-    except Exception:  # it is being made
-        return 0
-    finally:
-        journal.close()
 
 
 def after(stage: Stage, count: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,7 +20,13 @@ from simulators.faults.mortal import Instant
 from simulators.fleet import last_words, toml
 
 RUN = "trial"
-PATIENCE = 90.0  # seconds; nothing waits that long when all is well
+PATIENCE = 60.0  # seconds; nothing waits that long when all is well
+Wrap = Callable[[list[str]], list[str]]
+
+
+def as_it_is(command: list[str]) -> list[str]:
+    """A command in no particular surroundings."""
+    return command
 
 
 class Stuck(FleetError):
@@ -75,17 +80,18 @@ class Stage:
         document = {"serve": serve, "broker": {"url": self.url, "packet": self.packet}, "contract": contract}
         (self.folder / "fleet.toml").write_text(toml(document))
 
-    def coordinator(self, instant: Instant | None = None, *words: str, until_done: bool = True) -> Actor:
-        """Its coordinator as a process; with an instant, one that dies then."""
-        serve = ["coordinator", "serve", "--config", str(self.folder / "fleet.toml"), *words]
+    def coordinator(self, instant: Instant | None = None, *words: str, wrap: Wrap = as_it_is) -> Actor:
+        """Its coordinator as a process that ends with the run; with an instant, one that dies then."""
+        serve = ["coordinator", "serve", "--config", str(self.folder / "fleet.toml"), "--until-done", *words]
         command = serve if instant is None else ["simulators.faults.mortal", str(instant), *serve]
-        return act("coordinator", self.folder, [*command, *(["--until-done"] if until_done else [])])
+        return act("coordinator", self.folder, command, wrap)
 
-    def device(self, agent: str, instant: Instant | None = None) -> Actor:
+    def device(self, agent: str, instant: Instant | None = None, wrap: Wrap = as_it_is) -> Actor:
         """One of its devices as a process of its own."""
         words = ["simulators.faults.crowd", self.url, self.fleet, agent, str(self.home(agent))]
         self.home(agent).mkdir(parents=True, exist_ok=True)
-        return act(agent, self.folder, words if instant is None else ["simulators.faults.mortal", str(instant), *words])
+        command = words if instant is None else ["simulators.faults.mortal", str(instant), *words]
+        return act(agent, self.folder, command, wrap)
 
     def status(self) -> dict[str, Any]:
         """What the running coordinator says of itself; empty if none answers."""
@@ -138,12 +144,12 @@ class Actor:
         return self.process.poll() == -signal.SIGKILL
 
 
-def act(name: str, folder: Path, command: Sequence[str]) -> Actor:
+def act(name: str, folder: Path, command: Sequence[str], wrap: Wrap = as_it_is) -> Actor:
     """Start a process; whatever an earlier one of this name said stays in the log."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}.log"
     with log.open("ab") as words:
-        process = subprocess.Popen([sys.executable, "-m", *command], stdout=words, stderr=words, cwd=os.getcwd())
+        process = subprocess.Popen(wrap([sys.executable, "-m", *command]), stdout=words, stderr=words)
     return Actor(name, process, log)
 
 

@@ -126,16 +126,24 @@ def word(epoch, boot, online=True, retained=False):
     return came(TOPICS.coordinator_state, message, retained)
 
 
-def test_the_newer_epoch_stays_and_the_other_goes_without_a_word(made):
+@pytest.mark.parametrize("arrival", [word(2, "other"), word(1, "other"), word(9, "other", online=False, retained=True)])
+def test_the_newer_epoch_stays_and_the_other_goes_without_a_word(made, arrival):
     service, link, _ = made
-    link.script = [[Connected(False, "5")], [word(2, "other")]]
+    link.script = [[Connected(False, "5")], [arrival]]
     with pytest.raises(Superseded):
         service.run()
     assert link.farewell == []
 
 
 @pytest.mark.parametrize(
-    "arrival", [word(0, "other"), word(1, "another"), word(9, "other", online=False), word(1, "boot", online=False)]
+    "arrival",
+    [
+        word(0, "other"),
+        word(1, "another"),
+        word(0, "other", online=False),
+        word(1, "boot", online=False),
+        word(0, "older"),
+    ],
 )
 def test_a_word_that_took_the_place_of_ours_is_answered_with_ours(made, arrival):
     service, link, _ = made
@@ -146,7 +154,7 @@ def test_a_word_that_took_the_place_of_ours_is_answered_with_ours(made, arrival)
     assert len(link.farewell) == 1
 
 
-@pytest.mark.parametrize("arrival", [word(9, "older"), word(9, "other", online=False, retained=True), word(1, "boot")])
+@pytest.mark.parametrize("arrival", [word(0, "older", retained=True), word(0, "other", retained=True), word(1, "boot")])
 def test_an_echo_of_the_past_or_of_ourselves_is_no_other_coordinator(made, arrival):
     service, link, _ = made
     link.script = [[Connected(False, "5")], link.said.clear, [arrival]]

@@ -26,7 +26,7 @@ from protofleet.settings import to_plain
 ROOT = Path(__file__).parents[2]
 
 
-def until(holds: Callable[[], Any], what: str, seconds: float = 40.0) -> Any:
+def until(holds: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = holds()
@@ -96,7 +96,7 @@ class Scripted:
                 found.append(wire.decode(payload))
         return found
 
-    def upload(self, agent: str, round: int, seconds: float = 40.0) -> wire.Message:
+    def upload(self, agent: str, round: int, seconds: float = 120.0) -> wire.Message:
         def there() -> wire.Message | None:
             return next((m for m in self.messages("upload", agent) if m.envelope.round == round), None)
 

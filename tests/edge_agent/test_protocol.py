@@ -227,6 +227,18 @@ def test_what_a_restarted_coordinator_asks_for_again_is_delivered_again(device, 
         assert device(announced(round, epoch=epoch)) == []
 
 
+def test_an_upload_for_a_round_the_coordinator_does_not_know_waits_until_it_is_asked_for(device):
+    device(state(0), announced(1))
+    device.finish()
+    device(Coordinator("r", 2, True))
+    for _ in range(3):
+        assert device(Receipt("r", 2, 1, "refused", "unknown-round")) == []
+        device.now += 40.0
+        assert device(Tick()) == [Send("r", 1, 2)]
+    assert device(announced(1, epoch=2)) == [Send("r", 1, 2)]
+    assert device(Receipt("r", 2, 1, "accepted"))[0] == Settle("r", 1, "accepted", "", "", 2)
+
+
 def test_a_receipt_of_another_run_changes_nothing(device):
     device(state(0), announced(1))
     device.finish()

@@ -1,1 +1,15 @@
 """Everything that is tried, by what goes wrong."""
+
+from __future__ import annotations
+
+from simulators.faults.cases import clocks, crowds, deaths, disks, links, rivals, trained
+from simulators.faults.scene import Case
+
+CASES: tuple[Case, ...] = (
+    *deaths.CASES, *links.CASES, *disks.CASES, *rivals.CASES, *crowds.CASES, *clocks.CASES, *trained.CASES,
+)  # fmt: skip
+
+
+def by_name() -> dict[str, Case]:
+    """The catalogue."""
+    return {case.name: case for case in CASES}

@@ -6,9 +6,9 @@ import random
 
 from simulators.faults.crowd import crowd
 from simulators.faults.mortal import Edge, Instant
-from simulators.faults.scene import Case, Scene, after, breakable, pause
+from simulators.faults.scene import Case, Scene, after, breakable, pause, uploads
 from simulators.faults.stage import until
-from simulators.faults.verdict import judge
+from simulators.faults.verdict import judge, receipts
 
 # How often each happens, at least, in three rounds of three devices; `*` is every function of the package.
 COORDINATOR = {
@@ -43,6 +43,7 @@ def coordinator(scene: Scene) -> str:
             for death in deaths:
                 actor = stage.coordinator(death)
                 actor.ended()
+                receipts(stage)
                 told.append(f"{death}{'' if actor.killed else ' (did not come)'}")
             stage.coordinator().done()
     judge(stage)
@@ -53,15 +54,15 @@ def coordinator_with_late_devices(scene: Scene) -> str:
     """Staleness is allowed, one device is away for a while, and the coordinator dies with its upload on hold."""
     death = instant("coordinator", COORDINATOR, scene.seed)
     with scene.broker() as broker:
-        how = {"max_staleness": 2, "quorum": 0.6, "round_timeout": 0.4, "participation": 1.0}
+        how = {"max_staleness": 2, "quorum": 0.6, "round_timeout": 0.4, "min_agents": 2}
         stage = scene.stage(str(broker.address), rounds=5, serve=how)
         with crowd(stage.places()) as members:
             actor = stage.coordinator(death)
-            after(stage, 1)
+            until(lambda: uploads(stage.data) or actor.process.poll() is not None, "an upload")
             members[0].stop()
             pause(scene.rng().uniform(0.2, 1.0))
-            actor.ended()
             with crowd(stage.places()[:1]):
+                actor.ended()
                 stage.coordinator().done()
     judge(stage, whole=False)
     return str(death)

@@ -1,10 +1,10 @@
-"""Between the fleet and its broker: connections cut, routes lost for longer than the keep-alive, unfaithful delivery."""
+"""Between fleet and broker: connections cut, routes lost for longer than the keep-alive, unfaithful delivery."""
 
 from __future__ import annotations
 
 from protofleet.mqtt.broker import running_broker
 from simulators.faults.crowd import crowd
-from simulators.faults.proxy import Proxy
+from simulators.faults.proxy import Proxy, Way
 from simulators.faults.relay import Mischief, relay
 from simulators.faults.scene import Case, Scene, after, pause
 from simulators.faults.verdict import judge
@@ -33,7 +33,8 @@ def cuts(scene: Scene) -> str:
 def devices_cut_off(scene: Scene) -> str:
     """The devices' route is lost, both ways or one, for longer than their keep-alive."""
     rng = scene.rng()
-    count, ways = rng.randint(0, 8), rng.choice([("up", "down"), ("up",), ("down",)])
+    lost: list[tuple[Way, ...]] = [("up", "down"), ("up",), ("down",)]
+    count, ways = rng.randint(0, 8), rng.choice(lost)
     with scene.broker() as broker, Proxy(broker.address.port) as proxy:
         stage = scene.stage(str(broker.address), rounds=4)
         with crowd(stage.places(f"mqtt://127.0.0.1:{proxy.port}", keepalive=KEEPALIVE)):

@@ -1,0 +1,48 @@
+"""`protofleet soak`: a live fleet under fire, for as long as it takes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from simulators.faults.soak import Tried
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--case", "cases", multiple=True, help="Only this case; may be given again.")
+@click.option("--broker", "brokers", multiple=True, type=click.Choice(["mosquitto", "embedded"]), help="Only this one.")
+@click.option("--seed", "seeds", multiple=True, type=int, help="This seed instead of many: repeats a failure.")
+@click.option("--share", default=1.0, show_default=True, help="Of the seeds of every case; at least one is tried.")
+@click.option("--list", "only_list", is_flag=True, help="Name the cases and what each does.")
+def soak(
+    cases: tuple[str, ...], brokers: tuple[str, ...], seeds: tuple[int, ...], share: float, only_list: bool
+) -> None:
+    """Kill, cut, fill, flood and starve a small live fleet, and hold what comes out to the laboratory's own run.
+
+    \b
+    protofleet soak
+    protofleet soak --case 'coordinator killed' --seed 17
+    """
+    from protofleet.errors import UsageError
+    from simulators.faults import soak as long_form
+    from simulators.faults.cases import by_name
+
+    known = by_name()
+    for name in cases:
+        if name not in known:
+            raise UsageError(f"no case {name!r}", "--list names them")
+    if only_list:
+        for name, case in known.items():
+            click.echo(f"{name:<40} {(case.play.__doc__ or '').strip().splitlines()[0]}")
+        return
+
+    def told(each: Tried) -> None:
+        outcome = f"FAILED {each.wrong[:200]}" if each.wrong else each.told
+        click.echo(f"{each.seconds:6.1f} s  {each.case} ({each.broker}, seed {each.seed}): {outcome}", err=True)
+
+    found = long_form.run(cases, brokers, seeds, share, told)
+    click.echo(long_form.table(found))
+    sys.exit(1 if any(each.wrong for each in found) else 0)

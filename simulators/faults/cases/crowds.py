@@ -1,0 +1,128 @@
+"""Too many at once: two hundred devices in one moment, and a client that sends garbage as fast as the line takes it."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from protofleet import wire
+from protofleet.errors import LinkBusy
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.link import Link
+from protofleet.mqtt.topics import Topics
+from simulators.faults.crowd import crowd
+from simulators.faults.proxy import Proxy
+from simulators.faults.pupil import prototypes
+from simulators.faults.scene import Case, Scene
+from simulators.faults.stage import RUN, Stage, until
+from simulators.faults.verdict import Broken, judge
+
+
+def two_hundred(scene: Scene) -> str:
+    """All are refused until all are there, and then let in together."""
+    with scene.broker() as broker, Proxy(broker.address.port) as proxy:
+        many = 200 if scene.prefer == "mosquitto" else 60
+        stage = scene.stage(str(broker.address), agents=many, rounds=2)
+        proxy.refuse()
+        actor = stage.coordinator()
+        with crowd(stage.places(f"mqtt://127.0.0.1:{proxy.port}")):
+            proxy.heal()
+            actor.done(300)
+    judge(stage)
+    return f"{many} devices"
+
+
+def garbage(scene: Scene) -> str:
+    """A rogue device floods its own topics, with noise and with uploads that were honest before a bit was flipped."""
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=6)
+        rogue = Rogue(broker.address, stage, scene.rng())
+        with crowd(stage.places()):
+            rogue.start()
+            try:
+                actor = stage.coordinator()
+                until(lambda: rogue.sent > 2000 or actor.process.poll() is not None, "2,000 pieces of garbage")
+                actor.done()
+            finally:
+                rogue.stop()
+        log = actor.log.read_text()
+    judge(stage)
+    if "Traceback" in log:
+        raise Broken("the coordinator's log holds a traceback")
+    return f"{rogue.sent} messages"
+
+
+MOST = 30_000
+
+
+class Rogue:
+    """Sends until it is stopped."""
+
+    def __init__(self, address: Address, stage: Stage, rng: random.Random) -> None:
+        self._link = Link(address, "rogue", rng=rng, clean_start=True, queue_most=500)
+        self._topics, self._stage, self._rng = Topics(stage.fleet), stage, rng
+        self._thread = threading.Thread(target=self._run, name="rogue", daemon=True)
+        self._stopping = False
+        self.sent = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._link.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, without waiting for what was not delivered."""
+        self._stopping = True
+        self._thread.join(10)
+        self._link.stop(patience=0.1)
+
+    def _run(self) -> None:
+        honest = self._honest()
+        while not self._stopping and self.sent < MOST:
+            topic, payload = self._something(honest)
+            try:
+                self._link.publish(topic, payload, qos=self._rng.choice([0, 1, 1]))
+                self.sent += 1
+            except LinkBusy:
+                self._link.poll(0.002)
+            if self.sent % 100 == 0:
+                self._link.poll(0)
+
+    def _something(self, honest: bytes) -> tuple[str, bytes]:
+        rng, topics = self._rng, self._topics
+        digest = rng.randbytes(32).hex()
+        topic = rng.choice(
+            [
+                topics.upload("rogue", rng.randint(0, 9)), topics.state("rogue"), topics.evt("rogue"),
+                topics.blob_req("rogue"), topics.ub("rogue", digest, rng.randint(0, 9)), topics.ack("rogue"),
+                topics.upload("rogue", 10**12), f"{topics.prefix}/d/rogue/up/-1", f"{topics.prefix}/d/rogue/up/x",
+            ]
+        )  # fmt: skip
+        if rng.random() < 0.5:
+            return topic, rng.randbytes(rng.choice([0, 1, 40, 3000]))
+        flipped = bytearray(honest)
+        for _ in range(rng.randint(0, 3)):
+            flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+        return topic, bytes(flipped)
+
+    def _honest(self) -> bytes:
+        """What a device of this fleet would send in round 1, if it were one that was asked."""
+        import numpy as np
+
+        from coordinator.fusion import start_state
+        from protofleet import registry
+        from protofleet.recipe import Turn
+
+        contract, recipe = self._stage.contract(), registry.load("fedproto")
+        base = start_state(recipe, Turn(contract, recipe.hyper(), 0)).base
+        envelope = wire.Envelope(
+            t="upload", fleet=self._stage.fleet, run=RUN, epoch=1, agent="stranger", boot="0" * 16, seq=1, round=1,
+            method="fedproto", base=base,
+        )  # fmt: skip
+        return wire.encode(envelope, prototypes(contract)(np.random.default_rng(1)), precision=contract.wire)
+
+
+CASES = (
+    Case("two hundred at once", two_hundred, soak=2),
+    Case("garbage at line rate", garbage, soak=4),
+)

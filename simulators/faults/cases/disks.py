@@ -1,0 +1,169 @@
+"""Disks: no room for the journal or the outbox, and writes that power took with it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from edge_agent.store import Store
+from simulators.faults.crowd import crowd
+from simulators.faults.mortal import Instant
+from simulators.faults.scene import Case, Scene, after, breakable, pause
+from simulators.faults.smalldisk import SmallDisk, small_disk
+from simulators.faults.stage import RUN, until
+from simulators.faults.verdict import judge
+
+ROOM = 4096  # kilobytes, for a journal or a store of a few rounds
+FRAME = 4096 + 24  # of a write-ahead log; 32 bytes of header before the first
+
+
+def no_room_for_the_journal(scene: Scene) -> str:
+    """The coordinator's disk is full for a while, from after so many uploads on."""
+    rng = scene.rng()
+    number, left = rng.randint(1, 4), rng.choice([0, 4096, 20_000])
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=6)
+        with small_disk(stage.data, ROOM) as disk, crowd(stage.places()):
+            actor = stage.coordinator(wrap=disk.inside)
+            until(lambda: actor.log.read_text().count("round opened") >= number, f"round {number}")
+            pause(rng.choice([0.0, 0.02, 0.05]))
+            disk.fill(left)
+            until(lambda: "cannot be written" in actor.log.read_text() or actor.process.poll() is not None, "trouble")
+            pause(rng.uniform(0.0, 3.0))
+            disk.empty()
+            actor.done()
+            disk.copy_to(stage.data)
+    judge(stage)
+    return f"in round {number}, {left} bytes left"
+
+
+def no_room_for_the_outbox(scene: Scene) -> str:
+    """One device's disk is full for a while."""
+    rng = scene.rng()
+    count, left = rng.randint(0, 8), rng.choice([0, 4096, 20_000])
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=5)
+        poor, *rich = stage.places()
+        with small_disk(poor.folder, ROOM) as disk, crowd(rich):
+            actor = stage.coordinator()
+            device = stage.device(poor.agent, wrap=disk.inside)
+            try:
+                after(stage, count)
+                disk.fill(left)
+                until(lambda: actor.process.poll() is not None or "disk is full" in _said(disk), "trouble")
+                pause(rng.uniform(0.0, 2.0))
+                disk.empty()
+                actor.done()
+            finally:
+                device.stop()
+            disk.copy_to(poor.folder)
+    gave_up = "will not train" in actor.log.read_text()
+    judge(stage, whole=not gave_up)
+    return f"after {count} uploads, {left} bytes left{', a round given up' if gave_up else ''}"
+
+
+def _said(disk: SmallDisk) -> str:
+    try:
+        return (disk.outside / "log").read_text()
+    except OSError:
+        return ""
+
+
+def power_loss(scene: Scene) -> str:
+    """The coordinator dies, and the last writes of its journal are gone: its log cut short at a seeded length."""
+    rng = scene.rng()
+    death = _death(rng)
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=4)
+        with crowd(stage.places()):
+            stage.coordinator(death).ended()
+            length = cut_short(stage.data / "journal.db", rng)
+            stage.coordinator().done()
+    judge(stage)
+    return f"{death}, {length}"
+
+
+def power_loss_everywhere(scene: Scene) -> str:
+    """As before, with devices and broker switched off at the same time."""
+    rng = scene.rng()
+    death = _death(rng)
+    with breakable(scene) as broker:
+        stage = scene.stage(broker.url, rounds=4)
+        devices = [stage.device(name) for name in stage.names]
+        stage.coordinator(death).ended()
+        for device in devices:
+            device.kill()
+        broker.kill()
+        length = cut_short(stage.data / "journal.db", rng)
+        broker.back()
+        with crowd(stage.places()):
+            stage.coordinator().done()
+    judge(stage)
+    return f"{death}, {length}"
+
+
+def power_loss_of_a_device(scene: Scene) -> str:
+    """A device dies in a round that stays open, and what it wrote in it is gone: it trains the round again."""
+    rng = scene.rng()
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=4)
+        victim, _, absent = stage.names
+        with crowd(stage.places()[1:2]):
+            actor, dies, leaves = stage.coordinator(), stage.device(victim), stage.device(absent)
+            after(stage, rng.randint(3, 6))
+            leaves.kill()
+            until(lambda: stage.status().get("missing") == [absent], "a round in which only one is missing")
+            number = stage.status()["round"]
+            pause(rng.choice([0.0, 0.3]))
+            dies.kill()
+            length = cut_short(stage.home(victim) / "agent.db", rng, lambda copy: _trained(copy) >= number - 1)
+            with crowd([place for place in stage.places() if place.agent in (victim, absent)]):
+                actor.done()
+    judge(stage)
+    return f"in round {number}, {length}"
+
+
+def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] = lambda copy: True) -> str:
+    """Leave only so much of a write-ahead log; what that comes to must `fit` when a copy is opened."""
+    log = database.with_name(f"{database.name}-wal")
+    size, trial = log.stat().st_size, database.parent / "cut"
+    while True:
+        length = rng.choice(
+            [rng.randint(0, size), max(0, size - rng.randint(0, 6) * FRAME - rng.choice([0, 0, 1, 999]))]
+        )
+        shutil.rmtree(trial, ignore_errors=True)
+        trial.mkdir()
+        shutil.copy(database, trial / database.name)
+        (trial / log.name).write_bytes(log.read_bytes()[:length])
+        fine = fits(trial)
+        shutil.rmtree(trial)
+        if fine:
+            break
+    os.truncate(log, length)
+    database.with_name(f"{database.name}-shm").unlink(missing_ok=True)  # memory does not outlive the power
+    return f"{length} of {size} bytes of {log.name} left"
+
+
+def _death(rng: random.Random) -> Instant:
+    name = rng.choice(["Core._fuse", "Core._cut", "Core._open", "Core.take", "Post.send", "Journal.commit"])
+    return Instant("coordinator", name, "leave", rng.randint(2, 4 if name.startswith("Core._") else 12))
+
+
+def _trained(folder: Path) -> int:
+    store = Store(folder)
+    try:
+        return store.standing(RUN)[0]
+    finally:
+        store.close()
+
+
+CASES = (
+    Case("no room for the journal", no_room_for_the_journal, soak=10, root=True),
+    Case("no room for the outbox", no_room_for_the_outbox, soak=10, root=True),
+    Case("power loss at the coordinator", power_loss, soak=16),
+    Case("power loss everywhere", power_loss_everywhere, soak=8, brokers=("mosquitto",)),
+    Case("power loss at a device", power_loss_of_a_device, soak=10),
+)

@@ -1,0 +1,98 @@
+"""A second coordinator, started by mistake: at most one may go on, and the fleet's run ends with it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+from simulators.faults.crowd import crowd
+from simulators.faults.scene import Case, Scene, after
+from simulators.faults.stage import Actor, Stage, until
+from simulators.faults.verdict import Broken, judge
+
+EXIT_LOCKED, EXIT_SUPERSEDED = 1, 4
+
+
+def same_directory(scene: Scene) -> str:
+    """The same command twice: the lock says so at once."""
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=30)
+        with crowd(stage.places()):
+            first = stage.coordinator()
+            after(stage, scene.rng().randint(0, 6))
+            until((stage.data / "journal.db").exists, "the first one's journal")
+            second = stage.coordinator()
+            _refused(second, EXIT_LOCKED)
+            first.done()
+    judge(stage)
+    return "refused by the lock"
+
+
+def another_directory(scene: Scene) -> str:
+    """A fresh directory while one serves: refused, because the broker keeps the first one's word."""
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=30)
+        other = _beside(stage)
+        with crowd(stage.places()):
+            first = stage.coordinator()
+            after(stage, max(1, scene.rng().randint(0, 6)))
+            _refused(other.coordinator(), EXIT_SUPERSEDED)
+            first.done()
+    judge(stage)
+    return "refused by the word on the broker"
+
+
+def taken_over(scene: Scene) -> str:
+    """A copy of the directory is started elsewhere: it has the newer epoch, and the first one stops."""
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=40)
+        other = _beside(stage)
+        with crowd(stage.places()):
+            first = stage.coordinator()
+            after(stage, scene.rng().randint(1, 9))
+            shutil.copytree(stage.data, other.data, ignore=shutil.ignore_patterns("control.sock", "lock", "*-shm"))
+            second = other.coordinator()
+            code = first.ended()
+            if code != EXIT_SUPERSEDED:
+                raise Broken(f"the first coordinator ended with {code} and did not notice the second")
+            second.done()
+    judge(replace(other, agents=stage.agents))
+    return "the copy took over"
+
+
+def both_at_once(scene: Scene) -> str:
+    """Two fresh directories at the same moment: neither sees a word of the other yet; one of them gives way."""
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=4)
+        other = _beside(stage)
+        with crowd(stage.places()):
+            pair = [(stage, stage.coordinator()), (other, other.coordinator())]
+            until(lambda: all(actor.process.poll() is not None for _, actor in pair), "both to end")
+    winners = [at for at, actor in pair if actor.process.returncode == 0]
+    codes = sorted(int(actor.process.returncode) for _, actor in pair)
+    if codes != [0, EXIT_SUPERSEDED]:
+        raise Broken(f"two coordinators at once ended with {codes}")
+    judge(winners[0])
+    return "one gave way"
+
+
+def _beside(stage: Stage) -> Stage:
+    """The same fleet served from another folder, with the same devices."""
+    other = replace(stage, folder=stage.folder.parent / "other")
+    other.write()
+    (other.folder / "agents").symlink_to(stage.folder / "agents", target_is_directory=True)
+    return other
+
+
+def _refused(actor: Actor, code: int) -> None:
+    found = actor.ended(20)
+    if found != code:
+        raise Broken(f"a second coordinator ended with {found} and not {code}")
+
+
+CASES = (
+    Case("second coordinator, same directory", same_directory, soak=2),
+    Case("second coordinator, another directory", another_directory, soak=3),
+    Case("second coordinator, a copy", taken_over, soak=4),
+    Case("second coordinator, at the same moment", both_at_once, soak=6),
+)

@@ -1,0 +1,104 @@
+"""The same with real devices, torch and all: coordinator, daemon or training process die while rounds go on.
+
+Among the methods are ones with rounds without exchange (gfpl), with a part of the state for each device (fedic) and
+with a memory of their own (moon).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+from coordinator.control import NotRunning, ask
+from coordinator.journal import Journal
+from protofleet.contract import Training
+from simulators import fleet, lab, schedule
+from simulators.config import LabConfig, Run
+from simulators.faults.scene import Case, Scene, pause
+from simulators.faults.stage import until
+from simulators.faults.verdict import Broken
+from simulators.fleet import Member
+from simulators.partitions import PartitionOptions
+from simulators.setup import Setup, prepare
+
+METHODS: dict[str, tuple[str, ...]] = {"gfpl": ("start=2", "interval=2"), "fedic": (), "moon": (), "fedproto": ()}
+ROUNDS = 4
+
+
+def real_devices(scene: Scene) -> str:
+    """Three deaths at seeded moments; nobody is lost, so the laboratory's own run is the measure."""
+    rng = scene.rng()
+    method = list(METHODS)[scene.seed % len(METHODS)]
+    run = Run(method=method, dataset="digits", agents=3, partition="dirichlet", rounds=ROUNDS, seed=scene.seed)
+    config = LabConfig(run, PartitionOptions(alpha=0.5), Training(lr=0.03), settings=METHODS[method])
+    setup = prepare(config)
+    folder = scene.folder / "fleet"
+    with scene.broker() as broker:
+        folder.mkdir()
+        fleet.write(setup, folder, str(broker.address))
+        with fleet.members(setup, folder) as members:
+            told = [_death(setup, folder, members, round, rng) for round in (1, 2, 3)]
+            until(lambda: _status(folder).get("phase") == "done", "the last round", 120.0)
+    _verdict(setup, folder)
+    return f"{method}: {', '.join(told)}"
+
+
+def _death(setup: Setup, folder: Path, members: list[Member], round: int, rng: random.Random) -> str:
+    """Somebody dies a little after a round was opened, and is started again."""
+    until(lambda: _status(folder).get("round", 0) >= round, f"round {round}", 120.0)
+    who = rng.choice(["coordinator", "device", "training"])
+    pause(rng.uniform(0.0, 0.6))
+    index = 0 if who == "coordinator" else rng.randrange(1, len(members))
+    victim = members[index]
+    if who == "training":
+        pid = _training(folder, victim.name)
+        if pid is None:
+            return "no training to be killed"
+        os.kill(pid, signal.SIGKILL)
+        return f"training of {victim.name}"
+    victim.process.kill()
+    victim.process.wait()
+    command = ["coordinator", "serve", "--config", str(folder / "fleet.toml")]
+    if index:
+        command = ["edge_agent", "run", "--config", str(folder / "agents" / victim.name / "agent.toml")]
+    members[index] = fleet.start(victim.name, folder, command)
+    return victim.name
+
+
+def _training(folder: Path, agent: str) -> int | None:
+    """The process a device trains in, if it is still there."""
+    try:
+        status = json.loads((folder / "agents" / agent / "agent-data" / "status.json").read_text())
+        pid = status["training_pid"]
+        alive = pid is not None and "edge_agent.worker" in Path(f"/proc/{pid}/cmdline").read_text()
+    except (OSError, ValueError, KeyError):
+        return None
+    return int(pid) if alive else None
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    try:
+        return ask(folder / "coordinator-data", "status")
+    except NotRunning:
+        return {}
+
+
+def _verdict(setup: Setup, folder: Path) -> None:
+    journal = Journal.read(folder / "coordinator-data")
+    try:
+        recorded = journal.state_hashes()
+    finally:
+        journal.close()
+    followed = schedule.of_run(setup, folder / "coordinator-data")
+    if followed != recorded:
+        raise Broken(f"by its own schedule the laboratory comes to other states: {followed} and {recorded}")
+    plain = lab.run(setup, lab.How(), lambda row: None).state.sha256
+    if recorded[max(recorded)] != plain:
+        raise Broken(f"nobody was lost, but the state is {recorded[max(recorded)][:12]} and not {plain[:12]}")
+
+
+CASES = (Case("real devices", real_devices, soak=8, torch=True),)

@@ -103,7 +103,7 @@ def export(source: Source, want: Wanted) -> Exported:
     if "fixed" in want.also:
         files["fixed.onnx"] = graph.fixed(model, len(own.rows))
     notes = _notes(source, lineages[0], published.digest, precision)
-    files |= {name: graph.with_notes(data, notes) for name, data in files.items() if name.endswith(".onnx")}
+    files |= {name: graph.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")}
     vectors = verify.patterns(source.contract.input)
     expected, feature = verify.scores(files[MODEL], vectors, own.inputs)
     _same_answers(files, own, vectors, expected)

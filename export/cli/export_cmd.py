@@ -37,7 +37,8 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
     where: Path, out: Path, agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
-    image_size: int | None, data: str | None, calibration: bool, web: Path | None, node_modules: Path | None, freeze: bool, as_json: bool,
+    image_size: int | None, data: str | None, calibration: bool,
+    web: Path | None, node_modules: Path | None, freeze: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
     from edge_agent.data.sets import load

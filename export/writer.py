@@ -56,7 +56,7 @@ class Wanted:
     precision: Precision = "fp32"
     smallest: bool = False  # keep int8 also where it is not faster
     by: str | None = None
-    also: tuple[str, ...] = ()  # baked, fixed
+    also: tuple[str, ...] = ()  # baked, fixed, raw
     calibration: bool = True  # embeddings of check samples, to tell unknown things by
     keep: float = 0.99
     freeze: bool = False  # its extractor is to be the fleet's: prototypes belong to it, not to the run
@@ -102,6 +102,8 @@ def export(source: Source, want: Wanted) -> Exported:
         files["baked.onnx"] = graph.baked(model, own.inputs)
     if "fixed" in want.also:
         files["fixed.onnx"] = graph.fixed(model, len(own.rows))
+    if "raw" in want.also:
+        files |= _raw(own)
     notes = _notes(source, lineages[0], published.digest, precision)
     files |= {name: graph.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")}
     vectors = verify.patterns(source.contract.input)
@@ -187,6 +189,12 @@ def _near(got: Any, due: Any, what: str) -> None:
     apart = float(np.abs(got - due).max() / np.abs(due).max())
     if not apart <= verify.LARGEST_DIFFERENCE:
         raise ExportError(f"{what} differs from {MODEL} by {apart:.1e} of the largest score")
+
+
+def _raw(own: Ready) -> dict[str, bytes]:
+    """The graph's inputs as plain little-endian float32, for clients without CBOR, and the class of each row."""
+    rows = {"classes": own.classes, "rows": own.rows.tolist(), "shapes": _inputs(own)}
+    return {f"{n}.f32": a.astype("<f4").tobytes() for n, a in own.inputs.items()} | {"rows.json": _json(rows)}
 
 
 def _calibrated(model: bytes, check: Trial, own: Ready, by: str, keep: float) -> tuple[float, bytes]:

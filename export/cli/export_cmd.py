@@ -20,7 +20,9 @@ import click
 @click.option("--by", help="How it shall classify (prototype, head, mixture); by default as the method does.")
 @click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True)
 @click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
-@click.option("--also", type=click.Choice(["baked", "fixed"]), multiple=True, help="Further forms of the graph.")
+@click.option(
+    "--also", type=click.Choice(["baked", "fixed", "raw"]), multiple=True, help="Further forms: see docs/bundle.md."
+)
 @click.option("--image-size", type=click.IntRange(1), help="Another image size, for networks that take any.")
 @click.option("--data", help="Samples to calibrate and check with; by default the run's own data set.")
 @click.option(

@@ -32,7 +32,7 @@ from edge_agent.bundle import (
 )
 from edge_agent.inference import Classifier
 from edge_agent.points import Ready, oddness, ready
-from export import graph, verify
+from export import graph, mobile, verify
 from export.graph import ExportError
 from export.quantise import Lower, lowered
 from export.reading import chosen
@@ -57,6 +57,7 @@ class Wanted:
     smallest: bool = False  # keep int8 also where it is not faster
     by: str | None = None
     also: tuple[str, ...] = ()  # baked, fixed, raw
+    ort: bool = False  # beside .onnx, for reduced builds
     calibration: bool = True  # embeddings of check samples, to tell unknown things by
     keep: float = 0.99
     freeze: bool = False  # its extractor is to be the fleet's: prototypes belong to it, not to the run
@@ -106,6 +107,8 @@ def export(source: Source, want: Wanted) -> Exported:
         files |= _raw(own)
     notes = _notes(source, lineages[0], published.digest, precision)
     files |= {name: graph.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")}
+    if want.ort:
+        files |= mobile.to_ort(files[MODEL])
     vectors = verify.patterns(source.contract.input)
     expected, feature = verify.scores(files[MODEL], vectors, own.inputs)
     _same_answers(files, own, vectors, expected)
@@ -176,6 +179,12 @@ def _lower(
 
 def _same_answers(files: Mapping[str, bytes], own: Ready, vectors: Any, expected: Any) -> None:
     """The other forms say what the first one does."""
+    if "model.ort" in files:
+        _near(
+            verify.session(files["model.ort"]).run(["score"], {"image": vectors, **own.inputs})[0],
+            expected,
+            "model.ort",
+        )
     if "baked.onnx" in files:
         live = verify.session(files["baked.onnx"])
         _near(live.run(["score"], {"image": vectors})[0], expected, "baked.onnx")

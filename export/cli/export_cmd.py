@@ -23,6 +23,10 @@ import click
 @click.option(
     "--also", type=click.Choice(["baked", "fixed", "raw"]), multiple=True, help="Further forms: see docs/bundle.md."
 )
+@click.option(
+    "--format", "formats", type=click.Choice(["onnx", "onnx,ort"]), default="onnx", show_default=True,
+    help="ort: for reduced builds of onnxruntime, with their operator list.",
+)  # fmt: skip
 @click.option("--image-size", type=click.IntRange(1), help="Another image size, for networks that take any.")
 @click.option("--data", help="Samples to calibrate and check with; by default the run's own data set.")
 @click.option(
@@ -39,7 +43,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
     where: Path, out: Path, agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
-    image_size: int | None, data: str | None, calibration: bool,
+    image_size: int | None, data: str | None, calibration: bool, formats: str,
     web: Path | None, node_modules: Path | None, freeze: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
@@ -53,7 +57,10 @@ def export(
         image_size=image_size or saved.config.get("image_size") or None,
     )  # fmt: skip
     model = source.from_run(saved, agent, found, image_size)
-    made = writer.export(model, writer.Wanted(precision, smallest, by, also, calibration, freeze=freeze))
+    made = writer.export(
+        model,
+        writer.Wanted(precision, smallest, by, also, calibration=calibration, freeze=freeze, ort=formats == "onnx,ort"),
+    )
     bundle = writer.write(made, out)
     if web is not None:
         from edge_agent.bundle import MANIFEST

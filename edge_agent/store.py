@@ -119,6 +119,16 @@ class Store:
         row = self._one("SELECT round, base_round FROM checkpoint WHERE run = ?", run)
         return (0, -1) if row is None else (row[0], row[1])
 
+    def newest_run(self) -> str | None:
+        """The run this device trained in last."""
+        row = self._one("SELECT run FROM checkpoint ORDER BY made DESC LIMIT 1")
+        return None if row is None else str(row[0])
+
+    def newest(self, kind: str, run: str) -> bytes | None:
+        """The message that brought the newest state of a kind."""
+        row = self._one("SELECT message FROM states WHERE kind = ? AND run = ? ORDER BY at DESC LIMIT 1", kind, run)
+        return None if row is None else bytes(row[0])
+
     def waiting(self, run: str) -> list[int]:
         """Rounds whose uploads have no receipt yet, oldest first."""
         with self._said():

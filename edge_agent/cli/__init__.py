@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import click
 
 import protofleet
@@ -32,6 +34,11 @@ def agent() -> None:
 
 for command in (init, run_command, status, config, contract, infer, enroll, forget):
     agent.add_command(command)
+
+
+# Making bundles needs more than a device that only classifies has: the command comes from the room that can.
+for point in entry_points(group="edge_agent.commands"):
+    agent.add_command(point.load())
 
 
 def main() -> None:

@@ -8,8 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge_agent import backbones
 from edge_agent.agent import Agent
+from edge_agent.data.pool import Ints
 from edge_agent.data.sets import DataSet, load
 from edge_agent.device import resolve_device
 from edge_agent.feed import LocalData, Samples
@@ -49,17 +53,22 @@ class Setup:
         return Workshop(self.contract, self.recipe, self.hyper)
 
     def agent(self, shard: Shard, workshop: Workshop) -> Agent:
-        """One device with its own data."""
-        kind = self.contract.input
-
-        def samples(index: Any) -> Samples:
-            x = self.data.x[index]
-            if shard.domain is not None and self.data.domains is None:
-                x = partitions.apply_domain(x, shard.domain)
-            return Samples.of(x, self.data.y[index], kind)
-
-        data = LocalData(samples(shard.train), samples(shard.validation), samples(shard.test))
+        """One device with its own data; tested on its own samples or on everyone's."""
+        tested = self.partition.shards if self.config.run.test_on == "everyone" else (shard,)
+        test = np.concatenate([self._seen(each, each.test) for each in tested])
+        labels = self.data.y[np.concatenate([each.test for each in tested])]
+        kind, y = self.contract.input, self.data.y
+        data = LocalData(
+            Samples.of(self._seen(shard, shard.train), y[shard.train], kind),
+            Samples.of(self._seen(shard, shard.validation), y[shard.validation], kind),
+            Samples.of(test, labels, kind),
+        )
         return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
+
+    def _seen(self, shard: Shard, rows: Ints) -> NDArray[Any]:
+        """These rows as that device sees them."""
+        x = self.data.x[rows]
+        return x if shard.domain is None or self.data.domains is not None else partitions.apply_domain(x, shard.domain)
 
 
 def prepare(config: LabConfig) -> Setup:

@@ -13,8 +13,21 @@ from protofleet.exact import Bag, Partial
 from protofleet.exchange import GlobalState, Upload
 from protofleet.parts import fusions, losses, softlabels, summaries
 from protofleet.parts.access import as_given, find, need
-from protofleet.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors
-from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
+from protofleet.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors, count_floats
+from protofleet.recipe import (
+    Batch,
+    ByHead,
+    Given,
+    Learner,
+    NearestPrototype,
+    Net,
+    Phase,
+    Recipe,
+    Scorer,
+    Traits,
+    Turn,
+    floats_up,
+)
 from protofleet.settings import setting
 
 if TYPE_CHECKING:
@@ -124,6 +137,11 @@ def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     return {"head": head} if known is None else {"prototype": NearestPrototype(known, of_unit=True), "head": head}
 
 
+def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
+    """All prototypes up, and the soft labels down once (table V)."""
+    return floats_up(turn, sent, after) + count_floats({k: v for k, v in after.shared.items() if k == "soft"})
+
+
 def _levels(hyper: Hyper) -> tuple[str, ...]:
     """Without a weight on the low level nothing of it is sent; the high one is what devices classify by."""
     return ("low", "high") if hyper.lam * hyper.alpha else ("high",)
@@ -148,5 +166,6 @@ recipe = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=scorers,
+    paper_floats=paper_floats,
     traits=Traits(mixed_backbones=False),
 )

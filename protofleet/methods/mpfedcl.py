@@ -50,8 +50,7 @@ def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
     """One stretch, with the padded pool of the last state."""
     known, fleet, hyper = pool.members(got), turn.contract, turn.hyper
-    slots = {"kmeans": hyper.clusters, "single": 1}.get(hyper.summary) or pool.widest(known)
-    whole = hyper.padding == "whole"
+    slots, whole = _slots(hyper, known), hyper.padding == "whole"
     return [Phase(loss, given=pool.as_given(known, fleet.n_classes, fleet.embedding, slots, whole=whole))]
 
 
@@ -84,10 +83,21 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     return GlobalState(shared={**pool.publish(sent, pool.members(before.shared)), **weights})
 
 
+def _slots(hyper: Hyper, known: Sequence[Prototypes]) -> int:
+    """Prototypes a class and device after padding."""
+    return {"kmeans": hyper.clusters, "single": 1}.get(hyper.summary) or pool.widest(known)
+
+
 def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     """The nearest of the unpadded pool (13); the classifier beside it."""
     known = pool.members(got)
     return {"head": ByHead()} | ({"prototype": NearestPrototype(pool.joined(known))} if known else {})
+
+
+def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
+    """The padded prototypes of every device (table II); weights are counted apart."""
+    fleet = turn.contract
+    return len(sent) * _slots(turn.hyper, pool.members(after.shared)) * fleet.n_classes * fleet.embedding
 
 
 recipe = Recipe(
@@ -100,5 +110,6 @@ recipe = Recipe(
     fuse=fuse,
     scorers=scorers,
     receive=fedavg.receive,
+    paper_floats=paper_floats,
     traits=Traits(mixed_backbones=False, common_start=True),
 )

@@ -73,34 +73,40 @@ def codec(repeats: int, as_json: bool) -> None:
 
 @bench.command()
 @click.option("--only", multiple=True, help="A cell by name; all by default.")
-@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell.")
+@click.option("--page-only", is_flag=True, help="Run nothing; the page of what is there.")
+@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell; some take one more or less.")
 @click.option(
     "--out", default="runs/papers", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
 )
-@click.option("--write", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write the page here.")
+@click.option(
+    "--write",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the page here, and its pictures beside it.",
+)
 @workers_option
-def papers(only: tuple[str, ...], seeds: int, out: Path, target: Path | None, workers: int) -> None:
-    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable.
+def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target: Path | None, workers: int) -> None:
+    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable run by run.
 
     \b
     protofleet bench papers --only fedproto-cifar10 --seeds 3
-    protofleet bench papers --write docs/results.md
+    protofleet bench papers --page-only --write docs/results.md
     """
-    from simulators.bench import papers as cells
+    from simulators.bench.cell import run_cell
+    from simulators.bench.page import page
+    from simulators.bench.readings import ORDER
 
-    names = [cell.name for cell in cells.CELLS]
+    names = [cell.name for cell in ORDER]
     for name in only:
         if name not in names:
             raise UsageError(f"no cell is called {name!r}", f"there are: {', '.join(names)}")
-    for cell in cells.CELLS:
-        if not only or cell.name in only:
-            cells.run_cell(cell, range(seeds), out, workers)
-    results = {cell.name: cells.found(cell, range(seeds), out) for cell in cells.CELLS}
-    page = cells.page(cells.CELLS, results, "protofleet bench papers")
+    for cell in ORDER:
+        if cell.name in only or not (only or page_only):
+            run_cell(cell, seeds, out, workers)
     if target is None:
-        click.echo(page)
+        click.echo(page(seeds, out, None))
     else:
-        target.write_text(page)
+        target.write_text(page(seeds, out, target.parent))
         click.echo(f"written: {target}")
 
 

@@ -20,7 +20,7 @@ def bench() -> None:
 
 @bench.command()
 @click.option("--rounds", default=12, show_default=True, help="Rounds a contender.")
-@click.option("--only", type=click.Choice(["cifar", "fashion", "workers"]), help="One of the three tables.")
+@click.option("--only", type=click.Choice(["cifar", "fedmps", "fashion", "workers"]), help="One of the four tables.")
 @json_option
 def lab(rounds: int, only: str | None, as_json: bool) -> None:
     """A round of ours beside reference loops (needs CIFAR-10 and Fashion-MNIST in PROTOFLEET_DATA)."""
@@ -28,6 +28,7 @@ def lab(rounds: int, only: str | None, as_json: bool) -> None:
 
     tables = {
         "cifar": ("CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_cifar, "in-memory loop"),
+        "fedmps": ("FedMPS, CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_fedmps, "in-memory loop"),
         "fashion": ("Fashion-MNIST 20 × 600, 4-layer CNN, batch 32, one thread", cells.bench_fashion, "DataLoader way"),
         "workers": ("the same, channels-last and bf16, one worker and two", cells.bench_workers, "ours, 1 worker"),
     }

@@ -111,6 +111,32 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
         click.echo(f"written: {target}")
 
 
+@bench.command(name="bytes")
+@click.option("--only", multiple=True, help="A method by name; all by default.")
+@click.option(
+    "--out", default="runs/bytes", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+)
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves here.")
+@workers_option
+def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, workers: int) -> None:
+    """Accuracy against bytes for every method (needs Fashion-MNIST and CIFAR-10 in PROTOFLEET_DATA); resumable.
+
+    \b
+    protofleet bench bytes --picture docs/images/bytes.png
+    """
+    from protofleet import registry
+    from simulators.bench import traffic
+
+    for name in only:
+        registry.load(name)
+    traffic.run_scenes(out, workers, only)
+    for scene in traffic.SCENES:
+        click.echo(traffic.render(scene, traffic.curves(scene, out)) + "\n")
+    if picture is not None:
+        traffic.draw(out, picture)
+        click.echo(f"drawn: {picture}")
+
+
 @bench.command()
 @click.option("--repeats", default=3, show_default=True, help="Interleaved blocks; the fastest counts.")
 @json_option

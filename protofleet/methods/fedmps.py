@@ -14,20 +14,7 @@ from protofleet.exchange import GlobalState, Upload
 from protofleet.parts import fusions, losses, softlabels, summaries
 from protofleet.parts.access import as_given, find, need
 from protofleet.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors, count_floats
-from protofleet.recipe import (
-    Batch,
-    ByHead,
-    Given,
-    Learner,
-    NearestPrototype,
-    Net,
-    Phase,
-    Recipe,
-    Scorer,
-    Traits,
-    Turn,
-    floats_up,
-)
+from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
 from protofleet.settings import setting
 
 if TYPE_CHECKING:
@@ -92,9 +79,8 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
     """Class means of û and ẑ, from a clean pass after training."""
     labels = me.features(low=True).labels
-    return {
-        level: summaries.class_means(_unit(_features(me, level)), labels, counts=False) for level in _levels(turn.hyper)
-    }
+    rows = {level: summaries.units(_features(me, level)) for level in _levels(turn.hyper)}
+    return {level: summaries.class_means(unit, labels, counts=False) for level, unit in rows.items()}
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -114,7 +100,7 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     shared: dict[str, Any] = {}
     for level in _levels(hyper):
         fused = fusions.means(level, total, find(before.shared, level, Prototypes))
-        shared[level] = Prototypes(fused.classes, _unit(fused.vectors)) if hyper.unit_prototypes else fused
+        shared[level] = Prototypes(fused.classes, summaries.units(fused.vectors)) if hyper.unit_prototypes else fused
     if not hyper.mu:
         return GlobalState(shared)
     sent = [need(parts, "high", Prototypes) for _, _, parts in bag.items]
@@ -139,7 +125,8 @@ def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
 
 def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
     """All prototypes up, and the soft labels down once (table V)."""
-    return floats_up(turn, sent, after) + count_floats({k: v for k, v in after.shared.items() if k == "soft"})
+    soft = {name: part for name, part in after.shared.items() if name == "soft"}
+    return sum(count_floats(parts) for parts in (*sent, soft))
 
 
 def _levels(hyper: Hyper) -> tuple[str, ...]:
@@ -150,11 +137,6 @@ def _levels(hyper: Hyper) -> tuple[str, ...]:
 def _features(me: Learner, level: str) -> Floats:
     seen = me.features(low=True)
     return seen.high if level == "high" or seen.low is None else seen.low
-
-
-def _unit(rows: Floats) -> Floats:
-    unit: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
-    return unit
 
 
 recipe = Recipe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -10,10 +11,8 @@ from typing import Any
 from simulators import plots
 from simulators.bench import cell as cells
 from simulators.bench.cell import MARGINS, Aim, Cell, Found, command_of
-from simulators.bench.readings import CELLS, SECTIONS, Section
+from simulators.bench.readings import Section
 from simulators.progress import size
-
-Everything = Mapping[str, Sequence[Found]]
 
 HEAD = """# Results
 
@@ -41,44 +40,52 @@ READINGS = """| reading | ours, last | ours, best | beside the cell (same seeds,
 |---|---|---|---|---|"""
 
 
-def page(asked: int, out: Path, beside: Path | None) -> str:
+@dataclass(frozen=True)
+class Everything:
+    """All cells and their finished runs, by name."""
+
+    cells: Mapping[str, Cell]
+    runs: Mapping[str, Sequence[Found]]
+
+
+def page(sections: Sequence[Section], asked: int, out: Path, beside: Path | None) -> str:
     """The page as Markdown; with a folder for it, its pictures go under `images/results/` there."""
-    every = [*CELLS.values(), *(reading for section in SECTIONS for reading in section.readings)]
-    runs = {cell.name: cells.found(cell, asked, out) for cell in every}
+    every = {cell.name: cell for section in sections for cell in (*section.cells, *section.readings)}
+    known = Everything(every, {name: cells.found(cell, asked, out) for name, cell in every.items()})
     lines = [HEAD]
-    for section in SECTIONS:
-        lines += _section(section, runs, out, beside)
-    missing = [cell.name for cell in every if len(runs[cell.name]) < len(cell.seeds(asked))]
+    for section in sections:
+        lines += _section(section, known, out, beside)
+    missing = [name for name, cell in every.items() if len(known.runs[name]) < len(cell.seeds(asked))]
     if missing:
         lines += ["## Not there yet", "", "Cells with runs still to be made: " + ", ".join(missing) + ".", ""]
     return "\n".join(lines)
 
 
-def _section(section: Section, runs: Everything, out: Path, beside: Path | None) -> list[str]:
-    there = [cell for cell in section.cells if runs[cell.name]]
+def _section(section: Section, known: Everything, out: Path, beside: Path | None) -> list[str]:
+    there = [cell for cell in section.cells if known.runs[cell.name]]
     if not there:
         return []
-    lines = [f"## {section.title}", "", TABLE, *(_line(cell, runs) for cell in there), ""]
-    lines += [TRAFFIC, *(_traffic(cell, runs[cell.name]) for cell in there), ""]
-    picture = _picture(section, there, runs, out, beside)
+    lines = [f"## {section.title}", "", TABLE, *(_line(cell, known) for cell in there), ""]
+    lines += [TRAFFIC, *(_traffic(cell, known.runs[cell.name]) for cell in there), ""]
+    picture = _picture(section, there, known, out, beside)
     if picture:
         lines += [*picture, ""]
     if section.words:
         lines += [section.words, ""]
-    tried = [cell for cell in section.readings if runs[cell.name]]
+    tried = [cell for cell in section.readings if known.runs[cell.name]]
     if tried:
-        lines += ["### Readings tried", "", READINGS, *(_reading(cell, runs) for cell in tried), ""]
+        lines += ["### Readings tried", "", READINGS, *(_reading(cell, known) for cell in tried), ""]
     lines += ["### Settings", ""]
     for cell in [*there, *tried]:
-        lines += _settings(cell, runs[cell.name])
+        lines += _settings(cell, known.runs[cell.name])
     return lines
 
 
-def _line(cell: Cell, runs: Everything) -> str:
-    mine = runs[cell.name]
+def _line(cell: Cell, known: Everything) -> str:
+    mine = known.runs[cell.name]
     paper = "–" if cell.paper is None else _percent(cell.paper, cell.paper_std)
     gap = "–" if cell.paper is None else f"{100 * (_mean(cell, mine) - cell.paper):+.2f}"
-    asked = "; ".join(_verdict(cell, aim, runs) for aim in cell.aims) or "–"
+    asked = "; ".join(_verdict(cell, aim, known) for aim in cell.aims) or "–"
     last = _spread(cell, mine, "last")
     best = "–" if cell.evaluator == MARGINS else _spread(cell, mine, "best")
     title = cell.title + (" (cut)" if cell.cut else "")
@@ -87,16 +94,16 @@ def _line(cell: Cell, runs: Everything) -> str:
     return _row(title, paper, last, best, cell.pick, gap, asked, rounds, f"{seconds:.0f}")
 
 
-def _verdict(cell: Cell, aim: Aim, runs: Everything) -> str:
+def _verdict(cell: Cell, aim: Aim, known: Everything) -> str:
     """What was asked, what it came to, and yes or no."""
-    ours = _mean(cell, runs[cell.name])
+    ours = _mean(cell, known.runs[cell.name])
     if aim.kind == "figure":
         assert cell.paper is not None
         return f"the paper's: {_yes(ours >= cell.paper - cell.paper_std)}"
     if aim.kind == "above":
-        other = CELLS[aim.other]
-        theirs = {run.seed: run.value(other, other.pick) for run in runs[aim.other]}
-        pairs = [run.value(cell, cell.pick) - theirs[run.seed] for run in runs[cell.name] if run.seed in theirs]
+        other = known.cells[aim.other]
+        theirs = {run.seed: run.value(other, other.pick) for run in known.runs[aim.other]}
+        pairs = [run.value(cell, cell.pick) - theirs[run.seed] for run in known.runs[cell.name] if run.seed in theirs]
         if not pairs:
             return f"≥ {100 * aim.amount:.2f} over {aim.other}: not there yet"
         came = fmean(pairs)
@@ -120,9 +127,9 @@ def _traffic(cell: Cell, mine: Sequence[Found]) -> str:
     return _row(cell.title + often, *numbers, counted)
 
 
-def _reading(cell: Cell, runs: Everything) -> str:
-    mine, base = runs[cell.name], CELLS[cell.reading_of]
-    beside = {run.seed: run.value(base, "last") for run in runs[base.name]}
+def _reading(cell: Cell, known: Everything) -> str:
+    mine, base = known.runs[cell.name], known.cells[cell.reading_of]
+    beside = {run.seed: run.value(base, "last") for run in known.runs[base.name]}
     pairs = [run.value(cell, "last") - beside[run.seed] for run in mine if run.seed in beside]
     change = _points(cell, fmean(pairs)) if pairs else "–"
     best = "–" if cell.evaluator == MARGINS else _spread(cell, mine, "best")
@@ -148,12 +155,12 @@ def _others(cell: Cell, document: Mapping[str, Any]) -> str:
     return f" Other evaluators, seed 0: {', '.join(seen)}." if seen else ""
 
 
-def _picture(section: Section, there: Sequence[Cell], runs: Everything, out: Path, beside: Path | None) -> list[str]:
-    if beside is None:
+def _picture(section: Section, there: Sequence[Cell], known: Everything, out: Path, beside: Path | None) -> list[str]:
+    if beside is None or section.picture == "none":
         return []
     folder = Path("images/results")
     if section.picture == "curves":
-        series = {cell.name: _curve(cell, runs[cell.name]) for cell in there if cell.evaluator != MARGINS}
+        series = {cell.name: _curve(cell, known.runs[cell.name]) for cell in there if cell.evaluator != MARGINS}
         plots.curves(series, beside / folder / f"{section.name}.png", section.title, "accuracy (mean over devices)")
         return [f"![accuracy per round]({folder / section.name}.png)"]
     drawn = []

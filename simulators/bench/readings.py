@@ -6,6 +6,7 @@ A reading is a run of its own and never replaces the paper's cell; none was chos
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from simulators.bench import papers
 from simulators.bench.cell import Cell, changed
@@ -20,7 +21,7 @@ class Section:
     cells: tuple[Cell, ...]
     readings: tuple[Cell, ...] = ()
     words: str = ""  # what is concluded
-    picture: str = "curves"  # or "maps", or none
+    picture: Literal["curves", "maps", "none"] = "curves"
 
 
 def _reading(of: Cell, name: str, title: str, *settings: str, **options: object) -> Cell:

@@ -59,9 +59,9 @@ class Curve:
     points: tuple[tuple[float, float], ...]
 
 
-def run_scenes(out: Path, workers: int, only: Sequence[str]) -> None:
+def run_scenes(scenes: Sequence[Scene], out: Path, workers: int, only: Sequence[str]) -> None:
     """What is not there yet."""
-    for scene in SCENES:
+    for scene in scenes:
         for method in registry.names():
             path, config = out / scene.name / method, scene.of(method)
             if (not only or method in only) and finished(path, config) is None:

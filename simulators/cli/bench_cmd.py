@@ -95,7 +95,7 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
     """
     from simulators.bench.cell import run_cell
     from simulators.bench.page import page
-    from simulators.bench.readings import ORDER
+    from simulators.bench.readings import ORDER, SECTIONS
 
     names = [cell.name for cell in ORDER]
     for name in only:
@@ -105,9 +105,9 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
         if cell.name in only or not (only or page_only):
             run_cell(cell, seeds, out, workers)
     if target is None:
-        click.echo(page(seeds, out, None))
+        click.echo(page(SECTIONS, seeds, out, None))
     else:
-        target.write_text(page(seeds, out, target.parent))
+        target.write_text(page(SECTIONS, seeds, out, target.parent))
         click.echo(f"written: {target}")
 
 
@@ -129,7 +129,7 @@ def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, worker
 
     for name in only:
         registry.load(name)
-    traffic.run_scenes(out, workers, only)
+    traffic.run_scenes(traffic.SCENES, out, workers, only)
     for scene in traffic.SCENES:
         click.echo(traffic.render(scene, traffic.curves(scene, out)) + "\n")
     if picture is not None:

@@ -107,6 +107,7 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
     if target is None:
         click.echo(page(SECTIONS, seeds, out, None))
     else:
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(SECTIONS, seeds, out, target.parent))
         click.echo(f"written: {target}")
 

@@ -43,6 +43,7 @@ def _cells() -> dict[str, Cell]:
 CELLS = _cells()
 _ALL, _FASHION, _PROTO = CELLS["fedmps-all"], CELLS["fedmps-fashion"], CELLS["fedproto-cifar10"]
 _POOL, _APART, _GFPL = CELLS["mpfedcl-mnist"], CELLS["mpfedcl-fedproto"], CELLS["gfpl-mnist-3"]
+_SHARED = CELLS["mpfedcl-fedavg"]
 _IC, _NORM = CELLS["fedic-cifar10-dir"], CELLS["protonorm-cifar10"]
 CODE = ("scaled=yes", "server_optimizer=adam", "average=logits")
 
@@ -87,6 +88,8 @@ SECTIONS = (
             _reading(_POOL, "missing", "MP-FedCL, padding only what is missing", "padding=missing"),
             _reading(_POOL, "even", "MP-FedCL, learning rate not decayed", lr_decay=1.0),
             _reading(_POOL, "light", "MP-FedCL, prototypes only", "prototypes_only=yes"),
+            _reading(_POOL, "own", "MP-FedCL, initial weights of each client's own", common_start="no"),
+            _reading(_SHARED, "own", "FedAvg, initial weights of each client's own", common_start="no"),
             _reading(_APART, "own", "FedProto, initial weights of each client's own", common_start="no"),
         ),
     ),

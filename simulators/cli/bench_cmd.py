@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 
-from protofleet.errors import UsageError
+from protofleet.errors import FleetError, UsageError
 from simulators.cli.common import json_option, workers_option
 
 
@@ -101,15 +102,15 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
     for name in only:
         if name not in names:
             raise UsageError(f"no cell is called {name!r}", f"there are: {', '.join(names)}")
-    for cell in ORDER:
-        if cell.name in only or not (only or page_only):
-            run_cell(cell, seeds, out, workers)
+    wanted = [cell for cell in ORDER if cell.name in only or not (only or page_only)]
+    failed = _each({cell.name: partial(run_cell, cell, seeds, out, workers) for cell in wanted})
     if target is None:
         click.echo(page(SECTIONS, seeds, out, None))
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(SECTIONS, seeds, out, target.parent))
         click.echo(f"written: {target}")
+    _said(failed)
 
 
 @bench.command(name="bytes")
@@ -130,12 +131,33 @@ def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, worker
 
     for name in only:
         registry.load(name)
-    traffic.run_scenes(traffic.SCENES, out, workers, only)
+    methods = only or registry.names()
+    pairs = [(scene, method) for scene in traffic.SCENES for method in methods]
+    runs = {f"{scene.name} {method}": partial(scene.run, method, out, workers) for scene, method in pairs}
+    failed = _each(runs)
     for scene in traffic.SCENES:
         click.echo(traffic.render(scene, traffic.curves(scene, out)) + "\n")
     if picture is not None:
         traffic.draw(out, picture)
         click.echo(f"drawn: {picture}")
+    _said(failed)
+
+
+def _each(runs: Mapping[str, Callable[[], None]]) -> list[str]:
+    """One after the other; a run that fails (as one that diverges) is told and stops no other."""
+    failed = []
+    for name, run in runs.items():
+        try:
+            run()
+        except FleetError as error:
+            click.echo(f"\n{name}: {error}", err=True)
+            failed.append(name)
+    return failed
+
+
+def _said(failed: Sequence[str]) -> None:
+    if failed:
+        raise FleetError(f"these runs failed, for the reasons above: {', '.join(failed)}")
 
 
 @bench.command()

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from simulators.bench.traffic import SCENES, Scene, curve, curves, render, run_scenes
+from simulators.bench.traffic import SCENES, Scene, curve, curves, render
 from simulators.plots import against_bytes
 
 
@@ -26,7 +26,11 @@ def test_a_method_runs_in_every_scene_and_is_found_again(small_lab, tmp_path):
     scene = Scene("small", "Small", small_lab(rounds=2), {"fedproto": ("lam=2",)})
     assert scene.of("fedproto").settings == ("lam=2",)
     assert scene.of("local").settings == ()
-    run_scenes([scene], tmp_path, 1, ["fedproto", "local"])
+    for method in ("fedproto", "local"):
+        scene.run(method, tmp_path, 1)
+    stamp = (tmp_path / "small" / "local" / "result.json").stat().st_mtime_ns
+    scene.run("local", tmp_path, 1)
+    assert (tmp_path / "small" / "local" / "result.json").stat().st_mtime_ns == stamp
     found = curves(scene, tmp_path)
     assert sorted(each.method for each in found) == ["fedproto", "local"]
     assert found[0].points[-1][1] >= found[1].points[-1][1]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Bag, Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.parts import fusions, losses, softlabels, summaries
 from protofleet.parts.access import as_given, find, need
@@ -94,8 +94,8 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Plain means, and what a classifier of all local prototypes says of each class (FedMPS (7), (8))."""
-    bag, hyper = total.get("locals"), turn.hyper
-    if not isinstance(bag, Bag):
+    sent, hyper = [need(parts, "high", Prototypes) for _, _, parts in bagged(total, "locals")], turn.hyper
+    if not sent:
         return before
     shared: dict[str, Any] = {}
     for level in _levels(hyper):
@@ -103,7 +103,6 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
         shared[level] = Prototypes(fused.classes, summaries.units(fused.vectors)) if hyper.unit_prototypes else fused
     if not hyper.mu:
         return GlobalState(shared)
-    sent = [need(parts, "high", Prototypes) for _, _, parts in bag.items]
     x, y = np.concatenate([p.vectors for p in sent]), np.concatenate([p.classes for p in sent])
     rng, kept, fleet = turn.rng("soft labels"), find(before.server, "classifier", Tensors), turn.contract
     sizes = (fleet.embedding, *fleet.head_hidden, fleet.n_classes)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Bag, Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import fedavg
 from protofleet.parts import centroids, losses, pool, summaries
@@ -75,10 +75,9 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """The pool of all prototypes (8), and the mean of the weights (algorithm 1, line 9)."""
-    bag = total.get("pool")
-    if not isinstance(bag, Bag):
+    sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "pool")]
+    if not sent:
         return before
-    sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bag.items]
     weights = fedavg.fuse(turn, total, GlobalState()).shared
     return GlobalState(shared={**pool.publish(sent, pool.members(before.shared)), **weights})
 

@@ -97,8 +97,9 @@ SECTIONS = (
         "spiral", "ProtoNorm and FedProto on the spiral", papers.SPIRALS,
         (_reading(CELLS["protonorm-spiral"], "paper", "ProtoNorm, alignment ends as published", "stop=paper"),),
         words="A margin is the distance from a class's prototype to the nearest other one. FedProto's prototypes crowd "
-        "together where devices hold few classes; aligned ones are even. The maps show the first seed; ProtoNorm's stars "
-        "are the unit prototypes that the coordinator sends, and devices pull embeddings to ten times their length.",
+        "together where devices hold few classes; aligned ones are even. The maps show the first seed; ProtoNorm's "
+        "stars are the unit prototypes that the coordinator sends, and devices pull embeddings to ten times their "
+        "length.",
         picture="maps",
     ),
     Section(

@@ -75,6 +75,7 @@ SECTIONS = (
     Section(
         "gfpl", "GFPL and FedProto on MNIST", papers.GFPL,
         (
+            _reading(_GFPL, "80", "GFPL, 3 ways, the paper's 80 rounds", rounds=80),
             _reading(_GFPL, "15", "GFPL, 3 ways, 15 test samples a class", test_shots=15),
             _reading(_GFPL, "fused", "GFPL, 3 ways, components nearer than 50 fused", "threshold=50"),
             _reading(_GFPL, "passes", "GFPL, 3 ways, ten passes over the pseudo-features", "passes=10"),

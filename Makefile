@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test system lint bench clean
 
 # One environment for all targets; remade only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt
@@ -18,7 +18,17 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/protofleet demo
 
-test: $(READY)
+# What pip cannot bring: the broker that most tests of the fleet talk to.
+system:
+	@if PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin" command -v mosquitto >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing mosquitto through apt (once)"; \
+		(apt-get -qq install -y --no-install-recommends mosquitto || { apt-get -qq update && apt-get -qq install -y --no-install-recommends mosquitto; }) >/dev/null 2>&1 \
+		|| echo "mosquitto could not be installed: tests that need it are skipped"; \
+		service mosquitto stop >/dev/null 2>&1 || true; \
+	else echo "mosquitto is not installed: tests that need it are skipped; install your system's package mosquitto"; fi
+
+test: $(READY) system
 	@$(BIN)/python -m pytest -n $(JOBS)
 
 lint: $(READY)

@@ -15,11 +15,21 @@ from protofleet.recipe import Recipe, Turn
 def fuse_round(
     recipe: Recipe[Any], turn: Turn[Any], before: GlobalState, uploads: Iterable[Upload], weight: int = 1
 ) -> GlobalState:
-    """Fold the uploads as they come and fuse the total. The state is what its readers will decode, to the bit."""
+    """Fold the uploads as they come and fuse the total."""
     total: Partial = {}
     for upload in uploads:
         total = merge(total, recipe.fold(turn, upload, weight))
+    return fuse_total(recipe, turn, total, before)
+
+
+def fuse_total(recipe: Recipe[Any], turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
+    """The next state, as its readers will decode it, to the bit."""
     return as_published(recipe.fuse(turn, total, before), turn.contract.wire, recipe.precision)
+
+
+def start_state(recipe: Recipe[Any], turn: Turn[Any]) -> GlobalState:
+    """What the first round starts from, as its readers will decode it."""
+    return as_published(recipe.start(turn), turn.contract.wire, recipe.precision)
 
 
 def as_published(state: GlobalState, precision: Wire, exceptions: Mapping[str, Wire]) -> GlobalState:

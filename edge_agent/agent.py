@@ -5,23 +5,24 @@ The lab holds many of these in a process and the daemon one; both drive it by th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from edge_agent.evaluate import Tallies, evaluate
 from edge_agent.feed import LocalData, Samples, blocks
+from edge_agent.net import FleetNet
 from edge_agent.step import Stepper
 from edge_agent.trainer import run_phases
 from edge_agent.workshop import Workshop
 from protofleet.errors import CheckpointError
 from protofleet.prototypes import Ints, Parts, Tensors
-from protofleet.recipe import Features
+from protofleet.recipe import Features, Scorer, no_phases, take_nothing
 
 
 @dataclass(eq=False)
@@ -66,8 +67,20 @@ class LocalLearner:
         self._seen.clear()
 
 
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where a device's learning stands: its weights, and what its method remembers."""
+
+    weights: dict[str, Tensor]
+    memory: dict[str, Parts]
+
+
 class Agent:
-    """One device's state between rounds, and its moves."""
+    """One device's state between rounds, and its moves.
+
+    A state is taken in only to train on it: `receive` prepares on a copy, `work` makes the outcome lasting. So a device
+    is what its uploads say it is, whichever other states it has seen in between.
+    """
 
     def __init__(self, name: str, backbone: str, data: LocalData, workshop: Workshop) -> None:
         self.name = name
@@ -75,19 +88,26 @@ class Agent:
         self.data = data
         self.workshop = workshop
         self.got: Parts = {}
-        self._memory: dict[str, Parts] = {}
+        self._seen_round = self._trained_on = -1  # the states (by the round they came out of) seen and trained on last
         self._classes = np.unique(data.train.y.numpy())
-        self._weights = workshop.initial_weights(backbone, name)
+        self._lasting = Standing(workshop.initial_weights(backbone, name), {})
+        self._ready = self._lasting
 
     def receive(self, round: int, shared: Parts, own: Parts) -> None:
-        """Take the state that this round ended in, and train on arrival where the method does."""
+        """Make ready to train on the state that this round ended in; where the method does, train on arrival."""
+        self.got, self._seen_round = {**shared, **own}, round
+        if round <= self._trained_on:
+            return  # seen again: after a round without exchange, or a restart
         turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
-        self.got = {**shared, **own}
+        self._ready = self._lasting
+        if recipe.receive is take_nothing and recipe.adapt is no_phases:
+            return
         with self._at_work() as me:
             recipe.receive(turn, me, self.got)
             phases = recipe.adapt(turn, me, self.got)
             if phases:
                 run_phases(me.stepper, phases, self.data.train, turn, "adapt")
+            self._ready = _standing(me)
 
     def work(self, round: int) -> Parts:
         """Train for this round and say what is to be sent."""
@@ -96,10 +116,13 @@ class Agent:
             phases = recipe.train(turn, me, self.got)
             run_phases(me.stepper, phases, self.data.train, turn, "train")
             me.changed()
-            return recipe.summarise(turn, me, self.got)
+            parts = recipe.summarise(turn, me, self.got)
+            self._lasting = self._ready = _standing(me)
+        self._trained_on = self._seen_round
+        return parts
 
     def evaluate(self, round: int) -> Tallies:
-        """How the device classifies now, on its validation and test samples."""
+        """How the device classifies now, on its validation and test samples; it leaves no trace."""
         turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
         with self._at_work() as me:
             scorers = recipe.scorers(turn, me, self.got)
@@ -115,30 +138,45 @@ class Agent:
             found = [me.stepper.net(x)[1].cpu().numpy() for x in blocks(some, contract.input, contract.numerics)]
         return np.concatenate(found) if found else np.zeros((0, contract.embedding), np.float32), some.y.numpy()
 
-    def checkpoint(self) -> dict[str, Parts]:
-        """All that this device must remember to go on later."""
-        weights = Tensors({name: tensor.cpu().numpy() for name, tensor in self._weights.items()})
-        return {"": {"weights": weights}, **self._memory}
+    def network(self) -> FleetNet:
+        """The network as it would classify now; the agents of a process share it, so it is this one's until a move."""
+        with self._at_work() as me:
+            return me.stepper.net
 
-    def restore(self, saved: dict[str, Parts], got: Parts) -> None:
-        """Go on from a checkpoint."""
-        tensors = saved.get("", {}).get("weights")
-        if not isinstance(tensors, Tensors) or tensors.arrays.keys() != self._weights.keys():
+    def scorers(self, round: int) -> Mapping[str, Scorer]:
+        """How it would classify now."""
+        with self._at_work() as me:
+            return self.workshop.recipe.scorers(self.workshop.turn(round, self.name), me, self.got)
+
+    def checkpoint(self) -> dict[str, Parts]:
+        """All that lasts: what this device must remember to go on later."""
+        weights = Tensors({name: tensor.numpy() for name, tensor in self._lasting.weights.items()})
+        trained_on = Tensors({"round": np.array([self._trained_on])})
+        return {"": {"weights": weights, "trained_on": trained_on}, **self._lasting.memory}
+
+    def restore(self, saved: dict[str, Parts]) -> None:
+        """Go on from a checkpoint; the newest state is to be received after it."""
+        parts, have = saved.get("", {}), self._lasting.weights
+        tensors, trained_on = parts.get("weights"), parts.get("trained_on")
+        if not isinstance(tensors, Tensors) or tensors.arrays.keys() != have.keys():
             raise CheckpointError(f"agent {self.name}: the checkpoint's weights are of another network")
-        for name, array in tensors.arrays.items():
-            self._weights[name].copy_(torch.from_numpy(np.array(array)))
-        self._memory = {name: parts for name, parts in saved.items() if name}
-        self.got = got
+        if not isinstance(trained_on, Tensors):
+            raise CheckpointError(f"agent {self.name}: the checkpoint does not say what it was trained on")
+        weights = {name: torch.from_numpy(np.array(array)) for name, array in tensors.arrays.items()}
+        self._lasting = self._ready = Standing(weights, {name: held for name, held in saved.items() if name})
+        self._trained_on = self._seen_round = int(trained_on.arrays["round"][0])
 
     @contextmanager
     def _at_work(self) -> Iterator[LocalLearner]:
         stepper = self.workshop.stepper(self.backbone)
-        state: dict[str, Any] = stepper.net.state_dict()
+        state: dict[str, Tensor] = stepper.net.state_dict()
         with torch.no_grad():
             for name, tensor in state.items():
-                tensor.copy_(self._weights[name])
-        samples = len(self.data.train)
-        yield LocalLearner(self.name, self._classes, samples, self._memory, stepper, self.data, self.workshop)
-        with torch.no_grad():
-            for name, tensor in state.items():
-                self._weights[name].copy_(tensor)
+                tensor.copy_(self._ready.weights[name])
+        samples, memory = len(self.data.train), dict(self._ready.memory)
+        yield LocalLearner(self.name, self._classes, samples, memory, stepper, self.data, self.workshop)
+
+
+def _standing(me: LocalLearner) -> Standing:
+    weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in me.stepper.net.state_dict().items()}
+    return Standing(weights, me.memory)

@@ -68,3 +68,27 @@ class CheckpointError(FleetError):
     """A run directory that cannot be continued."""
 
     code = "bad-checkpoint"
+
+
+class LinkError(FleetError):
+    """A broker that cannot be used."""
+
+    code = "link"
+
+
+class LinkBusy(LinkError):
+    """More waits to be sent than the link may hold."""
+
+    code = "link-busy"
+
+
+class ParcelError(FleetError):
+    """A large payload that cannot be taken in."""
+
+    code = "bad-parcel"
+
+
+class BrokerError(FleetError):
+    """Our own broker could not be started."""
+
+    code = "broker"

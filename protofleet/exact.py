@@ -39,28 +39,34 @@ class Sum:
             raise FusionError(f"a value of {np.abs(value).max():.3g} is too large to be added exactly")
         if weight.size and (weight.min() < 0 or weight.max() >= _MAX_WEIGHT):
             raise FusionError(f"a weight of {weight.max()} is negative or too large to be added exactly")
-        order = np.argsort(key, kind="stable")
-        scaled = value[order] * 2.0**_HIGH
-        high = np.floor(scaled)
-        low = np.rint((scaled - high) * 2.0**_LOW)
-        each = weight[order].reshape(-1, *[1] * (value.ndim - 1))
-        return Sum(key[order], high.astype(np.int64) * each, low.astype(np.int64) * each, weight[order])
+        if key.size > 1 and (np.diff(key) < 0).any():
+            order = np.argsort(key, kind="stable")
+            key, value, weight = key[order], value[order], weight[order]
+        scaled = value * 2.0 ** (_HIGH + _LOW)
+        whole = np.rint(scaled, out=scaled).astype(np.int64)
+        high, low = whole >> _LOW, whole & (2**_LOW - 1)
+        if (weight != 1).any():
+            each = weight.reshape(-1, *[1] * (value.ndim - 1))
+            high *= each
+            low *= each
+        return Sum(key, high, low, weight)
 
     def merge(self, other: Sum) -> Sum:
         """The sum over both sets of uploads."""
         if self.high.shape[1:] != other.high.shape[1:]:
             raise FusionError(f"rows of shape {other.high.shape[1:]} beside rows of shape {self.high.shape[1:]}")
         if np.array_equal(self.keys, other.keys):
-            keys, pairs = self.keys, [(self, slice(None)), (other, slice(None))]
+            keys = self.keys
+            high, low, weights = self.high + other.high, self.low + other.low, self.weights + other.weights
         else:
             keys = np.union1d(self.keys, other.keys)
-            pairs = [(s, np.searchsorted(keys, s.keys)) for s in (self, other)]  # type: ignore[misc]
-        high = np.zeros((len(keys), *self.high.shape[1:]), np.int64)
-        low, weights = np.zeros_like(high), np.zeros(len(keys), np.int64)
-        for part, at in pairs:
-            high[at] += part.high
-            low[at] += part.low
-            weights[at] += part.weights
+            high = np.zeros((len(keys), *self.high.shape[1:]), np.int64)
+            low, weights = np.zeros_like(high), np.zeros(len(keys), np.int64)
+            for part in (self, other):
+                at = np.searchsorted(keys, part.keys)
+                high[at] += part.high
+                low[at] += part.low
+                weights[at] += part.weights
         if weights.size and weights.max() >= _MAX_WEIGHT:
             raise FusionError(f"a total weight of {weights.max()} is too large to be added exactly")
         return Sum(keys, high, low, weights)

@@ -29,6 +29,10 @@ class GlobalState:
     own: Mapping[str, Parts] = field(default_factory=dict)
     server: Parts = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # An own part without parts is the same as none: it may not count in the hash, since it leaves no trace on disk.
+        object.__setattr__(self, "own", {agent: parts for agent, parts in self.own.items() if parts})
+
     @cached_property
     def base(self) -> str:
         """The content hash of the shared part: what an upload says it was trained on."""

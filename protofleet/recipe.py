@@ -159,6 +159,7 @@ class Traits:
     common_start: bool = False  # devices begin from the same weights, derived from the fleet's seed
     asynchronous: bool = False  # uploads may be fused as they come
     server_needs: tuple[str, ...] = ()  # extras that `fuse` needs, e.g. "torch"
+    own_width: tuple[str, ...] = ()  # parts whose rows are not as long as the fleet's embedding
 
 
 def always(turn: Turn[Any]) -> bool:

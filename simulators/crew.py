@@ -40,7 +40,7 @@ class Crew(Protocol):
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]: ...
     def embed(self, most: int) -> dict[str, Embedded]: ...
     def checkpoint(self) -> dict[str, dict[str, Parts]]: ...
-    def restore(self, saved: Mapping[str, dict[str, Parts]], state: GlobalState) -> None: ...
+    def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None: ...
     def peak_rss(self) -> int: ...
     def close(self) -> None: ...
 
@@ -85,11 +85,10 @@ class Here:
         """What every device must remember."""
         return {name: agent.checkpoint() for name, agent in self.agents.items()}
 
-    def restore(self, saved: Mapping[str, dict[str, Parts]], state: GlobalState) -> None:
-        """Put every device back."""
-        self.base = state.base
+    def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None:
+        """Put every device back; the newest state is to be received after it."""
         for name, agent in self.agents.items():
-            agent.restore(saved[name], {**state.shared, **state.for_agent(name)})
+            agent.restore(saved[name])
 
     def peak_rss(self) -> int:
         """The largest resident size of this process so far, in bytes."""
@@ -155,9 +154,9 @@ class Processes:
         """As `Here.checkpoint`."""
         return _joined(self._all("checkpoint"))
 
-    def restore(self, saved: Mapping[str, dict[str, Parts]], state: GlobalState) -> None:
+    def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None:
         """As `Here.restore`."""
-        self._all("restore", saved, state)
+        self._all("restore", saved)
 
     def peak_rss(self) -> int:
         """Of all workers together."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coordinator.fusion import as_published, fuse_round
+from coordinator.fusion import fuse_round, start_state
 from coordinator.selection import participants
 from protofleet import wire
 from protofleet.exchange import GlobalState, Upload
@@ -34,17 +34,15 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
     began = time.perf_counter()
     crew = hire(setup, how.workers)
     try:
-        turn0 = Turn(setup.contract, setup.hyper, 0)
-        state = as_published(setup.recipe.start(turn0), setup.contract.wire, setup.recipe.precision)
+        state = start_state(setup.recipe, Turn(setup.contract, setup.hyper, 0))
         rows: list[Row] = []
         saved = out.latest(setup) if out is not None and resume else None
         if saved is not None:
             state, rows = saved.state, list(saved.rows)
-            crew.restore(saved.agents, state)
+            crew.restore(saved.agents)
             for row in rows:
                 watch(row)
-        else:
-            crew.receive(0, state)
+        crew.receive(_came_out_of(setup, len(rows)), state)
         for round in range(len(rows) + 1, setup.config.run.rounds + 1):
             state, row = one_round(setup, crew, state, round)
             rows.append(row)
@@ -56,6 +54,13 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
         return Outcome(setup, state, tuple(rows), seconds, crew.peak_rss(), crew.embed(40) if out is not None else {})
     finally:
         crew.close()
+
+
+def _came_out_of(setup: Setup, round: int) -> int:
+    """The round whose outcome is the state after this one: the last in which the recipe talks."""
+    while round and not setup.recipe.talks(Turn(setup.contract, setup.hyper, round)):
+        round -= 1
+    return round
 
 
 def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tuple[GlobalState, Row]:
@@ -70,7 +75,7 @@ def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tupl
         uploads = [_open(setup, sent[name]) for name in sorted(sent)]
         up = Traffic(sum(map(len, sent.values())), sum(count_floats(u.parts) for u in uploads))
         state = fuse_round(recipe, turn, before, uploads)
-        down = _published(setup, state, round)
+        down = published(setup, state, round)
         counted = recipe.paper_floats(turn, [upload.parts for upload in uploads], state)
         crew.receive(round, state)
     due = round % run.eval_every == 0 or round == run.rounds
@@ -85,7 +90,7 @@ def _open(setup: Setup, message: bytes) -> Upload:
     return Upload(str(envelope.agent), int(envelope.round or 0), str(envelope.base), got.body)
 
 
-def _published(setup: Setup, state: GlobalState, round: int) -> Traffic:
+def published(setup: Setup, state: GlobalState, round: int) -> Traffic:
     """What reaches the devices: the shared part each, and to each its own part."""
     envelope = wire.Envelope(
         t="global", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, round=round, method=setup.recipe.name

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from protofleet import wire
 from protofleet.errors import CheckpointError, FleetError
 from protofleet.exchange import GlobalState
+from protofleet.packing import pack, pack_state, unpack, unpack_state
 from protofleet.prototypes import Parts
 from protofleet.settings import from_plain, to_plain
 from simulators.result import Outcome, Row, document, resolved, table
 from simulators.setup import Setup
-
-_LOCAL = wire.Limits(message=1 << 40)
 
 
 @dataclass(frozen=True)
@@ -28,34 +26,6 @@ class Saved:
     state: GlobalState
     rows: Sequence[Row]
     agents: Mapping[str, dict[str, Parts]]
-
-
-def pack(groups: Mapping[str, Parts]) -> bytes:
-    """Named groups of parts as one file, exactly."""
-    return wire.encode_parts(
-        {f"{g}/{name}": part for g, parts in groups.items() for name, part in parts.items()}, "float32"
-    )
-
-
-def unpack(data: bytes) -> dict[str, dict[str, Any]]:
-    """The groups of `pack`."""
-    groups: dict[str, dict[str, Any]] = {}
-    for path, part in wire.decode_parts(data, _LOCAL).items():
-        group, _, name = path.rpartition("/")
-        groups.setdefault(group, {})[name] = part
-    return groups
-
-
-def pack_state(state: GlobalState) -> bytes:
-    """A global state as one file: groups `shared`, `server` and `own/<agent>`."""
-    return pack({"shared": state.shared, "server": state.server, **{f"own/{a}": p for a, p in state.own.items()}})
-
-
-def unpack_state(data: bytes) -> GlobalState:
-    """The state of `pack_state`."""
-    groups = unpack(data)
-    own = {group.removeprefix("own/"): parts for group, parts in groups.items() if group.startswith("own/")}
-    return GlobalState(groups.get("shared", {}), own, groups.get("server", {}))
 
 
 class RunDir:

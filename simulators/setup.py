@@ -54,21 +54,26 @@ class Setup:
 
     def agent(self, shard: Shard, workshop: Workshop) -> Agent:
         """One device with its own data; tested on its own samples or on everyone's."""
-        tested = self.partition.shards if self.config.run.test_on == "everyone" else (shard,)
-        test = np.concatenate([self._seen(each, each.test) for each in tested])
-        labels = self.data.y[np.concatenate([each.test for each in tested])]
-        kind, y = self.contract.input, self.data.y
+        kind = self.contract.input
+        train, validation = (samples_of(self.data, shard, rows) for rows in (shard.train, shard.validation))
         data = LocalData(
-            Samples.of(self._seen(shard, shard.train), y[shard.train], kind),
-            Samples.of(self._seen(shard, shard.validation), y[shard.validation], kind),
-            Samples.of(test, labels, kind),
+            Samples.of(*train, kind), Samples.of(*validation, kind), Samples.of(*self.test_samples(shard), kind)
         )
         return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
 
-    def _seen(self, shard: Shard, rows: Ints) -> NDArray[Any]:
-        """These rows as that device sees them."""
-        x = self.data.x[rows]
-        return x if shard.domain is None or self.data.domains is not None else partitions.apply_domain(x, shard.domain)
+    def test_samples(self, shard: Shard) -> tuple[NDArray[Any], Ints]:
+        """What this device is tested on, with labels."""
+        tested = self.partition.shards if self.config.run.test_on == "everyone" else (shard,)
+        parts = [samples_of(self.data, each, each.test) for each in tested]
+        return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def samples_of(data: DataSet, shard: Shard, rows: Ints) -> tuple[Any, Ints]:
+    """Rows of the set as this device sees them, with their labels."""
+    x = data.x[rows]
+    if shard.domain is not None and data.domains is None:
+        x = partitions.apply_domain(x, shard.domain)
+    return x, data.y[rows]
 
 
 def prepare(config: LabConfig) -> Setup:

@@ -23,7 +23,7 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", 
 TEST_SHARE = 0.25
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """One image file: the folder above its class (a split or a domain), its class, its path."""
 
     group: str
@@ -47,7 +47,7 @@ def read_image(path: Path, size: int) -> Samples:
 
 def folder(root: Path, seed: int, size: int) -> DataSet:
     """All images under `root`, resized to one size, RGB; class names sorted."""
-    found = _find(root)
+    found = find(root)
     classes = sorted({f.label for f in found})
     groups = sorted({f.group for f in found})
     y = np.array([classes.index(f.label) for f in found], np.int64)
@@ -120,13 +120,14 @@ def resized(data: DataSet, size: int) -> DataSet:
     return replace(data, x=x, input=input_of(data.name, x, data.input.mean, data.input.std))
 
 
-def _find(root: Path) -> list[_Found]:
+def find(root: Path, *, empty: bool = False) -> list[Found]:
+    """Every image under the root, with its class, in a fixed order; `empty` allows class folders without any."""
     first = _folders(root)
     if not first:
         raise DataError(f"{root}: no folders in it", "one folder of images per class is due")
     if any(_images(f) for f in first):
-        return _of_classes("", first)
-    found = [image for group in first for image in _of_classes(group.name, _folders(group))]
+        return _of_classes("", first, empty)
+    found = [image for group in first for image in _of_classes(group.name, _folders(group), empty)]
     if not found:
         raise DataError(f"{root}: no images in its folders", f"images end in {', '.join(sorted(SUFFIXES))}")
     groups = {f.group for f in found}
@@ -138,13 +139,13 @@ def _find(root: Path) -> list[_Found]:
     return found
 
 
-def _of_classes(group: str, folders: Sequence[Path]) -> list[_Found]:
+def _of_classes(group: str, folders: Sequence[Path], empty: bool) -> list[Found]:
     found = []
     for each in folders:
         images = _images(each)
-        if not images:
+        if not images and not empty:
             raise DataError(f"{each}: no images in this class folder", "fill it or remove it")
-        found += [_Found(group, each.name, image) for image in images]
+        found += [Found(group, each.name, image) for image in images]
     return found
 
 

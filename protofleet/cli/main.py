@@ -18,6 +18,7 @@ MISSING_EXTRA = {
     "sklearn": "train",
     "matplotlib": "simulators",
     "rich": "simulators",
+    "amqtt": "coordinator",
 }
 
 

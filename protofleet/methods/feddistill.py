@@ -15,7 +15,7 @@ from protofleet.parts import fusions, losses, summaries
 from protofleet.parts.access import as_given, find, need
 from protofleet.parts.softlabels import softmax
 from protofleet.prototypes import Parts, Prototypes, Tensors
-from protofleet.recipe import Batch, Given, Learner, Net, Phase, Recipe, Turn
+from protofleet.recipe import Batch, Given, Learner, Net, Phase, Recipe, Traits, Turn
 from protofleet.settings import setting
 
 if TYPE_CHECKING:
@@ -108,4 +108,5 @@ recipe = Recipe(
     fuse=fuse,
     scorers=local.scorers,
     receive=receive,
+    traits=Traits(own_width=("answers",)),
 )

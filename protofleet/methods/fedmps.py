@@ -148,5 +148,5 @@ recipe = Recipe(
     fuse=fuse,
     scorers=scorers,
     paper_floats=paper_floats,
-    traits=Traits(mixed_backbones=False),
+    traits=Traits(mixed_backbones=False, own_width=("low",)),
 )

@@ -141,5 +141,5 @@ recipe = Recipe(
     adapt=adapt,
     talks=talks,
     heads=heads,
-    traits=Traits(mixed_backbones=False, common_start=True),
+    traits=Traits(own_width=("mixtures",), mixed_backbones=False, common_start=True),
 )

@@ -6,7 +6,18 @@
 
 from protofleet.wire.arrays import Precision
 from protofleet.wire.limits import DEFAULT, Limits
-from protofleet.wire.messages import DOCUMENT_TYPES, PART_TYPES, TYPES, VERSION, Envelope, Message, decode, encode
+from protofleet.wire.messages import (
+    DOCUMENT_TYPES,
+    PART_TYPES,
+    TYPES,
+    VERSION,
+    Envelope,
+    Message,
+    decode,
+    enclose,
+    encode,
+    unseal,
+)
 from protofleet.wire.values import as_received, decode_parts, digest, encode_parts
 
 __all__ = [
@@ -23,6 +34,8 @@ __all__ = [
     "decode",
     "decode_parts",
     "digest",
+    "enclose",
     "encode",
     "encode_parts",
+    "unseal",
 ]

@@ -20,7 +20,7 @@ ALLOWED_SIMPLE = frozenset({0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB})  # false, true,
 LEAST = {24: 24, 25: 2**8, 26: 2**16, 27: 2**32}  # smallest number that needs a header of this length
 
 
-def walk(data: bytes, limits: Limits, where: str) -> None:
+def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912 - one loop, without calls
     """Return if the bytes are one deterministic CBOR item within the limits, else raise `WireError`."""
     end = len(data)
     if end > limits.message:
@@ -36,7 +36,11 @@ def walk(data: bytes, limits: Limits, where: str) -> None:
         if items > limits.items:
             raise WireError(f"{where}: more than {limits.items} items")
         start = at
-        major, n, at = _header(data, at, where)
+        # Most headers are one byte, and calls are dear here: every message passes this loop twice.
+        if at < end and (head := data[at]) & 31 < 24 and head < 0xE0:
+            major, n, at = head >> 5, head & 31, at + 1
+        else:
+            major, n, at = _header(data, at, where)
         is_key = key is not None and not left & 1
         if is_key and major != TEXT:
             raise _refused(where, start, "a map key is not text")

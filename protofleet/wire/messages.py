@@ -23,7 +23,9 @@ from protofleet.wire.values import NONE, decode_parts, encode_parts
 
 VERSION = 1
 PART_TYPES = frozenset({"global", "own", "upload", "enrol"})
-DOCUMENT_TYPES = frozenset({"birth", "state", "round", "receipt", "report", "desired", "reported", "command", "ack"})
+DOCUMENT_TYPES = frozenset(
+    {"birth", "state", "round", "receipt", "report", "desired", "reported", "command", "ack", "slip"}
+)
 TYPES = PART_TYPES | DOCUMENT_TYPES
 
 
@@ -63,14 +65,19 @@ def encode(
     limits: Limits = DEFAULT,
 ) -> bytes:
     """Bytes that `decode` accepts under the same limits, or a `WireError`."""
-    head: dict[str, Any] = {name: value for name, value in vars(envelope).items() if value is not None}
-    if envelope.base is not None:
-        head["base"] = _hash_bytes(envelope.base)
-    _envelope(head)
     if envelope.t in PART_TYPES:
         content = encode_parts(body, precision, exceptions, limits, where=f"{envelope.t}.parts")
     else:
         content = door.dump(_document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body")
+    return enclose(envelope, content, limits)
+
+
+def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> bytes:
+    """A message around a body that was encoded before: an upload goes out again under a newer envelope."""
+    head: dict[str, Any] = {name: value for name, value in vars(envelope).items() if value is not None}
+    if envelope.base is not None:
+        head["base"] = _hash_bytes(envelope.base)
+    _envelope(head)
     data = door.dump({"v": VERSION, **head, "body": CBORTag(24, content)}, limits, envelope.t)
     _check_size(data, envelope.t, limits)
     return data
@@ -78,6 +85,18 @@ def encode(
 
 def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     """The one way in: a checked message, or `WireError` and nothing else ever."""
+    envelope, body = unseal(data, limits)
+    content: Any
+    if envelope.t in PART_TYPES:
+        content = decode_parts(body, limits, where=f"{envelope.t}.parts")
+    else:
+        path = f"{envelope.t}.body"
+        content = _document(door.load(body, limits, path), path, limits)
+    return Message(envelope, content, sha256(body).hexdigest())
+
+
+def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
+    """The checked envelope and the body as it travelled: for those who only keep it or pass it on."""
     # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload whose signature held.
     raw = door.load(data, limits, "message")
     if not isinstance(raw, dict):
@@ -89,13 +108,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     _check_size(data, envelope.t, limits)
     if not isinstance(body, CBORTag) or body.tag != 24:
         raise WireError(f"{envelope.t}.body: not embedded CBOR (tag 24)")
-    content: Any
-    if envelope.t in PART_TYPES:
-        content = decode_parts(body.value, limits, where=f"{envelope.t}.parts")
-    else:
-        path = f"{envelope.t}.body"
-        content = _document(door.load(body.value, limits, path), path, limits)
-    return Message(envelope, content, sha256(body.value).hexdigest())
+    return envelope, body.value
 
 
 def _envelope(raw: Mapping[str, Any]) -> Envelope:

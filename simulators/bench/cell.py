@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from protofleet.packing import unpack_state
 from protofleet.prototypes import Prototypes
 from protofleet.settings import parse_pairs, to_plain
 from simulators.comparison import result_of
 from simulators.config import LabConfig
-from simulators.rundir import unpack_state
 from simulators.setup import prepare
 
 MARGINS = "margins"  # instead of an evaluator: the evenness of the final prototypes

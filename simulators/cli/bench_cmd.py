@@ -176,3 +176,45 @@ def align(repeats: int, as_json: bool) -> None:
     for row in rows:
         times = f"{row.written_ms:>12,.2f}{row.ours_ms:>10,.3f}{row.ratio:>15,.1f}{row.difference:>12.1e}"
         click.echo(f"{row.what:<36}{times}  {row.note}".rstrip())
+
+
+@bench.command()
+@click.option("--uploads", default=5000, show_default=True, help="Uploads of 20 KB.")
+@json_option
+def ingest(uploads: int, as_json: bool) -> None:
+    """Uploads through mosquitto: a bare subscriber that drops them, and the coordinator that keeps them."""
+    from tempfile import TemporaryDirectory
+
+    from simulators.bench.ingest import bench_ingest
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        rows = bench_ingest(uploads, Path(folder), lambda words: click.echo(words, err=True))
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    click.echo(f"{uploads:,} uploads of 20 KB, QoS 1, 20 publishers, mosquitto on loopback")
+    click.echo(f"{'':<24}{'uploads/s':>11}{'CPU µs each':>13}{'lost':>6}{'RSS MB':>8}{'p50 ms':>9}{'p99 ms':>9}")
+    for row in rows:
+        waits = "" if row.p50_ms is None else f"{row.p50_ms:>9.1f}{row.p99_ms:>9.1f}"
+        click.echo(f"{row.name:<24}{row.per_second:>11,.0f}{row.cpu_us:>13.0f}{row.lost:>6}{row.rss_mb:>8.0f}{waits}")
+    click.echo(f"ratio {rows[1].per_second / rows[0].per_second:.2f}; ms: from publishing to the coordinator's receipt")
+
+
+@bench.command()
+@click.option("--agents", default=8, show_default=True, help="Devices.")
+@click.option("--rounds", default=5, show_default=True, help="Rounds.")
+@click.option("--only", multiple=True, help="A method; all by default.")
+def truth(agents: int, rounds: int, only: tuple[str, ...]) -> None:
+    """Every method in the lab and on a live fleet of processes over a real broker: the same state, to the bit."""
+    from protofleet import registry
+    from simulators.bench.truth import compare_engines
+
+    differing = 0
+    for name in only or registry.names():
+        found = compare_engines(name, agents, rounds)
+        differing += not found.same
+        verdict = "same" if found.same else "DIFFERS"
+        took = f"lab {found.lab_seconds:.1f} s, fleet {found.fleet_seconds:.1f} s"
+        click.echo(f"{name:<12} {verdict:<8} {found.lab[:16]}  {took}")
+    if differing:
+        raise FleetError(f"{differing} methods end in another state on a live fleet")

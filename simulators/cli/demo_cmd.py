@@ -1,6 +1,10 @@
-"""`protofleet demo`: the main job in a minute, on data that ships with scikit-learn."""
+"""`protofleet demo`: the main job in a minute, live, on data that ships with scikit-learn."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -8,40 +12,57 @@ from simulators.cli.common import workers_option
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--rounds", default=30, show_default=True, help="Rounds of exchange.")
+@click.option("--rounds", default=10, show_default=True, help="Rounds of exchange.")
+@click.option("--agents", default=5, show_default=True, help="Devices.")
+@click.option(
+    "--broker", type=click.Choice(["auto", "mosquitto", "embedded"]), default="auto", show_default=True,
+    help="auto: mosquitto where it is installed.",
+)  # fmt: skip
 @workers_option
-def demo(rounds: int, workers: int) -> None:
-    """Ten devices, each with few of the ten digits: alone, sharing weights, and sharing prototypes."""
+def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
+    """A fleet on this machine: a broker, a coordinator, and devices that each hold few of the ten digits."""
     from protofleet.contract import Training
+    from simulators import fleet, lab, ondevice
     from simulators.comparison import compared, render
     from simulators.config import LabConfig, Run
     from simulators.partitions import PartitionOptions
+    from simulators.progress import watched
+    from simulators.setup import prepare
 
     def config(method: str) -> LabConfig:
-        return LabConfig(
-            run=Run(
-                method=method,
-                dataset="digits",
-                agents=10,
-                partition="dirichlet",
-                rounds=rounds,
-                seed=1,
-                common_start="yes",
-            ),
-            partition=PartitionOptions(alpha=0.3),
-            training=Training(batch_size=8, lr=0.03, momentum=0.5),
-        )
+        run = Run(
+            method=method, dataset="digits", agents=agents, partition="dirichlet", rounds=rounds, seed=1,
+            common_start="yes",
+        )  # fmt: skip
+        return LabConfig(run, PartitionOptions(alpha=0.3), Training(batch_size=8, lr=0.03, momentum=0.5))
 
-    click.echo("Ten devices hold 1,797 images of digits, each device mostly a few of the ten classes (non-IID).")
+    setup = prepare(config("fedproto"))
+    click.echo(f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes (non-IID).")
     click.echo("They may not share images. What do they gain by sharing something else?\n")
+    click.echo(f"Live: a broker, a coordinator and {agents} edge agents, each a process of its own.")
+    with TemporaryDirectory(prefix="protofleet-") as folder, watched("live fleet", rounds) as watch:
+        live = fleet.run(setup, Path(folder), watch, broker)  # type: ignore[arg-type]
+        device = ondevice.answer(live, Path(folder), setup.agents[0])
+    here = lab.run(setup, lab.How(workers), lambda row: None)
+    click.echo(f"after {rounds} rounds: {_percent(live.rows[-1].accuracy)}")
+    same = "the same, to the bit" if here.state.sha256 == live.state.sha256 else f"another: {here.state.sha256}"
+    click.echo(f"state {live.state.sha256[:16]}...; the laboratory ends in {same}\n")
+    click.echo(
+        f"On a device: {device.agent}'s network and the fleet's prototypes in {device.bundle_bytes / 1e3:.0f} kB;"
+        f"\n{device.right} of its {device.images} test images right, by numpy and onnxruntime alone.\n"
+    )
+    click.echo("In the laboratory, on the same devices:")
     found = compared({name: config(name) for name in ("local", "fedavg", "fedproto")}, workers, None, resume=False)
-    click.echo()
     click.echo(render(found))
     click.echo(
         "\nprototype: nearest prototype among the classes a device has; head: its classifier, among all classes."
-        "\nFedProto sends class means only, a sixtieth of FedAvg's bytes, and every device keeps its own network."
+        "\nFedProto sends class means only, a small part of FedAvg's bytes, and every device keeps its own network."
         "\n\nWhere to look next:"
+        "\n  docs/operate.md                                            your own fleet: broker, coordinator, agents"
         "\n  protofleet simulate --method fedproto --out runs/first     pictures, result.json, every setting"
         "\n  protofleet methods show fedproto                           what a method can be told"
-        "\n  docs/start.md                                              five minutes for each kind of user"
     )
+
+
+def _percent(accuracy: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * accuracy[name]:.2f} %" for name in ("prototype", "head") if name in accuracy)

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from protofleet.errors import UsageError
 from simulators.cli.common import config_of, json_option, run_options, workers_option
 
+if TYPE_CHECKING:
+    from simulators.lab import Watch
+    from simulators.result import Outcome
+    from simulators.setup import Setup
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @run_options()
 @workers_option
+@click.option(
+    "--engine",
+    type=click.Choice(["lab", "fleet"]),
+    default="lab",
+    show_default=True,
+    help="fleet: real agents and a real coordinator over a real broker, here; same outcome.",
+)
 @click.option("--checkpoint-every", default=5, show_default=True, help="Rounds between checkpoints in --out.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Leave result, state and pictures here.")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @json_option
-def simulate(workers: int, checkpoint_every: int, out: Path | None, resume: bool, as_json: bool, **values: Any) -> None:
+def simulate(
+    workers: int, engine: str, checkpoint_every: int, out: Path | None, resume: bool, as_json: bool, **values: Any
+) -> None:  # fmt: skip
     """Run one method in the laboratory, with the agents, the codec and the fusion of the live fleet.
 
     \b
@@ -40,7 +55,10 @@ def simulate(workers: int, checkpoint_every: int, out: Path | None, resume: bool
     setup = prepare(config_of(values))
     run = setup.config.run
     with watched(f"{run.method} on {run.dataset}", run.rounds) as watch:
-        outcome = run_in(setup, How(workers, checkpoint_every), watch, out, resume=resume)
+        if engine == "fleet":
+            outcome = _on_a_fleet(setup, watch, out)
+        else:
+            outcome = run_in(setup, How(workers, checkpoint_every), watch, out, resume=resume)
     result = document(outcome)
     if as_json:
         click.echo(json.dumps(result, indent=1))
@@ -52,5 +70,22 @@ def simulate(workers: int, checkpoint_every: int, out: Path | None, resume: bool
         click.echo(f"best round {best['round']}: {100 * best['accuracy']:.2f} % ({best['evaluator']})")
     click.echo(f"a round: {size(last.up_bytes)} up, {size(last.down_bytes)} down; {outcome.seconds:.1f} s in all")
     click.echo(f"state {outcome.state.sha256}")
-    if out is not None:
+    if out is not None and engine == "fleet":
+        click.echo(f"left in {out}: result.json, the coordinator's journal, every device's files, logs")
+    elif out is not None:
         click.echo(f"left in {out}: result.json, rounds.csv, state.cbor, curve.png, partition.png, embeddings.png")
+
+
+def _on_a_fleet(setup: Setup, watch: Watch, out: Path | None) -> Outcome:
+    from simulators import fleet
+    from simulators.result import document
+
+    if out is None:
+        with TemporaryDirectory(prefix="protofleet-") as folder:
+            return fleet.run(setup, Path(folder), watch)
+    if (out / "coordinator-data").exists():
+        raise UsageError(f"{out} already holds a fleet's run", "name another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    outcome = fleet.run(setup, out.resolve(), watch)
+    (out / "result.json").write_text(json.dumps(document(outcome), indent=1))
+    return outcome

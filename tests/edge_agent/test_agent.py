@@ -41,22 +41,39 @@ def test_sharing_a_process_changes_nothing(setup):
 
 def test_devices_start_apart_or_together_as_the_contract_says(setup, small_lab):
     one, two = agents(setup)
-    assert not torch.equal(one._weights["head.out.weight"], two._weights["head.out.weight"])
+    assert not torch.equal(one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"])
     one, two = agents(prepare(small_lab(common_start="yes")))
-    assert torch.equal(one._weights["head.out.weight"], two._weights["head.out.weight"])
+    assert torch.equal(one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"])
 
 
 def test_a_checkpoint_continues_to_the_same_upload(setup):
     straight, stopped, fresh = agents(setup, 1)[0], agents(setup, 1)[0], agents(setup, 1)[0]
     want = sent(straight, 3)
     sent(stopped, 2)
-    fresh.restore(stopped.checkpoint(), {})
+    fresh.restore(stopped.checkpoint())
+    fresh.receive(0, {}, {})
     assert fresh.work(3)["prototypes"] == want
+
+
+def test_only_the_state_that_is_trained_on_leaves_a_trace(small_lab):
+    setup = prepare(small_lab("fedavg"))
+    settle(setup.contract.numerics)
+    seen, blind = agents(setup, 1)[0], agents(setup, 1)[0]
+    first, last = ({"weights": agent.work(1)["weights"]} for agent in agents(setup, 2))
+    seen.receive(1, first, {})
+    seen.evaluate(1)
+    for agent in (seen, blind):
+        agent.receive(2, last, {})
+    assert seen.checkpoint() == blind.checkpoint() == agents(setup, 1)[0].checkpoint()
+    want = blind.work(3)
+    assert seen.work(3) == want
+    seen.receive(2, last, {})
+    assert seen.work(4) == blind.work(4)
 
 
 def test_a_checkpoint_of_another_network_is_refused(setup):
     with pytest.raises(CheckpointError, match="of another network"):
-        agents(setup, 1)[0].restore({"": {"weights": Tensors({"w": np.zeros(3, np.float32)})}}, {})
+        agents(setup, 1)[0].restore({"": {"weights": Tensors({"w": np.zeros(3, np.float32)})}})
 
 
 def test_training_that_diverges_says_so_and_what_to_do(small_lab):

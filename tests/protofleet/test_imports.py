@@ -60,3 +60,8 @@ def test_every_recipe_can_be_read_and_fused_without_torch():
 @pytest.mark.parametrize("command", ["protofleet.cli", "edge_agent.cli", "coordinator.cli"])
 def test_a_command_line_answers_before_it_loads_anything_heavy(command):
     assert not loaded_by(f"import {command}") & HEAVY
+
+
+def test_the_link_costs_no_client_before_it_is_used():
+    every = "import protofleet.mqtt.link, protofleet.mqtt.parcels, protofleet.mqtt.broker, protofleet.cli.broker_cmd"
+    assert not loaded_by(every) & (HEAVY | {"amqtt"})

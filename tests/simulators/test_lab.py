@@ -133,10 +133,10 @@ def test_mixed_backbones_meet_in_one_embedding(small_lab):
 def test_a_frozen_extractor_stays_as_it_is(small_lab):
     setup = prepare(small_lab(freeze=True, common_start="yes", rounds=1))
     agent = setup.agent(setup.partition.shards[0], setup.workshop())
-    before = {k: v.clone() for k, v in agent._weights.items()}
+    before = {k: v.clone() for k, v in agent._lasting.weights.items()}
     agent.receive(0, {}, {})
     agent.work(1)
-    changed = {k.partition(".")[0] for k in before if not before[k].equal(agent._weights[k])}
+    changed = {k.partition(".")[0] for k in before if not before[k].equal(agent._lasting.weights[k])}
     assert changed == {"head"}
 
 

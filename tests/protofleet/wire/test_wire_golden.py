@@ -49,6 +49,7 @@ SAMPLES = {
     "reported": ({"agent": "camera-07", "boot": BOOT}, {"digest": BASE, "phase": "proven", "reason": "žádný"}, {}),
     "command": ({"agent": "camera-07", "seq": 5}, {"id": "c-1", "do": "restart", "ttl_s": 30, "args": {}}, {}),
     "ack": ({"agent": "camera-07", "seq": 43}, {"id": "c-1", "done": False, "words": "busy"}, {}),
+    "slip": ({**ROUND, "base": BASE}, {"digest": BASE, "size": 20_000_000, "chunk": 130_048, "of": "global"}, {}),
 }
 
 

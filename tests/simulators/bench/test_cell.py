@@ -6,10 +6,10 @@ import math
 import pytest
 
 from protofleet.exchange import GlobalState
+from protofleet.packing import pack_state
 from protofleet.prototypes import Prototypes
 from simulators.bench.cell import MARGINS, Cell, at_seed, changed, command_of, found, margins, run_cell
 from simulators.bench.readings import ORDER, SECTIONS
-from simulators.rundir import pack_state
 
 
 def test_a_cell_is_run_once_and_only_under_its_own_settings(small_lab, tmp_path):

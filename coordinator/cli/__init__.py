@@ -1,0 +1,33 @@
+"""`coordinator`: the commands of what runs once per fleet, one file each."""
+
+from __future__ import annotations
+
+import click
+
+import protofleet
+from coordinator.cli.journal_cmd import backup, compact, replay
+from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
+from coordinator.cli.serve_cmd import init, serve
+from protofleet.cli.main import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(protofleet.__version__, prog_name="coordinator")
+def coordinator() -> None:
+    """What runs once per fleet.
+
+    \b
+    edge-agent contract --data ./photos >> fleet.toml   what the fleet agrees on, read off some data
+    coordinator serve --config fleet.toml               open rounds, take uploads, fuse, publish
+    coordinator status --watch                          how it is getting on
+    coordinator replay coordinator-data                 compute every state again and compare hashes
+    """
+
+
+for command in (init, serve, status, agents, rounds, show, publish, pause, resume, stop, replay, compact, backup):
+    coordinator.add_command(command)
+
+
+def main() -> None:
+    """The console command."""
+    run(coordinator, "coordinator")

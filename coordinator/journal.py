@@ -1,0 +1,302 @@
+"""What must not be lost: who was asked, what was accepted, where a round was cut, what came out. One SQLite file a run.
+
+Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with `synchronous=FULL`.
+One process at a time holds a journal; a lock beside it says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, TextIO
+
+from coordinator.errors import JournalError
+from protofleet.exchange import GlobalState
+from protofleet.packing import pack_state, unpack_state
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class OpenedRound:
+    """A round as it was announced. `base_round` is the round its state came out of."""
+
+    round: int
+    base: str
+    base_round: int
+    asked: tuple[str, ...]
+    talks: bool
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An upload as it is remembered: the hash of its body, where its bytes are, and the round it was fused in."""
+
+    round: int
+    agent: str
+    digest: str
+    blob: int | None
+    status: str
+    cut: int | None
+
+
+@dataclass(frozen=True)
+class CutRound:
+    """Where a round was cut: which uploads are in it, as (round, agent, weight)."""
+
+    round: int
+    reason: str
+    counted: tuple[tuple[int, str, int], ...]
+
+
+class Journal:
+    """The file and its tables."""
+
+    def __init__(self, directory: Path, wall: Callable[[], float]) -> None:
+        self.directory, self._wall = directory, wall
+        self._lock: TextIO | None = _locked(directory)
+        self._newest: OpenedRound | None = None
+        path = directory / "journal.db"
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            # Large pages and few checkpoints: uploads are written once, and half as dear as with SQLite's defaults.
+            self._db.execute("PRAGMA page_size=16384")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA wal_autocheckpoint=2000")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._migrate()
+        except sqlite3.DatabaseError as error:
+            raise JournalError(
+                f"{path}: {error}", "restore it from a backup, or name another data directory"
+            ) from error
+
+    @classmethod
+    def read(cls, directory: Path) -> Journal:
+        """One that is only looked at, whoever holds it."""
+        path = directory / "journal.db"
+        if not path.exists():
+            raise JournalError(f"{directory} holds no journal")
+        journal = cls.__new__(cls)
+        journal.directory, journal._wall, journal._lock = directory, lambda: 0.0, None
+        journal._newest = None
+        journal._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        return journal
+
+    def close(self) -> None:
+        """Give the file and the lock back."""
+        self._db.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    @contextmanager
+    def commit(self) -> Iterator[None]:
+        """One transaction: all of it or nothing, and on disk when the block is left."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise JournalError(f"the journal cannot be written: {error}") from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        self._newest = None
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    # what is asked of it
+
+    def meta(self, key: str) -> str | None:
+        """A remembered text."""
+        row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def rounds(self, last: int | None = None) -> list[OpenedRound]:
+        """Rounds in order, or only the last so many."""
+        limit = "" if last is None else f" LIMIT {last}"
+        rows = self._db.execute(f"SELECT round, base, base_round, asked, talks FROM rounds ORDER BY round DESC{limit}")
+        found = [OpenedRound(r, b, br, tuple(json.loads(a)), bool(t)) for r, b, br, a, t in rows]
+        return found[::-1]
+
+    def round(self, number: int) -> OpenedRound | None:
+        """One round; the newest is asked for with every upload, and remembered."""
+        if self._newest is not None and self._newest.round == number:
+            return self._newest
+        row = self._db.execute(
+            "SELECT round, base, base_round, asked, talks FROM rounds WHERE round=?", (number,)
+        ).fetchone()
+        return None if row is None else OpenedRound(row[0], row[1], row[2], tuple(json.loads(row[3])), bool(row[4]))
+
+    def upload(self, round: int, agent: str) -> Kept | None:
+        """What is known of one upload."""
+        row = self._db.execute(
+            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE round=? AND agent=?", (round, agent)
+        ).fetchone()
+        return None if row is None else Kept(*row)
+
+    def uploads(self, round: int | None = None, status: str | None = None) -> list[Kept]:
+        """Uploads in order of round and agent."""
+        rows = self._db.execute(
+            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE (?1 IS NULL OR round=?1) "
+            "AND (?2 IS NULL OR status=?2) ORDER BY round, agent",
+            (round, status),
+        )
+        return [Kept(*row) for row in rows]
+
+    def body(self, blob: int | None) -> bytes | None:
+        """The bytes in this place; None once compacted away."""
+        row = self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def cut(self, round: int) -> CutRound | None:
+        """Where a round was cut."""
+        row = self._db.execute("SELECT round, reason, counted FROM cuts WHERE round=?", (round,)).fetchone()
+        return None if row is None else CutRound(row[0], row[1], tuple((r, a, w) for r, a, w in json.loads(row[2])))
+
+    def state(self, round: int | None = None) -> tuple[int, GlobalState] | None:
+        """The state that came out of a round, or the newest, with its round."""
+        row = self._db.execute(
+            "SELECT round, blob FROM states WHERE ?1 IS NULL OR round=?1 ORDER BY round DESC LIMIT 1", (round,)
+        ).fetchone()
+        body = None if row is None else self.body(row[1])
+        return None if row is None or body is None else (int(row[0]), unpack_state(body))
+
+    def state_hashes(self) -> dict[int, str]:
+        """The hash of every state there was."""
+        return dict(self._db.execute("SELECT round, sha256 FROM states ORDER BY round"))
+
+    def state_hash(self, round: int) -> str | None:
+        """The hash of the state that came out of a round."""
+        row = self._db.execute("SELECT sha256 FROM states WHERE round=?", (round,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """Births by agent, as they were last said."""
+        return {agent: json.loads(birth) for agent, birth in self._db.execute("SELECT agent, birth FROM agents")}
+
+    def events(self, last: int = 100) -> list[dict[str, Any]]:
+        """The newest events, oldest first."""
+        rows = self._db.execute("SELECT at, round, kind, body FROM events ORDER BY id DESC LIMIT ?", (last,)).fetchall()
+        return [{"at": at, "round": round, "kind": kind, **json.loads(body)} for at, round, kind, body in rows[::-1]]
+
+    # what is written, inside `commit`
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Remember a text."""
+        self._db.execute("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", (key, value))
+
+    def add_round(self, opened: OpenedRound) -> None:
+        """A round is announced."""
+        values = (opened.round, opened.base, opened.base_round, json.dumps(opened.asked), opened.talks, self._wall())
+        self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
+        self._newest = opened
+
+    def add_upload(self, round: int, agent: str, digest: str, status: str, message: bytes) -> None:
+        """An upload came; (round, agent) is taken once. Of one that is only recorded the message is empty."""
+        values = (round, agent, digest, self._add_blob(message) if message else None, status, self._wall())
+        self._db.execute("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", values)
+
+    def add_cut(self, cut: CutRound) -> None:
+        """A round is cut here; its uploads are fused in it."""
+        self._db.execute(
+            "INSERT INTO cuts VALUES (?, ?, ?, ?)", (cut.round, cut.reason, json.dumps(cut.counted), self._wall())
+        )
+        self._db.executemany(
+            "UPDATE uploads SET cut=?, status='accepted' WHERE round=? AND agent=?",
+            [(cut.round, round, agent) for round, agent, _ in cut.counted],
+        )
+
+    def add_state(self, round: int, state: GlobalState) -> None:
+        """What a round ended in."""
+        values = (round, state.sha256, self._add_blob(pack_state(state)), self._wall())
+        self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", values)
+
+    def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
+        """A device said who it is."""
+        self._db.execute(
+            "INSERT INTO agents VALUES (?1, ?2, ?3) ON CONFLICT(agent) DO UPDATE SET birth=?2, at=?3",
+            (agent, json.dumps(dict(birth)), self._wall()),
+        )
+
+    def add_event(self, kind: str, round: int | None = None, **body: Any) -> None:
+        """Something an operator may want to know later."""
+        self._db.execute(
+            "INSERT INTO events (at, round, kind, body) VALUES (?, ?, ?, ?)",
+            (self._wall(), round, kind, json.dumps(body)),
+        )
+
+    def _add_blob(self, body: bytes) -> int:
+        return int(self._db.execute("INSERT INTO blobs (body) VALUES (?)", (body,)).lastrowid or 0)
+
+    # upkeep
+
+    def forget(self, keep: int) -> None:
+        """Drop the bytes of all but the last `keep` rounds; hashes, cuts and who sent what stay."""
+        with self.commit():
+            newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
+            edge = newest - keep
+            self._db.execute(
+                "DELETE FROM blobs WHERE id NOT IN ("
+                "SELECT blob FROM uploads WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
+                "UNION SELECT blob FROM states WHERE round > ?1 OR round = (SELECT max(round) FROM states))",
+                (edge,),
+            )
+            self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
+
+    def compact(self, keep: int) -> int:
+        """As `forget`, and give the room back to the disk; how many bytes that was."""
+        before = self._size()
+        self.forget(keep)
+        self._db.execute("VACUUM")
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return before - self._size()
+
+    def backup(self, target: Path) -> None:
+        """A whole copy, taken while the journal is in use."""
+        copy = sqlite3.connect(target)
+        try:
+            self._db.backup(copy)
+        finally:
+            copy.close()
+
+    def _size(self) -> int:
+        path = self.directory / "journal.db"
+        return sum(p.stat().st_size for p in (path, path.with_name("journal.db-wal")) if p.exists())
+
+    def _migrate(self) -> None:
+        """Bring the file to this schema, one numbered step at a time."""
+        have = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if have > SCHEMA:
+            raise JournalError(f"the journal has schema {have}, this release knows {SCHEMA}", "use a newer release")
+        for version in range(have + 1, SCHEMA + 1):
+            script = resources.files("coordinator").joinpath(f"schema/v{version}.sql").read_text()
+            self._db.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")
+
+
+def _locked(directory: Path) -> TextIO:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("a+")
+    except OSError as error:
+        raise JournalError(f"{directory} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        owner = lock.read().strip()
+        lock.close()
+        raise JournalError(f"{directory} is in use by another coordinator (process {owner})") from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock

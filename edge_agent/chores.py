@@ -1,0 +1,81 @@
+"""What changes for a device without a message: the hour, the disk, the day's bytes, its samples, an idle process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+
+from edge_agent import watch
+from edge_agent.allowance import Spent, allowed
+from edge_agent.config import Config
+from edge_agent.foreman import Workforce
+from edge_agent.happenings import Limits
+from edge_agent.store import Store
+from protofleet.logs import Log
+
+MINUTE = 60.0
+
+
+class Account:
+    """The day's payload bytes, noted down every minute."""
+
+    def __init__(self, store: Store, today: Callable[[], date]) -> None:
+        self._store, self._today = store, today
+        day, _, count = (store.noted("spent") or "").partition(" ")
+        same = day == today().isoformat() and count.isdigit()
+        self.spent = self._noted = Spent(today(), int(count) if same else 0)
+        self._noted_at = float("-inf")
+
+    def count(self, bytes: int) -> None:
+        """So many more crossed the link."""
+        self.spent = self.spent.add(bytes, self._today())
+
+    def note(self, now: float, *, at_once: bool = False) -> None:
+        """Write it down, if that is due."""
+        if self.spent != self._noted and (at_once or now - self._noted_at > MINUTE):
+            self._noted, self._noted_at = self.spent, now
+            self._store.note(spent=f"{self.spent.day.isoformat()} {self.spent.bytes}")
+
+
+class Samples:
+    """Notices new samples once they have stopped coming."""
+
+    def __init__(self, config: Config, now: float) -> None:
+        self._told, self._at = config.data, now
+        self._taken = self._settling = watch.stamp(config.data)
+
+    def changed(self, now: float) -> bool:
+        """Whether they did since the last time they were taken in."""
+        every = self._told.watch_seconds
+        if not every or now - self._at < every:
+            return False
+        self._at = now
+        found = watch.stamp(self._told)
+        settled = found == self._settling
+        self._settling = found
+        if found == self._taken or not settled:
+            return False
+        self._taken = found
+        return True
+
+
+class Idleness:
+    """Ends a training process that has nothing to do."""
+
+    def __init__(self, foreman: Workforce, after: float, now: float) -> None:
+        self._foreman, self._after, self._since = foreman, after, now
+
+    def look(self, busy: bool, now: float) -> None:
+        """Called often."""
+        if busy:
+            self._since = now
+        elif self._foreman.pid is not None and now - self._since > self._after:
+            self._foreman.dismiss()
+
+
+def limits(config: Config, account: Account, before: Limits, now: datetime, log: Log) -> Limits:
+    """What the owner allows now; a change is said."""
+    found = allowed(config.limits, config.data_dir, account.spent, now)
+    if found.refusal != before.refusal:
+        log.info(f"it may not train: {found.refusal}" if found.refusal else "it may train again")
+    return found

@@ -1,0 +1,37 @@
+"""`edge-agent`: the commands of a device, one file each."""
+
+from __future__ import annotations
+
+import click
+
+import protofleet
+from edge_agent.cli.config_cmd import config
+from edge_agent.cli.contract_cmd import contract
+from edge_agent.cli.infer_cmd import infer
+from edge_agent.cli.init_cmd import init
+from edge_agent.cli.run_cmd import run as run_command
+from edge_agent.cli.status_cmd import status
+from protofleet.cli.main import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(protofleet.__version__, prog_name="edge-agent")
+def agent() -> None:
+    """What runs on a device of a live fleet.
+
+    \b
+    edge-agent init --fleet orchard --data ./photos     write agent.toml
+    edge-agent config check                             is it right?
+    edge-agent run --config agent.toml                  join, train, deliver, until stopped
+    edge-agent status                                   how it is getting on
+    edge-agent infer --bundle B photos/                 classify photos with what the fleet learned
+    """
+
+
+for command in (init, run_command, status, config, contract, infer):
+    agent.add_command(command)
+
+
+def main() -> None:
+    """The console command."""
+    run(agent, "edge-agent")

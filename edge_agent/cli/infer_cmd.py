@@ -1,0 +1,145 @@
+"""`edge-agent infer`: classify photos with a bundle, once or as they come, with prototypes fresh from the fleet."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from protofleet.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from edge_agent.inference import Classifier
+
+AT_ONCE = 32
+NAP = 0.5
+
+bundle_option = click.option(
+    "--bundle", required=True, type=click.Path(path_type=Path), help="A bundle's folder or .pfb file."
+)
+follow_option = click.option(
+    "--follow", metavar="URL", help="Keep prototypes fresh from the fleet at this broker (mqtt://host)."
+)
+channel_option = click.option("--channel", default="stable", show_default=True, help="Which of the fleet's channels.")
+fleet_option = click.option("--fleet", help="The fleet's name; by default the bundle's own.")
+credentials_option = click.option(
+    "--credentials", type=click.Path(path_type=Path), help="A file with user name and password for the broker."
+)
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@bundle_option
+@click.option("--top", default=1, show_default=True, type=click.IntRange(1), help="So many classes a photo.")
+@click.option("--unknown", is_flag=True, help='Answer "none of these" for what is far from every class.')
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--watch", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Classify what appears here."
+)
+@click.option("--stdin", "from_stdin", is_flag=True, help="Paths come on stdin, one a line.")
+@follow_option
+@channel_option
+@fleet_option
+@credentials_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line.")
+def infer(
+    paths: tuple[Path, ...], bundle: Path, top: int, unknown: bool, threads: int, watch: Path | None, from_stdin: bool,
+    follow: str | None, channel: str, fleet: str | None, credentials: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Classify photos: PATHS are files or folders."""
+    from edge_agent import photos
+    from edge_agent.follow import following, settled
+    from edge_agent.inference import Classifier
+
+    endless = watch is not None or from_stdin
+    if bool(paths) == endless:
+        raise UsageError("one of PATHS, --watch and --stdin is due")
+    with ExitStack() as held:
+        classifier = Classifier(bundle, threads=threads, unknown=unknown)
+        if follow:
+            held.enter_context(following(classifier, bundle, follow, channel, fleet, credentials, wait=not endless))
+        else:
+            settled(classifier, bundle)
+        if not endless:
+            rows = list(answers(classifier, photos.find(paths), top))
+            click.echo(
+                json.dumps({"state": classifier.loaded.state, "answers": rows}, indent=1) if as_json else table(rows)
+            )
+            return
+        for batch in appearing(watch) if watch is not None else from_lines(sys.stdin):
+            for row in answers(classifier, batch, top):
+                click.echo(json.dumps(row) if as_json else table([row]))
+            sys.stdout.flush()
+
+
+def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dict[str, Any]]:
+    """One document a photo; a file that cannot be read has an error instead of a label."""
+    import numpy as np
+
+    from edge_agent import photos
+
+    kind, far = classifier.bundle.manifest.input, classifier.bundle.manifest.reading.by == "prototypes"
+    for start in range(0, len(files), AT_ONCE):
+        read: dict[Path, Any] = {}
+        wrong: dict[Path, str] = {}
+        for path in files[start : start + AT_ONCE]:
+            try:
+                read[path] = photos.read(path, kind)
+            except DataError as error:
+                wrong[path] = str(error)
+        seen = classifier.look(np.stack(list(read.values()))) if read else None
+        rows = iter(range(len(read)))
+        for path in files[start : start + AT_ONCE]:
+            if seen is None or path in wrong:
+                yield {"path": str(path), "label": None, "error": wrong[path]}
+                continue
+            row = next(rows)
+            square = float((seen.features[row] ** 2).sum())
+            best = [
+                {"label": label, "score": score} | ({"distance": max(square - score, 0.0) ** 0.5} if far else {})
+                for label, score in seen.top(row, top)
+            ]
+            yield {"path": str(path), "label": seen.best[row], "top": best}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A line a photo."""
+    lines = []
+    for row in rows:
+        if "error" in row:
+            lines.append(f"{row['path']}  {row['error']}")
+            continue
+        told = "  ".join(
+            f"{b['label']} ({'distance' if 'distance' in b else 'score'} {b.get('distance', b['score']):.3f})"
+            for b in row["top"]
+        )
+        lines.append(f"{row['path']}  {told}" if row["label"] is not None else f"{row['path']}  none of these; {told}")
+    return "\n".join(lines)
+
+
+def from_lines(lines: Iterable[str]) -> Iterator[list[Path]]:
+    """Paths as they come."""
+    for line in lines:
+        if line.strip():
+            yield [Path(line.strip())]
+
+
+def appearing(folder: Path) -> Iterator[list[Path]]:
+    """What is in the folder, and then what is new in it; a file is read once its size has settled."""
+    from edge_agent import photos
+
+    done: set[Path] = set()
+    sizes: dict[Path, int] = {}
+    while True:
+        before, sizes = sizes, {path: path.stat().st_size for path in photos.find([folder]) if path not in done}
+        fresh = sorted(path for path, size in sizes.items() if before.get(path) == size)
+        if fresh:
+            done |= set(fresh)
+            yield fresh
+        time.sleep(NAP)

@@ -1,0 +1,206 @@
+"""`agent.toml`: what one device is told. Flags go before the environment, that before the file, that before defaults.
+
+Secrets are never in it: a broker's password comes from a file that is named here, or from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from edge_agent.windows import parse_windows
+from protofleet.errors import SettingError
+from protofleet.settings import from_plain, setting
+
+
+@dataclass(frozen=True)
+class AgentSection:
+    """Who this device is and where it keeps what it must not lose."""
+
+    id: str = setting("", "this device's name in the fleet; empty: its host name")
+    data_dir: str = setting("agent-data", "where checkpoint and outbox are kept; relative to this file")
+    log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
+
+
+@dataclass(frozen=True)
+class BrokerSection:
+    """How the broker is reached."""
+
+    url: str = setting("mqtt://127.0.0.1:1883", "mqtt://, mqtts://, ws:// or wss://")
+    credentials: str = setting("", "a file with user name and password (two lines, or user:password)")
+    ca: str = setting("", "a file with the authority that signed the broker's certificate")
+    cert: str = setting("", "a file with this device's certificate, where the broker asks for one")
+    key: str = setting("", "the file with its key")
+
+
+@dataclass(frozen=True)
+class FleetSection:
+    """Which fleet this device belongs to."""
+
+    name: str = setting("fleet", "the same word at the coordinator and at every device")
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """What this device learns from."""
+
+    source: str = setting(
+        "", "a folder of images by class, an .npz, a data set's name, or module:function that returns arrays"
+    )
+    rows: str = setting("", "an .npz with the indices train, validation, test into the source; empty: all of it")
+    seed: int = setting(0, "chooses what is kept for testing where the source has no split of its own", low=0)
+    test_share: float = setting(
+        0.25, "share of each class kept for testing, for a folder without a split", low=0, high=0.9
+    )
+    image_size: int = setting(0, "pixels a side when the fleet's size is not known yet; 0: 32 for a folder", low=0)
+    backbone: str = setting("", "this device's network; empty: one that fits the inputs")
+    watch_seconds: float = setting(30.0, "look for new samples this often; 0: never", low=0)
+
+
+@dataclass(frozen=True)
+class LimitsSection:
+    """What training may take from this device."""
+
+    windows: tuple[str, ...] = setting((), 'hours of the day in which it may train, as ["22:00-06:00"]; empty: always')
+    threads: int = setting(
+        0, "threads it may use at most; the fleet's contract says how many it wants; 0: no bound", low=0
+    )
+    cpu: float = setting(1.0, "share of the training threads' time", low=0.05, high=1)
+    memory_mb: int = setting(0, "memory of the training process; 0: no bound", low=0)
+    min_free_mb: int = setting(200, "free disk below which it does not train", low=0)
+    daily_mb: float = setting(0.0, "bytes to and from the broker in a day; 0: no bound", low=0)
+    nice: int = setting(10, "how far training stands back for everything else", low=0, high=19)
+    idle_seconds: float = setting(300.0, "the training process ends after so long without work", low=1)
+    evaluate: bool = setting(True, "measure accuracy on the kept samples whenever a new state comes")
+
+    def __post_init__(self) -> None:
+        parse_windows(self.windows)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One device, resolved."""
+
+    agent: AgentSection = field(default_factory=AgentSection)
+    broker: BrokerSection = field(default_factory=BrokerSection)
+    fleet: FleetSection = field(default_factory=FleetSection)
+    data: DataSection = field(default_factory=DataSection)
+    limits: LimitsSection = field(default_factory=LimitsSection)
+
+    @property
+    def id(self) -> str:
+        """The device's name."""
+        return self.agent.id or host_name()
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the device's files are."""
+        return Path(self.agent.data_dir)
+
+
+PATHS = {"agent": ("data_dir",), "broker": ("credentials", "ca", "cert", "key"), "data": ("source", "rows")}
+
+
+def host_name() -> str:
+    """This machine's name as a device may be called."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().partition(".")[0]).strip("-.") or "device"
+
+
+def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The file (where one is given), under the environment, under the command line's flags."""
+    document: dict[str, dict[str, Any]] = {}
+    if path is not None:
+        document = _anchored(_read(path), path.absolute().parent)
+    for layer in (from_environment(environ), flags):
+        for section, values in layer.items():
+            document.setdefault(section, {}).update(values)
+    return from_plain(Config, document)
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """`PROTOFLEET_BROKER_URL` is `[broker] url`, and so for every setting."""
+    found: dict[str, dict[str, Any]] = {}
+    for section, name, _ in each_setting():
+        text = environ.get(f"PROTOFLEET_{section}_{name}".upper())
+        if text is not None:
+            found.setdefault(section, {})[name] = text
+    return found
+
+
+def from_pairs(pairs: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """`limits.nice=5` from a command line."""
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        path, equals, text = pair.partition("=")
+        section, dot, name = path.strip().partition(".")
+        if not equals or not dot:
+            raise SettingError(f"setting {pair!r} is not of the form section.name=value")
+        found.setdefault(section, {})[name] = text.strip()
+    return found
+
+
+def each_setting() -> list[tuple[str, str, Any]]:
+    """Every setting as (section, name, field)."""
+    return [(s.name, f.name, f) for s in fields(Config) for f in fields(type(getattr(Config(), s.name)))]
+
+
+def as_toml(config: Config) -> str:
+    """A commented `agent.toml` that reads back as this configuration."""
+    lines = ["# What this device is told. `edge-agent config check` reads it and says what it found."]
+    for section in fields(config):
+        held = getattr(config, section.name)
+        lines += ["", f"[{section.name}]  # {type(held).__doc__}"]
+        for each in fields(held):
+            lines.append(f"# {each.metadata['help']}")
+            lines.append(f"{each.name} = {_toml(getattr(held, each.name))}")
+    return "\n".join(lines) + "\n"
+
+
+def need_source(config: Config) -> Config:
+    """The configuration, if it says what to learn from."""
+    if not config.data.source:
+        raise SettingError("data.source is not set", "name a folder, an .npz or a data set: --data, or agent.toml")
+    return config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingError(f"{path}: {error.strerror}", "`edge-agent init` writes one") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: not TOML ({' '.join(str(error).split())})") from None
+
+
+def _anchored(document: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+    """Paths in the file are relative to the file."""
+    for section, names in PATHS.items():
+        held = document.get(section)
+        for name in names if isinstance(held, dict) else ():
+            value = held.get(name) if isinstance(held, dict) else None
+            if isinstance(value, str) and value and isinstance(held, dict):
+                beside = folder / Path(value).expanduser()
+                # A data set's name is no path: it becomes one only where something stands there.
+                if name != "source" or beside.exists():
+                    held[name] = str(beside)
+    defaults = Config().agent
+    if isinstance(document.setdefault("agent", {}), dict):
+        document["agent"].setdefault("data_dir", str(folder / defaults.data_dir))
+    return document
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def with_id(config: Config) -> Config:
+    """The configuration with the device's name filled in."""
+    return replace(config, agent=replace(config.agent, id=config.id))

@@ -1,0 +1,49 @@
+"""What keeps a training process within its owner's bounds: priority, memory, share of the processor, and its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from types import FrameType
+
+from edge_agent.config import LimitsSection
+
+_PR_SET_PDEATHSIG = 1
+_SLICE = 0.05  # seconds between two pauses
+
+
+def die_with_parent(parent: int) -> None:
+    """End at once when the daemon does; a signal to all of its processes is the daemon's to answer."""
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asked, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before we asked
+        sys.exit(0)
+
+
+def confine(limits: LimitsSection) -> None:
+    """Bounds on this process, set before anything large is loaded."""
+    os.nice(limits.nice)
+    if limits.memory_mb:
+        # Data and not address space: libraries map far more than they ever touch.
+        most = limits.memory_mb << 20
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def pace(share: float, threads: int) -> None:
+    """Compute in this share of the time only: a timer that runs while these threads compute, and pauses after it."""
+    if share >= 1:
+        return
+    pause = _SLICE * (1 - share) / share
+
+    def rest(signum: int, frame: FrameType | None) -> None:
+        time.sleep(pause)
+
+    signal.signal(signal.SIGPROF, rest)
+    signal.siginterrupt(signal.SIGPROF, False)  # libraries that write files do not expect to be interrupted
+    signal.setitimer(signal.ITIMER_PROF, _SLICE * threads, _SLICE * threads)

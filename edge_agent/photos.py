@@ -1,0 +1,48 @@
+"""Image files as a bundle takes them; Pillow is imported only here, and only when there is a file to open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.data.files import SUFFIXES, read_image
+from protofleet.contract import Input
+from protofleet.errors import DataError
+
+
+def find(paths: Iterable[Path]) -> list[Path]:
+    """The files themselves, and every image in the folders, in a fixed order."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found += sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+        elif path.exists():
+            found.append(path)
+        else:
+            raise DataError(f"{path}: no such file or folder")
+    return found
+
+
+def read(path: Path, kind: Input) -> NDArray[Any]:
+    """One photo, upright, in the size and the channels that the network was trained with."""
+    if kind.kind != "image":
+        raise DataError(f"this bundle takes {kind.kind}s, not images", "use Classifier from Python")
+    height, width, channels = kind.shape
+    if height == width and channels == 3:
+        return read_image(path, height)
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as image:
+            mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels)
+            if mode is None:
+                raise DataError(f"this bundle takes images of {channels} channels, files have 1, 3 or 4")
+            upright = ImageOps.exif_transpose(image).convert(mode)
+            resized = upright.resize((width, height), Image.Resampling.BILINEAR)
+            return np.asarray(resized).reshape(height, width, channels)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: not a readable image ({error})", "remove or replace it") from None

@@ -1,0 +1,69 @@
+"""What the daemon leaves for `edge-agent status`: one small file, replaced whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "status.json"
+
+
+@dataclass(frozen=True)
+class Status:
+    """The daemon as it stands."""
+
+    agent: str
+    fleet: str
+    broker: str
+    pid: int
+    connected: bool = False
+    trouble: str = ""  # why there is no connection
+    coordinator: bool = False
+    run: str = ""
+    epoch: int = -1
+    method: str = ""
+    round: int = 0
+    phase: str = ""
+    doing: str = "waiting"
+    trained: int = 0
+    refusal: str = ""
+    samples: int = 0
+    classes: tuple[str, ...] = ()
+    accuracy: tuple[tuple[str, float], ...] = ()
+    bytes_today: int = 0
+    training_pid: int | None = None
+
+
+def write(folder: Path, status: Status, when: str) -> None:
+    """Best effort: a full disk must not stop the daemon."""
+    new = folder / f"{NAME}.new"
+    try:
+        new.write_text(json.dumps({"time": when, **asdict(status)}, indent=1))
+        new.replace(folder / NAME)
+    except OSError:
+        return
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """What the daemon said last; empty if it never did."""
+    try:
+        found = json.loads((folder / NAME).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def alive(pid: object) -> bool:
+    """Whether there is a process of this number."""
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,257 @@
+"""What a device must not lose: its checkpoint and its outbox, in one SQLite file that changes in whole commits.
+
+A round's training becomes lasting in one transaction, checkpoint and upload together: trained means in the outbox. The
+daemon writes its boot id into the file when it starts, and a training process commits only under the boot it was
+started by, so that one left over from before cannot write over what came after it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from edge_agent.records import (
+    KEPT,
+    KEPT_BYTES,
+    REMEMBERED,
+    RUNS,
+    SCHEMA,
+    VERSION,
+    Checkpoint,
+    Held,
+    Orphaned,
+    StoreError,
+    Taken,
+    Upload,
+    named,
+)
+
+
+class Store:
+    """The file `agent.db` in a data directory. Each thread and process opens its own."""
+
+    def __init__(self, folder: Path, *, create: bool = True) -> None:
+        self.path = folder / "agent.db"
+        if not create and not self.path.exists():
+            raise StoreError(f"{self.path}: no such file", "the device has not run here yet")
+        with self._said():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self.path, timeout=20.0, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute("PRAGMA wal_autocheckpoint=400")
+            self._prepare()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._db.close()
+
+    def check(self) -> None:
+        """Refuse a damaged file before anything is built on it."""
+        with self._said():
+            found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise StoreError(
+                f"{self.path} is damaged ({' '.join(found.split())})",
+                "move it away: the device then begins its run anew",
+            )
+
+    def take_over(self, boot: str) -> None:
+        """From now on only training processes of this boot may commit."""
+        self.note(boot=boot)
+
+    def note(self, **values: str) -> None:
+        """Remember small things by name."""
+        with self.transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+    def noted(self, name: str) -> str | None:
+        """What was remembered under this name."""
+        row = self._one("SELECT value FROM meta WHERE name = ?", name)
+        return None if row is None else str(row[0])
+
+    def all_noted(self, prefix: str) -> dict[str, str]:
+        """What was remembered under names that begin so, without the prefix."""
+        with self._said():
+            rows = self._db.execute("SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+            return {name[len(prefix) :]: value for name, value in rows}
+
+    def commit_round(self, boot: str, run: str, checkpoint: Checkpoint, upload: Upload, now: float) -> None:
+        """The outcome of a round's training: all of it or nothing."""
+        with self.transaction() as db:
+            self._guard(db, boot, run, checkpoint)
+            db.execute(
+                "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?, ?)",
+                (run, checkpoint.round, checkpoint.base, checkpoint.base_round, checkpoint.body, now),
+            )
+            db.execute(
+                "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '', 0, ?)",
+                (
+                    run,
+                    upload.round,
+                    upload.base,
+                    upload.method,
+                    upload.digest,
+                    upload.body,
+                    upload.boot,
+                    upload.seq,
+                    now,
+                ),
+            )
+            db.execute(
+                "DELETE FROM checkpoint WHERE run NOT IN (SELECT run FROM checkpoint ORDER BY made DESC LIMIT ?)",
+                (RUNS,),
+            )
+            db.execute("DELETE FROM outbox WHERE run NOT IN (SELECT run FROM checkpoint)")
+
+    def checkpoint(self, run: str) -> Checkpoint | None:
+        """The device as it stands in this run; None before its first round."""
+        row = self._one("SELECT round, base_round, base, body FROM checkpoint WHERE run = ?", run)
+        return None if row is None else Checkpoint(*row)
+
+    def standing(self, run: str) -> tuple[int, int]:
+        """The last round trained in this run and the round its state came out of; (0, -1) before the first."""
+        row = self._one("SELECT round, base_round FROM checkpoint WHERE run = ?", run)
+        return (0, -1) if row is None else (row[0], row[1])
+
+    def waiting(self, run: str) -> list[int]:
+        """Rounds whose uploads have no receipt yet, oldest first."""
+        with self._said():
+            rows = self._db.execute(
+                "SELECT round FROM outbox WHERE run = ? AND status = 'waiting' ORDER BY round", (run,)
+            )
+            return [row[0] for row in rows]
+
+    def upload(self, run: str, round: int) -> Upload | None:
+        """An upload whose bytes are still here."""
+        row = self._one(
+            "SELECT run, round, base, method, digest, body, boot, seq, status, reason, words, epoch FROM outbox"
+            " WHERE run = ? AND round = ? AND body IS NOT NULL",
+            run,
+            round,
+        )
+        return None if row is None else Upload(*row)
+
+    def settle(self, run: str, round: int, status: str, reason: str, words: str, epoch: int) -> None:
+        """A receipt came: the coordinator has it, or does not want it."""
+        with self.transaction() as db:
+            db.execute(
+                "UPDATE outbox SET status = ?, reason = ?, words = ?, epoch = ? WHERE run = ? AND round = ?",
+                (status, reason, words, epoch, run, round),
+            )
+            db.execute(
+                "UPDATE outbox SET body = NULL WHERE run = ? AND status != 'waiting' AND round IN (SELECT round FROM"
+                " (SELECT round, row_number() OVER newest AS place, sum(length(body)) OVER newest AS size FROM outbox"
+                " WHERE run = ? AND body IS NOT NULL WINDOW newest AS (ORDER BY round DESC))"
+                " WHERE place > ? AND size > ?)",
+                (run, run, KEPT, KEPT_BYTES),
+            )
+            db.execute(
+                "DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?", (run, round - REMEMBERED)
+            )
+
+    def wait_again(self, run: str, round: int) -> bool:
+        """Put a settled upload back; whether its bytes are still here."""
+        with self.transaction() as db:
+            found = db.execute(
+                "UPDATE outbox SET status = 'waiting' WHERE run = ? AND round = ? AND body IS NOT NULL", (run, round)
+            )
+            return found.rowcount > 0
+
+    def hold(self, kind: str, held: Held) -> None:
+        """Keep the newest two states of a kind (`global`, `own`): training may still read the one before."""
+        with self.transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO states (kind, run, round, base, message) VALUES (?, ?, ?, ?, ?)",
+                (kind, held.run, held.round, held.base, held.message),
+            )
+            db.execute(
+                "DELETE FROM states WHERE kind = ? AND at NOT IN"
+                " (SELECT at FROM states WHERE kind = ? ORDER BY at DESC LIMIT 2)",
+                (kind, kind),
+            )
+
+    def held(self, kind: str, run: str, round: int, base: str) -> bytes | None:
+        """The message that brought this very state."""
+        row = self._one(
+            "SELECT message FROM states WHERE kind = ? AND run = ? AND round = ? AND base = ?", kind, run, round, base
+        )
+        return None if row is None else bytes(row[0])
+
+    def counts(self, run: str) -> dict[str, int]:
+        """Uploads of a run by their status."""
+        with self._said():
+            return dict(self._db.execute("SELECT status, count(*) FROM outbox WHERE run = ? GROUP BY status", (run,)))
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One commit, or none at all."""
+        with self._said():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _guard(self, db: sqlite3.Connection, boot: str, run: str, new: Checkpoint) -> None:
+        owner = db.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
+        if owner is not None and owner[0] != boot:
+            raise Orphaned(f"round {new.round}: the daemon that asked for it is gone", "nothing was written")
+        have = db.execute("SELECT round FROM checkpoint WHERE run = ?", (run,)).fetchone()
+        if have is not None and have[0] >= new.round:
+            raise Orphaned(f"round {new.round}: the checkpoint is already of round {have[0]}", "nothing was written")
+
+    def _prepare(self) -> None:
+        found = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if found == 0:
+            with self.transaction() as db:
+                if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+                    for statement in filter(str.strip, SCHEMA.split(";")):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version = {VERSION}")
+        elif found != VERSION:
+            raise StoreError(f"{self.path} has version {found}, this release reads {VERSION}", "update edge-agent")
+
+    def _one(self, words: str, *values: Any) -> Any:
+        with self._said():
+            return self._db.execute(words, values).fetchone()
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        """Whatever SQLite has to say in one line."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(f"{self.path.parent}: {error.strerror}") from None
+        except sqlite3.Error as error:
+            raise named(self.path, error) from error
+
+
+def lock(folder: Path) -> IO[str]:
+    """One daemon per data directory, for as long as the returned file is open."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("a+")
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror}", "name another data_dir, or its owner") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise Taken(
+            f"{folder}: another edge-agent works here (process {holder})", "give each its own data_dir"
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file

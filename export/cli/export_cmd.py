@@ -1,0 +1,70 @@
+"""`protofleet export`: a trained model as a bundle for devices."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.option(
+    "--from", "where", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A run's directory (`simulate --out`), or one checkpoint in it.",
+)  # fmt: skip
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The bundle: a folder, or a file NAME.pfb.")
+@click.option("--agent", help="Whose network; by default the first.")
+@click.option("--by", help="How it shall classify (prototype, head, mixture); by default as the method does.")
+@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True)
+@click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
+@click.option("--also", type=click.Choice(["baked", "fixed"]), multiple=True, help="Further forms of the graph.")
+@click.option("--image-size", type=click.IntRange(1), help="Another image size, for networks that take any.")
+@click.option("--data", help="Samples to calibrate and check with; by default the run's own data set.")
+@click.option(
+    "--calibration/--no-calibration",
+    default=True,
+    help="Carry embeddings of check samples, by which unknown things are told.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def export(
+    where: Path, out: Path, agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
+    image_size: int | None, data: str | None, calibration: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
+    from edge_agent.data.sets import load
+    from export import source, writer
+
+    saved = source.find(where)
+    folder = os.environ.get("PROTOFLEET_DATA")
+    found = load(
+        data or saved.config["dataset"], data_dir=Path(folder) if folder else None, seed=int(saved.config["seed"]),
+        image_size=image_size or saved.config.get("image_size") or None,
+    )  # fmt: skip
+    model = source.from_run(saved, agent, found, image_size)
+    made = writer.export(model, writer.Wanted(precision, smallest, by, also, calibration))
+    bundle = writer.write(made, out)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1))
+    else:
+        click.echo("\n".join(lines(made.manifest, made.report, str(out), bundle.digest)))
+
+
+def lines(manifest: Any, report: Any, out: str, digest: str) -> list[str]:
+    """The report as a person reads it."""
+    said = [
+        f"{out}: {manifest.backbone}, {manifest.method} round {manifest.round}, {manifest.precision}, {digest[:16]}"
+    ]
+    said.append(f"{'':<6}{'bytes':>12}{'ms':>9}{'difference':>12}{'same class':>12}{'accuracy':>10}")
+    for name in ("fp32", "fp16", "int8"):
+        if name in report:
+            row = report[name]
+            accuracy = "" if row["accuracy_after"] is None else f"{100 * row['accuracy_after']:.2f} %"
+            said.append(
+                f"{name:<6}{row['bytes']:>12,}{row['milliseconds']:>9.3f}{row['difference']:>12.1e}"
+                f"{100 * row['agreement']:>10.2f} %{accuracy:>10}"
+            )
+    said += [f"kept {report['kept']}"] if "kept" in report else []
+    return [*said, f"classifies by {manifest.reading.by}, lineage {manifest.lineages[0]}"]

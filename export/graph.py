@@ -1,0 +1,164 @@
+"""A device's network as one ONNX graph: stored inputs and prototypes in, scores and features out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from edge_agent.bundle import Reading
+from edge_agent.net import FleetNet
+from protofleet.contract import Input
+from protofleet.errors import FleetError
+
+OPSET = 18
+OUTPUTS = ("score", "feature")
+
+
+class ExportError(FleetError):
+    """A model that could not be exported as it is."""
+
+    code = "bad-export"
+
+
+class Embedder(nn.Module):
+    """From what is stored (uint8 N×H×W×C images; float32 vectors and series) to what points are compared with."""
+
+    def __init__(self, net: FleetNet, kind: Input, reading: Reading) -> None:
+        super().__init__()
+        self.net, self.reading, self.image = net.eval(), reading, kind.kind == "image"
+        mean, std = np.asarray(kind.mean or 0.0, np.float64), np.asarray(kind.std or 1.0, np.float64)
+        whole = 255.0 if self.image else 1.0
+        shape = (1, -1, 1, 1) if self.image else (-1,)
+        self.scaled = bool(kind.mean) or self.image
+        # (x / 255 − mean) / std in one product and one sum.
+        self.scale = torch.tensor(1 / (whole * std), dtype=torch.float32).view(shape)
+        self.shift = torch.tensor(-mean / std, dtype=torch.float32).view(shape)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = image
+        if self.image:
+            x = x.permute(0, 3, 1, 2).contiguous().to(torch.float32)
+        if self.scaled:
+            x = x * self.scale + self.shift
+        _, f = self.net.features(x)
+        if self.reading.of_unit:
+            f = nn.functional.normalize(f)
+        if self.reading.through:
+            f = self.net.extra(self.reading.through, f)
+        if self.reading.by == "head":
+            for name, layer in self.net.head.named_children():
+                f = f if name == "out" else layer(f)
+        return nn.functional.normalize(f) if self.reading.metric == "cosine" else f
+
+
+class Classifying(nn.Module):
+    """Features, and their scores against points given from outside: one Gemm."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        super().__init__()
+        self.embedder = embedder
+
+    def forward(self, image: Tensor, proto_w: Tensor, proto_b: Tensor) -> tuple[Tensor, Tensor]:
+        f = self.embedder(image)
+        return torch.addmm(proto_b, f, proto_w), f
+
+
+class Likeliest(nn.Module):
+    """The same for Gaussians: log densities are linear in the centred feature and its square."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        super().__init__()
+        self.embedder = embedder
+
+    def forward(self, image: Tensor, proto_w: Tensor, proto_b: Tensor, proto_c: Tensor) -> tuple[Tensor, Tensor]:
+        f = self.embedder(image)
+        a = f - proto_c
+        return torch.addmm(proto_b, torch.cat([a * a, a], 1), proto_w), f
+
+
+def classifying(net: FleetNet, kind: Input, reading: Reading) -> nn.Module:
+    """The module that is exported, and the truth its graph is compared with."""
+    embedder = Embedder(net, kind, reading)
+    return Likeliest(embedder) if reading.by == "mixtures" else Classifying(embedder)
+
+
+def to_onnx(module: nn.Module, kind: Input, points: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """The graph with points as inputs; the number of samples and of points may change from call to call."""
+    image = torch.zeros(2, *kind.shape, dtype=torch.uint8 if kind.kind == "image" else torch.float32)
+    given = [torch.from_numpy(np.array(array)) for array in points.values()]
+    many = Dim("p", max=1 << 22)
+    axes = {"image": {0: Dim("n", max=65_536)}, "proto_w": {1: many}, "proto_b": {0: many}, "proto_c": None}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module, (image, *given), dynamo=True, external_data=False, opset_version=OPSET, verbose=False,
+            input_names=["image", *points], output_names=list(OUTPUTS),
+            dynamic_shapes={name: axes[name] for name in ("image", *points)},
+        )  # fmt: skip
+    assert program is not None
+    written: bytes = cleaned(program.model_proto).SerializeToString()
+    return written
+
+
+def cleaned(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Without the exporter's notes, which hold paths of this machine; of the opset that was asked for."""
+    found = {each.domain or "ai.onnx": each.version for each in model.opset_import}
+    if found.get("ai.onnx") != OPSET:
+        raise ExportError(f"the exporter wrote opset {found.get('ai.onnx')} where {OPSET} was asked for")
+    del model.metadata_props[:]
+    model.doc_string, model.producer_version = "", ""
+    for graph in _graphs(model.graph):
+        graph.doc_string = ""
+        del graph.metadata_props[:]
+        for each in (*graph.node, *graph.initializer, *graph.value_info, *graph.input, *graph.output):
+            each.doc_string = ""
+            del each.metadata_props[:]
+    for function in model.functions:
+        function.doc_string = ""
+        del function.metadata_props[:]
+        for node in function.node:
+            node.doc_string = ""
+            del node.metadata_props[:]
+    return model
+
+
+def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
+    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return [graph, *(each for g in inner for each in _graphs(g))]
+
+
+def baked(model: bytes, points: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """The same graph with these points inside it."""
+    graph = onnx.load_from_string(model)
+    kept = [each for each in graph.graph.input if each.name not in points]
+    del graph.graph.input[:]
+    graph.graph.input.extend(kept)
+    graph.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in points.items())
+    written: bytes = graph.SerializeToString()
+    return written
+
+
+def fixed(model: bytes, points: int) -> bytes:
+    """The same graph for one sample and this many points: what compilers for phones and accelerators want."""
+    from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed
+
+    graph = onnx.load_from_string(model)
+    for name, size in (("n", 1), ("p", points)):
+        make_dim_param_fixed(graph.graph, name, size)
+    written: bytes = graph.SerializeToString()
+    return written
+
+
+def with_notes(model: bytes, notes: Mapping[str, str]) -> bytes:
+    """The graph with the essentials of the manifest in its own metadata."""
+    graph = onnx.load_from_string(model)
+    onnx.helper.set_model_props(graph, dict(notes))
+    written: bytes = graph.SerializeToString()
+    return written

@@ -1,0 +1,171 @@
+"""What is exported: one device's network as it classifies after a round, and samples to calibrate and check it with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from edge_agent.agent import Agent
+from edge_agent.data.pool import DataSet
+from edge_agent.feed import LocalData, Samples
+from edge_agent.net import FleetNet
+from edge_agent.workshop import Workshop
+from export.reading import scorers_of
+from protofleet import registry
+from protofleet.channel import extractor_lineage, run_lineage
+from protofleet.contract import Contract
+from protofleet.errors import CheckpointError, UsageError
+from protofleet.exchange import GlobalState
+from protofleet.packing import unpack, unpack_state
+from protofleet.prototypes import Ints, Parts, Tensors
+from protofleet.recipe import Recipe, Scorer, Turn
+from protofleet.seeds import generator
+from protofleet.settings import from_plain
+
+CHECKED, CALIBRATED = 1000, 256
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Samples as they are stored, and their labels."""
+
+    x: NDArray[Any]
+    y: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A trained device. `calibration` and `check` are empty where no data is at hand."""
+
+    contract: Contract
+    method: str
+    hyper: Any
+    backbone: str
+    round: int
+    net: FleetNet
+    weights: Tensors
+    scorers: Mapping[str, Scorer]
+    calibration: Trial
+    check: Trial
+
+    @property
+    def lineages(self) -> tuple[str, ...]:
+        """Where all devices keep one frozen extractor, its own beside the run's; else the run's alone."""
+        run = run_lineage(self.contract, self.method, self.hyper)
+        if not self.contract.freeze:
+            return (run,)
+        backbone = {n: a for n, a in self.weights.arrays.items() if n.startswith("backbone.")}
+        return (extractor_lineage(Tensors(backbone), self.backbone, self.contract), run)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A lab run's newest checkpoint, or the one that was named."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    round: int
+
+
+def find(path: Path) -> Saved:
+    """A run's directory or one of its checkpoints."""
+    inside = path.name.startswith("checkpoint-")
+    run = path.absolute().parent if inside else path
+    if not (run / "config.json").exists():
+        raise CheckpointError(f"{path}: no run in it", "name a directory that `protofleet simulate --out` made")
+    checkpoints = [path] if inside else sorted(run.glob("checkpoint-*"))
+    if not checkpoints or not checkpoints[-1].is_dir():
+        raise CheckpointError(f"{path}: no checkpoint in it yet", "a run leaves its first after some rounds")
+    try:
+        config = json.loads((run / "config.json").read_text())
+        return Saved(checkpoints[-1], config, int(checkpoints[-1].name.removeprefix("checkpoint-")))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from None
+
+
+def from_run(saved: Saved, agent: str | None, data: DataSet | None, image_size: int | None = None) -> Source:
+    """A device of a lab run."""
+    try:
+        contract = from_plain(Contract, saved.config["contract"])
+        recipe = registry.load(saved.config["method"])
+        hyper = from_plain(recipe.hyper, saved.config["settings"])
+        kinds: Mapping[str, str] = saved.config["backbones"]
+        name = agent or min(kinds)
+        if name not in kinds:
+            raise UsageError(f"no agent is called {name!r}", f"there are: {', '.join(sorted(kinds)[:12])}")
+        groups = unpack((saved.folder / "agents" / f"{name}.cbor").read_bytes())
+        held = {group.removeprefix("memory/"): parts for group, parts in groups.items()}
+        state = unpack_state((saved.folder / "state.cbor").read_bytes())
+    except (OSError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{saved.folder}: cannot be read ({error})") from None
+    round = saved.round
+    while round and not recipe.talks(Turn(contract, hyper, round)):
+        round -= 1
+    resized = contract if image_size is None else at_size(contract, image_size)
+    return of_agent(resized, recipe, hyper, name, kinds[name], held, state, round, data)
+
+
+def of_agent(
+    contract: Contract, recipe: Recipe[Any], hyper: Any, name: str, backbone: str, held: Mapping[str, Parts],
+    state: GlobalState, round: int, data: DataSet | None,
+) -> Source:  # fmt: skip
+    """A device from its checkpoint and the state of a round, taken in as the device would."""
+    numerics = replace(contract.numerics, device="cpu", compile=False)
+    workshop = Workshop(replace(contract, numerics=numerics), recipe, hyper)
+    device = Agent(name, backbone, _nothing(contract), workshop)
+    device.restore({group: dict(parts) for group, parts in held.items()})
+    device.receive(round, state.shared, state.for_agent(name))
+    net = device.network().eval()
+    weights = Tensors({n: t.detach().cpu().numpy() for n, t in net.weights().items()})
+    scorers = scorers_of(recipe, workshop.turn(round, name), {**state.shared, **state.for_agent(name)})
+    calibration, check = trials(data, contract)
+    return Source(contract, recipe.name, hyper, backbone, round, net, weights, scorers, calibration, check)
+
+
+def at_size(contract: Contract, size: int) -> Contract:
+    """The same contract with images of another size, for networks that take any."""
+    kind = contract.input
+    if kind.kind != "image":
+        raise UsageError(f"{kind.kind}s have no image size")
+    return replace(contract, input=replace(kind, shape=(size, size, kind.shape[2])))
+
+
+def trials(data: DataSet | None, contract: Contract) -> tuple[Trial, Trial]:
+    """Rows of the training split to calibrate with, of the test split to check with; the same ones every time."""
+    if data is None:
+        nothing = Trial(_empty(contract), np.zeros(0, np.int64))
+        return nothing, nothing
+    if data.input.shape != contract.input.shape or data.input.kind != contract.input.kind:
+        raise UsageError(
+            f"{data.name} holds inputs of {list(data.input.shape)}, the model takes {list(contract.input.shape)}"
+        )
+    if data.classes != contract.classes:
+        known = {name: i for i, name in enumerate(contract.classes)}
+        ids = np.array([known.get(name, -1) for name in data.classes], np.int64)
+    else:
+        ids = np.arange(len(data.classes))
+    rng = generator("export", contract.seed, "trials")
+    y = ids[data.y]
+    rows = np.flatnonzero(y >= 0)
+    train, test = rng.permutation(rows[rows < data.n_train]), rng.permutation(rows[rows >= data.n_train])
+    train, test = train[:CALIBRATED], test[:CHECKED]
+    return Trial(data.x[train], y[train]), Trial(data.x[test], y[test])
+
+
+def _nothing(contract: Contract) -> LocalData:
+    kind = contract.input
+    shape = (kind.shape[2], *kind.shape[:2]) if kind.kind == "image" else kind.shape
+    empty = Samples(torch.zeros(0, *shape), torch.zeros(0, dtype=torch.int64))
+    return LocalData(empty, empty, empty)
+
+
+def _empty(contract: Contract) -> NDArray[Any]:
+    dtype = np.uint8 if contract.input.kind == "image" else np.float32
+    return np.zeros((0, *contract.input.shape), dtype)

@@ -1,0 +1,124 @@
+"""Whether a graph computes what the network does, how well it classifies and what it costs: known before it ships."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from edge_agent.inference import BLOCK, runtime
+from edge_agent.points import Ready
+from export.graph import ExportError
+from export.source import Trial
+from protofleet.contract import Input
+from protofleet.prototypes import Floats
+from protofleet.seeds import generator
+
+LARGEST_DIFFERENCE = 1e-4  # of the largest score, for a graph in full precision
+VECTORS = 16
+
+
+@dataclass(frozen=True)
+class Check:
+    """One graph beside the network it came from."""
+
+    samples: int
+    difference: float  # largest, as a share of the largest score
+    agreement: float  # share of samples with the same class
+    agreement_clear: float  # of those alone whose margin is more than the difference
+    accuracy_before: float | None
+    accuracy_after: float | None
+    bytes: int
+    milliseconds: float  # one sample, one thread, CPU time, the fastest
+
+
+def session(model: bytes) -> Any:
+    """onnxruntime on one thread."""
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def scores(model: bytes, x: NDArray[Any], inputs: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+    """What the graph says of these samples: scores and features."""
+    live = session(model)
+    found = [live.run(["score", "feature"], {"image": x[i : i + BLOCK], **inputs}) for i in range(0, len(x), BLOCK)]
+    score, feature = (np.concatenate(each) for each in zip(*found, strict=True))
+    return score, feature
+
+
+def by_torch(module: nn.Module, x: NDArray[Any], inputs: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+    """What the network says of them."""
+    given = [torch.from_numpy(np.array(each)) for each in inputs.values()]
+    with torch.inference_mode():
+        found = [module(torch.from_numpy(x[i : i + BLOCK]), *given) for i in range(0, len(x), BLOCK)]
+    score, feature = (torch.cat(each).numpy() for each in zip(*found, strict=True))
+    return score, feature
+
+
+def check(model: bytes, module: nn.Module, trial: Trial, made: Ready, by: str, own: Ready | None = None) -> Check:
+    """Both on the same samples; `own` are the graph's own points where they are not the network's."""
+    due, _ = by_torch(module, trial.x, made.inputs)
+    got, _ = scores(model, trial.x, (own or made).inputs)
+    per_due, per_got = made.by_class(due, by), made.by_class(got, by)
+    apart = float(np.abs(per_got - per_due).max())
+    same = per_due.argmax(1) == per_got.argmax(1)
+    ranked = np.sort(per_due, axis=1)
+    clear = ranked[:, -1] - ranked[:, -2] > 2 * apart if ranked.shape[1] > 1 else np.ones(len(same), np.bool_)
+    labelled = trial.y >= 0
+    before, after = (made.held[s.argmax(1)] == trial.y for s in (per_due, per_got))
+    return Check(
+        samples=len(trial.x),
+        difference=apart / float(np.abs(per_due).max()),
+        agreement=float(same.mean()),
+        agreement_clear=float(same[clear].mean()) if clear.any() else 1.0,
+        accuracy_before=float(before[labelled].mean()) if labelled.any() else None,
+        accuracy_after=float(after[labelled].mean()) if labelled.any() else None,
+        bytes=len(model),
+        milliseconds=latency(model, trial.x[:1], (own or made).inputs),
+    )
+
+
+def must_agree(found: Check, what: str) -> None:
+    """A graph in full precision that differs is an error of the export, and is not written."""
+    if not found.difference <= LARGEST_DIFFERENCE or found.agreement_clear < 1:
+        raise ExportError(
+            f"{what} differs from the network by {found.difference:.1e} of the largest score",
+            "this network cannot be exported as it is",
+        )
+
+
+def latency(model: bytes, one: NDArray[Any], inputs: Mapping[str, Floats], blocks: int = 8) -> float:
+    """Milliseconds of CPU for one sample."""
+    live, given = session(model), {"image": one, **inputs}
+    live.run(["score"], given)
+    began = time.process_time()
+    live.run(["score"], given)
+    repeats = max(1, int(0.02 / max(time.process_time() - began, 1e-5)))
+    best = float("inf")
+    for _ in range(blocks):
+        began = time.process_time()
+        for _ in range(repeats):
+            live.run(["score"], given)
+        best = min(best, (time.process_time() - began) / repeats)
+    return best * 1e3
+
+
+def patterns(kind: Input, n: int = VECTORS) -> NDArray[Any]:
+    """Made-up inputs, the same everywhere: a bundle must not carry anybody's pictures."""
+    rng = generator("export", "self-test", n)
+    if kind.kind != "image":
+        mean, std = np.asarray(kind.mean or 0.0, np.float32), np.asarray(kind.std or 1.0, np.float32)
+        return (rng.normal(size=(n, *kind.shape)).astype(np.float32) * std + mean).astype(np.float32)
+    height, width, channels = kind.shape
+    coarse = rng.integers(0, 256, (n, 8, 8, channels), dtype=np.uint8)
+    rows, columns = np.arange(height) * 8 // height, np.arange(width) * 8 // width
+    return np.ascontiguousarray(coarse[:, rows][:, :, columns])

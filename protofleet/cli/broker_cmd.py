@@ -1,0 +1,172 @@
+"""`protofleet broker`: a broker for a fleet, in the foreground until Ctrl-C or SIGTERM.
+
+mosquitto when it is installed, else the embedded broker. `--print-config` only writes what a broker of your own needs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import signal
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import click
+
+from protofleet.errors import BrokerError, UsageError
+from protofleet.mqtt.broker import Listening, Running, Tls, acl_text, config_text, running_broker
+from protofleet.mqtt.topics import check_name
+
+EMBEDDED = """\
+EMBEDDED BROKER (amqtt): for development on this machine only. It keeps nothing over a restart and applies no access
+rules. Install mosquitto for anything else."""
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; others reach 0.0.0.0.")
+@click.option("--port", default=1883, show_default=True, help="0 takes a free one.")
+@click.option("--ws-port", type=int, help="A port for web sockets as well.")
+@click.option("--users", type=click.Path(path_type=Path), help="A file of `name:password` lines; then others stay out.")
+@click.option("--user", "names", multiple=True, metavar="NAME", help="A user with a password made up for it.")
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="The broker's certificate (PEM).")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its key.")
+@click.option("--tls-ca", type=click.Path(path_type=Path), help="Clients must show a certificate of this authority.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Its files; without, they go when it stops.")
+@click.option("--fleet", help="The access rules are for this fleet only, else for all.")
+@click.option("--embedded", is_flag=True, help="The embedded broker, even where mosquitto is installed.")
+@click.option("--print-config", is_flag=True, help="Print mosquitto.conf and access rules for a broker of your own.")
+def broker(
+    host: str,
+    port: int,
+    ws_port: int | None,
+    users: Path | None,
+    names: tuple[str, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    data_dir: Path | None,
+    fleet: str | None,
+    embedded: bool,
+    print_config: bool,
+) -> None:
+    """Run a broker: mosquitto when it is installed, else an embedded one.
+
+    \b
+    protofleet broker
+    protofleet broker --host 0.0.0.0 --user coordinator --user camera-07 --data-dir broker
+    protofleet broker --print-config --fleet orchard
+    """
+    tls = _tls(tls_cert, tls_key, tls_ca, check=not print_config)
+    if print_config:
+        click.echo(deployment(Listening(host, port, ws_port, tls), fleet), nl=False)
+        return
+    if not (users or names or tls_ca or _loopback(host)):
+        raise UsageError(f"{host} is reached by others", "say who may come in with --user, --users or --tls-ca")
+    with ExitStack() as stack:
+        if data_dir is None:
+            data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="protofleet-broker-")))
+        logins = _logins(users, names, data_dir)
+        signals: SimpleQueue[int] = SimpleQueue()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            stack.callback(signal.signal, number, signal.signal(number, lambda got, _: signals.put(got)))
+        up = stack.enter_context(
+            running_broker(
+                data_dir,
+                host=host,
+                port=port,
+                ws_port=ws_port,
+                users=logins or None,
+                tls=tls,
+                fleet=fleet,
+                prefer="embedded" if embedded else "auto",
+            )
+        )
+        _tell(up, data_dir, names)
+        _wait(up, signals)
+
+
+def deployment(at: Listening, fleet: str | None) -> str:
+    """Configuration and access rules as one text, with the names of the files they belong in."""
+    folder = Path("/etc/mosquitto")
+    at = Listening(at.host, at.port, at.ws_port, at.tls, folder / "protofleet.passwords", folder / "protofleet.acl")
+    return "\n".join(
+        [
+            f"# ----- {folder}/conf.d/protofleet.conf",
+            f"# Users: mosquitto_passwd -c {at.passwords} coordinator; then each device by its agent id.",
+            config_text(at, Path("/var/lib/mosquitto")),
+            f"# ----- {at.acl}",
+            acl_text(fleet),
+        ]
+    )
+
+
+def _tls(cert: Path | None, key: Path | None, ca: Path | None, check: bool) -> Tls | None:
+    if cert is None and key is None and ca is None:
+        return None
+    if cert is None or key is None:
+        raise UsageError("TLS needs the broker's certificate and its key", "give --tls-cert and --tls-key")
+    for file in (cert, key, ca):
+        if check and file is not None and not file.is_file():
+            raise UsageError(f"{file} is not there")
+    return Tls(cert.absolute(), key.absolute(), None if ca is None else ca.absolute())
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _logins(file: Path | None, names: Sequence[str], data_dir: Path) -> dict[str, str]:
+    """Users and passwords from the file, and made up for the names; a password made up before is kept."""
+    logins: dict[str, str] = {}
+    if file is not None:
+        try:
+            lines = file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--users {file} cannot be read ({type(error).__name__})") from None
+        for number, line in enumerate(lines, 1):
+            if line.strip() and not line.startswith("#"):
+                name, colon, password = line.partition(":")
+                if not colon or not password:
+                    raise UsageError(f"--users {file}, line {number}: not `name:password`")
+                logins[check_name("user", name)] = password
+    for name in names:
+        kept = credentials(data_dir, check_name("user", name))
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as out:
+                out.write(f"{name}:{secrets.token_urlsafe(24)}\n")
+        logins[name] = kept.read_text("utf-8").strip().partition(":")[2]
+    return logins
+
+
+def credentials(data_dir: Path, name: str) -> Path:
+    """Where the password made up for a user is."""
+    return data_dir / "credentials" / name
+
+
+def _tell(up: Running, data_dir: Path, names: Sequence[str]) -> None:
+    if up.kind == "embedded":
+        click.echo(EMBEDDED, err=True)
+    click.echo(f"broker ({up.kind}) at {up.address}")
+    if up.ws_address is not None:
+        click.echo(f"  web sockets at {up.ws_address}")
+    for name in names:
+        click.echo(f"  {name}: credentials in {credentials(data_dir, name)}")
+    click.echo("Ctrl-C stops it")
+
+
+def _wait(up: Running, signals: SimpleQueue[int]) -> None:
+    while True:
+        try:
+            signals.get(timeout=1.0)
+            return
+        except Empty:
+            if not up.alive:
+                raise BrokerError(f"the broker ended by itself (exit code {up.process.returncode})") from None

@@ -1,0 +1,111 @@
+"""What passes between a link and its owner: values only, so that either side can be tested with made-up ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Will:
+    """What the broker says for us when the connection is lost."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = True
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Something to publish, as `Link.stop` takes its farewells."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+
+
+class Token(NamedTuple):
+    """Which delivery to acknowledge: packet ids mean something on one connection only."""
+
+    connection: int
+    packet: int
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The broker let us in; subscriptions are already asked for. `protocol` is "5" or "3.1.1"."""
+
+    session_present: bool
+    protocol: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """No connection, with the reason; the link keeps trying."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The broker (or the check of its certificate) said no, which waiting will not mend; the link keeps trying."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Denied:
+    """One subscription or publication the broker does not allow on this connection."""
+
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message. QoS 1 is delivered again after a reconnect until `Link.ack`; `token` is None for QoS 0."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retained: bool
+    token: Token | None
+    correlation: bytes | None = None
+
+
+class Ticket:
+    """What became of a publication: `done` once nothing more will happen to it, `refused` if it was in vain."""
+
+    __slots__ = ("_condition", "done", "refused")
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self.done = False
+        self.refused: str | None = None
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it was done within `timeout` seconds."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self.done, timeout)
+
+    def settle(self, refused: str | None) -> None:
+        """Called by the link, once."""
+        self.refused = refused
+        self.done = True
+        with self._condition:
+            self._condition.notify_all()
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A publication made with `tell=True` is done."""
+
+    ticket: Ticket
+
+
+Event = Connected | Lost | Refused | Denied | Arrival | Delivered
+Backoff = Callable[[int], float]

@@ -1,0 +1,168 @@
+"""The topics of a fleet: every string is made here and taken apart here.
+
+A topic's kind, as `parse` names it, is the name of the method or property that makes it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from protofleet.errors import UsageError
+
+ROOT = "pf/1"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+
+COMMON = {"c/state": "coordinator_state", "g/round": "round", "g/train": "train"}
+# What stands behind d/{id}/, and its kind.
+SINGLE = {
+    "state": "state",
+    "desired": "desired",
+    "reported": "reported",
+    "down": "down",
+    "rcpt": "receipt",
+    "cmd": "cmd",
+    "ack": "ack",
+    "evt": "evt",
+}
+CHUNKS = {"blob": "blob_down", "ub": "ub"}
+
+
+def check_name(what: str, name: str) -> str:
+    """The name itself, if a fleet or a device may have it."""
+    if not NAME.fullmatch(name):
+        shown = name if name.isprintable() and len(name) < 80 else "(not printable or too long)"
+        raise UsageError(
+            f"{what} name {shown!r} cannot be used",
+            "letters, digits, '.', '_' and '-', at most 63, the first a letter or digit",
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class Place:
+    """A topic taken apart: whose it is, its kind, and what follows (round, digest and chunk, or channel)."""
+
+    agent: str | None
+    kind: str
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topic strings of one fleet."""
+
+    fleet: str
+
+    def __post_init__(self) -> None:
+        check_name("fleet", self.fleet)
+
+    @property
+    def prefix(self) -> str:
+        return f"{ROOT}/{self.fleet}"
+
+    @property
+    def coordinator_state(self) -> str:
+        return f"{self.prefix}/c/state"
+
+    @property
+    def round(self) -> str:
+        return f"{self.prefix}/g/round"
+
+    @property
+    def train(self) -> str:
+        return f"{self.prefix}/g/train"
+
+    def blob(self, digest: str, chunk: int) -> str:
+        return f"{self.prefix}/g/blob/{digest}/{chunk}"
+
+    def proto(self, channel: str) -> str:
+        return f"{self.prefix}/g/{channel}/proto"
+
+    def state(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/state"
+
+    def desired(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/desired"
+
+    def reported(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/reported"
+
+    def down(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/down"
+
+    def upload(self, agent: str, round: int) -> str:
+        return f"{self.prefix}/d/{agent}/up/{round}"
+
+    def receipt(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/rcpt"
+
+    def blob_req(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/blob/req"
+
+    def blob_down(self, agent: str, digest: str, chunk: int) -> str:
+        return f"{self.prefix}/d/{agent}/blob/{digest}/{chunk}"
+
+    def ub(self, agent: str, digest: str, chunk: int) -> str:
+        return f"{self.prefix}/d/{agent}/ub/{digest}/{chunk}"
+
+    def cmd(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/cmd"
+
+    def ack(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/ack"
+
+    def evt(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/evt"
+
+    def for_coordinator(self) -> list[tuple[str, int]]:
+        """What a coordinator subscribes to; its own state as well, so that two at once notice each other."""
+        ends = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack")
+        return [
+            (self.coordinator_state, 1),
+            *((f"{self.prefix}/d/+/{end}", 1) for end in ends),
+            (f"{self.prefix}/d/+/evt", 0),
+        ]
+
+    def for_device(self, agent: str) -> list[tuple[str, int]]:
+        """What a device subscribes to."""
+        own = ("desired", "down", "rcpt", "blob/+/+", "cmd")
+        return [
+            (self.coordinator_state, 1),
+            (self.round, 1),
+            (self.train, 1),
+            (f"{self.prefix}/g/blob/+/+", 1),
+            (f"{self.prefix}/g/+/proto", 1),
+            *((f"{self.prefix}/d/{agent}/{end}", 1) for end in own),
+        ]
+
+    def parse(self, topic: str) -> Place | None:
+        """A topic of this fleet taken apart, or None for anything else."""
+        root, _, tail = topic.partition(f"{self.prefix}/")
+        if root or not tail:
+            return None
+        if tail in COMMON:
+            return Place(None, COMMON[tail])
+        match tail.split("/"):
+            case ["d", agent, *rest] if NAME.fullmatch(agent):
+                return _device(agent, rest)
+            case ["g", "blob", digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(chunk):
+                return Place(None, "blob", (digest, chunk))
+            case ["g", channel, "proto"] if NAME.fullmatch(channel):
+                return Place(None, "proto", (channel,))
+        return None
+
+
+def _device(agent: str, rest: list[str]) -> Place | None:
+    match rest:
+        case ["up", round] if NUMBER.fullmatch(round):
+            return Place(agent, "upload", (round,))
+        case [name] if name in SINGLE:
+            return Place(agent, SINGLE[name])
+        case ["blob", "req"]:
+            return Place(agent, "blob_req")
+        case [("blob" | "ub") as name, digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(chunk):
+            return Place(agent, CHUNKS[name], (digest, chunk))
+    return None

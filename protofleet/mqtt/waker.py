@@ -1,0 +1,41 @@
+"""Wakes a thread that waits for sockets: a pair of sockets, and no second byte while the first is unread."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+
+
+class Waker:
+    """Anyone may `wake`; the one who waits calls `clear` and then looks at everything there is to do."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._raised = False
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def wake(self) -> None:
+        if not self._raised:
+            self._raised = True
+            with contextlib.suppress(OSError):  # full: it wakes anyway; closed: nobody waits any more
+                self._writer.send(b"\0")
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._reader.recv(4096)
+        self._raised = False  # only now: a byte sent before would have been swallowed and the flag left up
+
+    def wait(self, seconds: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reader, selectors.EVENT_READ)
+            if selector.select(seconds):
+                self.clear()
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()

@@ -1,0 +1,313 @@
+"""`protofleet bench ingest`: uploads from 20 publishers through mosquitto, to a subscriber that drops them and to us.
+
+Publishers write ready-made packets to plain sockets, a window of unacknowledged ones each, so that they cost next to
+nothing; CPU is what the receiving process used, read from the system. The coordinator does all it does in the field:
+decoding, admission, hash, journal, folding, receipts.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.control import NotRunning, ask
+from protofleet import wire
+from protofleet.errors import FleetError
+from protofleet.mqtt.broker import running_broker
+from protofleet.mqtt.topics import Topics
+from protofleet.prototypes import Prototypes
+from simulators.fleet import toml
+
+FLEET, CLASSES, DIM = "bench", 10, 1024
+PUBLISHERS, WINDOW = 20, 20
+TICK = os.sysconf("SC_CLK_TCK")
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What taking in so many uploads cost one receiver."""
+
+    name: str
+    uploads: int
+    lost: int
+    per_second: float
+    cpu_us: float
+    rss_mb: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+def bench_ingest(uploads: int, folder: Path, tell: Callable[[str], None]) -> list[Ingested]:
+    """The bare subscriber, then the coordinator, on the same broker and the same packets."""
+    with running_broker(folder / "broker", prefer="mosquitto") as broker:
+        host, port = broker.address.host, broker.address.port
+        tell("bare paho subscriber")
+        with _bare(host, port) as process:
+            bare = _measure("bare paho subscriber", process, host, port, _uploads(uploads, "0" * 64), None)
+        tell("coordinator")
+        with _coordinator(folder, str(broker.address)) as process:
+            base = ask(folder / "data", "show", round=1)["base"]
+            count = lambda: int(ask(folder / "data", "status")["uploads"])  # noqa: E731
+            ours = _measure("coordinator", process, host, port, _uploads(uploads, base), count)
+    return [bare, ours]
+
+
+def _measure(
+    name: str, process: subprocess.Popen[str], host: str, port: int, messages: Sequence[tuple[str, bytes]],
+    count: Callable[[], int] | None,
+) -> Ingested:  # fmt: skip
+    cpu = _cpu(process.pid)
+    sent, answered, began = blast(host, port, messages, Topics(FLEET), wait_for_receipts=count is not None)
+    taken = len(messages)
+    if count is not None:
+        taken = count()
+        ended = max(answered.values(), default=began)
+    else:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{len(messages)}\n")
+        process.stdin.flush()
+        taken, ended = (float(x) for x in process.stdout.readline().split())  # type: ignore[assignment]
+    used = _cpu(process.pid) - cpu
+    waits = np.array([1e3 * (answered[a] - sent[a]) for a in answered]) if answered else None
+    waited = (None, None) if waits is None else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
+    lost, rate = len(messages) - int(taken), taken / (ended - began)
+    return Ingested(name, int(taken), lost, rate, 1e6 * used / max(taken, 1), _rss(process.pid), *waited)
+
+
+def _uploads(count: int, base: str) -> list[tuple[str, bytes]]:
+    """One upload an agent: 10 classes of 1,024 numbers in half precision, 20 KB."""
+    rng = np.random.default_rng(0)
+    classes, counts = np.arange(CLASSES), np.full(CLASSES, 60)
+    vectors = rng.normal(size=(CLASSES, DIM))
+    made = []
+    for number in range(count):
+        agent = f"agent-{number:05d}"
+        envelope = wire.Envelope(
+            t="upload", fleet=FLEET, run="bench", epoch=1, agent=agent, boot="b", seq=1, round=1, method="fedproto",
+            base=base,
+        )  # fmt: skip
+        parts = {"prototypes": Prototypes(classes, np.roll(vectors, number, axis=1), counts)}
+        made.append((agent, wire.encode(envelope, parts)))
+    return made
+
+
+def blast(
+    host: str, port: int, messages: Sequence[tuple[str, bytes]], topics: Topics, *, wait_for_receipts: bool
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """Publish all, by QoS 1 from so many sockets; when each was sent, and when its receipt came."""
+    selector = selectors.DefaultSelector()
+    ear = _connected(host, port, "bench-ear")
+    ear.sendall(_packet(0x82, b"\0\1" + _text(f"{topics.prefix}/d/+/rcpt") + b"\0"))
+    selector.register(ear, selectors.EVENT_READ, None)
+    hands = []
+    for number in range(PUBLISHERS):
+        hand = _Hand(_connected(host, port, f"bench-{number}"), list(messages[number::PUBLISHERS]), topics)
+        hand.socket.setblocking(False)
+        selector.register(hand.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, hand)
+        hands.append(hand)
+    sent: dict[str, float] = {}
+    answered: dict[str, float] = {}
+    heard, began = bytearray(), time.time()
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        for key, mask in selector.select(0.2):
+            if key.data is None:
+                heard += ear.recv(1 << 16)
+                for topic in _publishes(heard):
+                    answered.setdefault(topic.split("/")[4], time.time())
+            else:
+                wanted = key.data.work(mask, sent)
+                if wanted != key.events:
+                    selector.modify(key.fileobj, wanted, key.data)
+        if all(hand.done for hand in hands) and (not wait_for_receipts or len(answered) >= len(messages)):
+            break
+    for hand in hands:
+        hand.socket.close()
+    ear.close()
+    return sent, answered, began
+
+
+class _Hand:
+    """One publisher: a socket, what is left to send, and how much of it is unacknowledged."""
+
+    def __init__(self, connection: socket.socket, messages: list[tuple[str, bytes]], topics: Topics) -> None:
+        self.socket, self._messages, self._topics = connection, messages[::-1], topics
+        self._out, self._in, self._flying, self._number = b"", bytearray(), 0, 0
+
+    @property
+    def done(self) -> bool:
+        return not self._messages and not self._out and not self._flying
+
+    def work(self, mask: int, sent: dict[str, float]) -> int:
+        if mask & selectors.EVENT_READ:
+            self._in += self.socket.recv(1 << 16)
+            acks, rest = divmod(len(self._in), 4)  # nothing but PUBACKs comes back
+            self._flying -= acks
+            self._in = self._in[len(self._in) - rest :]
+        while not self._out and self._messages and self._flying < WINDOW:
+            agent, payload = self._messages.pop()
+            self._number = self._number % 65_535 + 1
+            self._out = _packet(0x32, _text(self._topics.upload(agent, 1)) + self._number.to_bytes(2, "big") + payload)
+            self._flying += 1
+            sent[agent] = time.time()
+            self._write()
+        if self._out:
+            self._write()
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+
+    def _write(self) -> None:
+        try:
+            self._out = self._out[self.socket.send(self._out) :]
+        except BlockingIOError:
+            return
+
+
+def _connected(host: str, port: int, name: str) -> socket.socket:
+    made = socket.create_connection((host, port), timeout=10)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.sendall(_packet(0x10, _text("MQTT") + b"\4\2\0\0" + _text(name)))
+    if made.recv(4)[:1] != b"\x20":
+        raise FleetError("the broker did not let the bench in")
+    return made
+
+
+def _packet(kind: int, body: bytes) -> bytes:
+    length, head = len(body), bytearray([kind])
+    while True:
+        length, low = divmod(length, 128)
+        head.append(low | (0x80 if length else 0))
+        if not length:
+            return bytes(head) + body
+
+
+def _text(text: str) -> bytes:
+    return len(text.encode()).to_bytes(2, "big") + text.encode()
+
+
+def _publishes(data: bytearray) -> Iterator[str]:
+    """The topics of whole PUBLISH packets, taken off the front."""
+    while len(data) >= 2:
+        size, shift, at = 0, 0, 1
+        while at < len(data):
+            size |= (data[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if not data[at - 1] & 128:
+                break
+        else:
+            return
+        if len(data) < at + size:
+            return
+        if data[0] >> 4 == 3:
+            length = int.from_bytes(data[at : at + 2], "big")
+            yield data[at + 2 : at + 2 + length].decode()
+        del data[: at + size]
+
+
+@contextmanager
+def _bare(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
+    """A process with nothing but paho, which counts and drops."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BARE, host, str(port), f"{Topics(FLEET).prefix}/d/+/up/+"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+_BARE = """
+import sys, time
+from paho.mqtt.client import CallbackAPIVersion, Client
+count, last = 0, 0.0
+def came(client, user, message):
+    global count, last
+    count, last = count + 1, time.time()
+client = Client(CallbackAPIVersion.VERSION2, "bare")
+client.on_message = came
+client.on_subscribe = lambda *a: print("ready", flush=True)
+client.on_connect = lambda c, *a: c.subscribe(sys.argv[3], 1)
+client.connect(sys.argv[1], int(sys.argv[2]))
+client.loop_start()
+wanted, until = int(sys.stdin.readline()), time.time() + 60
+while count < wanted and time.time() < until:
+    time.sleep(0.01)
+print(count, last, flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def _coordinator(folder: Path, url: str) -> Iterator[subprocess.Popen[str]]:
+    """A coordinator with a round open, in which one device is waited for in vain."""
+    file = folder / "fleet.toml"
+    file.write_text(
+        toml(
+            {
+                "serve": {"fleet": FLEET, "run": "bench", "data_dir": "data", "round_timeout": 3600.0},
+                "broker": {"url": url},
+                "contract": {
+                    "classes": [f"c{i}" for i in range(CLASSES)], "embedding": DIM,
+                    "input": {"kind": "vector", "shape": [4]},
+                },
+            }
+        )
+    )  # fmt: skip
+    log = (folder / "coordinator.log").open("w")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coordinator", "serve", "--config", str(file)], stdout=log, stderr=log, text=True
+    )
+    try:
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            try:
+                found = ask(folder / "data", "status")
+                if found["connected"] and found["phase"] == "collecting":
+                    break
+                if found["connected"]:
+                    _join(url)
+            except NotRunning:
+                if process.poll() is not None:
+                    raise FleetError(f"the coordinator ended; see {log.name}") from None
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        log.close()
+
+
+def _join(url: str) -> None:
+    """One device that is there and never answers."""
+    host, _, port = url.removeprefix("mqtt://").rpartition(":")
+    with _connected(host, int(port), "sleeper") as made:
+        envelope = wire.Envelope(t="birth", fleet=FLEET, agent="sleeper", boot="b")
+        birth = wire.encode(envelope, {"online": True, "wire": [1], "classes": [], "samples": 1})
+        made.sendall(_packet(0x30, _text(Topics(FLEET).state("sleeper")) + birth))
+        time.sleep(0.2)
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def _rss(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

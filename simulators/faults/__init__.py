@@ -1,0 +1,1 @@
+"""What goes wrong between a fleet and its broker, on demand."""

@@ -1,0 +1,1 @@
+"""Everything that is tried, by what goes wrong."""

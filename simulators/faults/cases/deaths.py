@@ -1,0 +1,154 @@
+"""`kill -9`: of the coordinator and of a device at chosen instants of their work, of the broker in the middle of it."""
+
+from __future__ import annotations
+
+import random
+
+from simulators.faults.crowd import crowd
+from simulators.faults.mortal import Edge, Instant
+from simulators.faults.scene import Case, Scene, after, breakable, pause
+from simulators.faults.stage import until
+from simulators.faults.verdict import judge
+
+# How often each happens, at least, in three rounds of three devices; `*` is every function of the package.
+COORDINATOR = {
+    "Journal.commit": 12, "execute": 80, "Core.take": 8, "Core._open": 3, "Core._cut": 3, "Core._fuse": 3,
+    "Core.recover": 1, "Core.greetings": 1, "Intake.take": 9, "Intake.written": 6, "Post.send": 8, "Service._turn": 8,
+    "Journal.add_round": 3, "Journal.add_upload": 9, "Journal.add_cut": 3, "Journal.add_state": 4, "Running.add": 9,
+    "*": 900,
+}  # fmt: skip
+DEVICE = {
+    "Store.hold": 3, "Store.commit_round": 3, "Store.settle": 3, "Store.take_over": 1, "Hands._send": 3,
+    "Hands._open": 1, "Hands._order": 3, "Ears.take_in": 8, "Transfers.outgoing": 3, "execute": 60, "*": 700,
+}  # fmt: skip
+EDGES: tuple[Edge, Edge] = ("enter", "leave")
+
+
+def instant(package: str, table: dict[str, int], seed: int) -> Instant:
+    """The seeds go round the table, so that every kind of instant is met; which one of its kind is drawn."""
+    names = sorted(table)
+    rng, name = random.Random(seed), names[seed % len(names)]
+    return Instant(package, name, EDGES[seed // len(names) % 2], rng.randint(1, table[name]))
+
+
+def coordinator(scene: Scene) -> str:
+    """It dies at an instant, and every third time its second life does, too."""
+    deaths = [instant("coordinator", COORDINATOR, scene.seed)]
+    if scene.seed % 3 == 2:
+        deaths.append(instant("coordinator", COORDINATOR, scene.seed + 1))
+    told = []
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address))
+        with crowd(stage.places()):
+            for death in deaths:
+                actor = stage.coordinator(death)
+                actor.ended()
+                told.append(f"{death}{'' if actor.killed else ' (did not come)'}")
+            stage.coordinator().done()
+    judge(stage)
+    return ", then ".join(told)
+
+
+def coordinator_with_late_devices(scene: Scene) -> str:
+    """Staleness is allowed, one device is away for a while, and the coordinator dies with its upload on hold."""
+    death = instant("coordinator", COORDINATOR, scene.seed)
+    with scene.broker() as broker:
+        how = {"max_staleness": 2, "quorum": 0.6, "round_timeout": 0.4, "participation": 1.0}
+        stage = scene.stage(str(broker.address), rounds=5, serve=how)
+        with crowd(stage.places()) as members:
+            actor = stage.coordinator(death)
+            after(stage, 1)
+            members[0].stop()
+            pause(scene.rng().uniform(0.2, 1.0))
+            actor.ended()
+            with crowd(stage.places()[:1]):
+                stage.coordinator().done()
+    judge(stage, whole=False)
+    return str(death)
+
+
+def asynchronous(scene: Scene) -> str:
+    """Rounds that are cuts of so many uploads."""
+    death = instant("coordinator", COORDINATOR, scene.seed)
+    with scene.broker() as broker:
+        how = {"mode": "async", "cut": 2, "max_staleness": 3, "round_timeout": 5.0}
+        stage = scene.stage(str(broker.address), rounds=6, serve=how)
+        with crowd(stage.places()):
+            stage.coordinator(death).ended()
+            stage.coordinator().done()
+    judge(stage, whole=False)
+    return str(death)
+
+
+def device(scene: Scene) -> str:
+    """One of three devices dies at an instant and comes back."""
+    death = instant("edge_agent", DEVICE, scene.seed)
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address))
+        mortal, *others = stage.names
+        with crowd([place for place in stage.places() if place.agent in others]):
+            service, first = stage.coordinator(), stage.device(mortal, death)
+            until(lambda: first.process.poll() is not None or service.process.poll() is not None, "an end")
+            killed = first.killed
+            first.stop()
+            second = stage.device(mortal)
+            try:
+                service.done()
+            finally:
+                second.stop()
+    judge(stage)
+    return f"{death}{'' if killed else ' (did not come)'}"
+
+
+def broker(scene: Scene) -> str:
+    """It dies after so many uploads and comes back a little later; what it did not save is lost."""
+    rng = scene.rng()
+    count, gone = rng.randint(0, 11), rng.choice([0.0, 0.5, 2.0])
+    with breakable(scene) as broker:
+        stage = scene.stage(broker.url, rounds=4)
+        with crowd(stage.places()):
+            actor = stage.coordinator()
+            after(stage, count)
+            broker.kill()
+            pause(gone)
+            broker.back()
+            actor.done()
+    judge(stage)
+    return f"after {count} uploads, for {gone} s"
+
+
+def everything(scene: Scene) -> str:
+    """Coordinator, broker and devices die together; the coordinator is back before its broker is."""
+    rng = scene.rng()
+    count = rng.randint(1, 11)
+    with breakable(scene) as broker:
+        stage = scene.stage(broker.url, rounds=4)
+        actor = stage.coordinator()
+        devices = [stage.device(name) for name in stage.names]
+        try:
+            after(stage, count)
+            for each in (actor, *devices):
+                each.process.kill()
+            broker.kill()
+            for each in (actor, *devices):
+                each.process.wait()
+            second = stage.coordinator()
+            devices = [stage.device(name) for name in stage.names]
+            pause(rng.uniform(0.0, 2.0))
+            broker.back()
+            second.done()
+        finally:
+            for each in devices:
+                each.stop()
+    judge(stage)
+    return f"after {count} uploads"
+
+
+CASES = (
+    Case("coordinator killed", coordinator, soak=54),
+    Case("coordinator killed, late devices", coordinator_with_late_devices, soak=18),
+    Case("coordinator killed, asynchronous", asynchronous, soak=18),
+    Case("device killed", device, soak=22),
+    Case("broker killed", broker, soak=10),
+    Case("everything killed", everything, soak=4),
+)

@@ -1,0 +1,159 @@
+"""A small fleet to be tried: what its coordinator is told, its processes, and who its devices are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinator.control import NotRunning, ask
+from protofleet.contract import Contract, Input
+from protofleet.errors import FleetError
+from protofleet.settings import to_plain
+from simulators.faults.crowd import Place
+from simulators.faults.mortal import Instant
+from simulators.fleet import last_words, toml
+
+RUN = "trial"
+PATIENCE = 90.0  # seconds; nothing waits that long when all is well
+
+
+class Stuck(FleetError):
+    """A fleet did not get where it should have in time."""
+
+    code = "stuck"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a case plays: its folder, its broker, and how its rounds go."""
+
+    folder: Path
+    url: str
+    fleet: str = "trial"
+    agents: int = 3
+    rounds: int = 3
+    serve: Mapping[str, Any] = field(default_factory=dict)
+    packet: int = 131_072
+
+    @property
+    def names(self) -> list[str]:
+        return [f"pupil-{i:03}" for i in range(self.agents)]
+
+    @property
+    def data(self) -> Path:
+        """The coordinator's directory."""
+        return self.folder / "coordinator-data"
+
+    def home(self, agent: str) -> Path:
+        """A device's data directory."""
+        return self.folder / "agents" / agent
+
+    def contract(self) -> Contract:
+        """What this fleet agrees on."""
+        classes = tuple(f"class-{i}" for i in range(5))
+        return Contract(self.fleet, RUN, 7, classes, Input("vector", (4,)), embedding=8)
+
+    def places(self, url: str | None = None, **how: Any) -> list[Place]:
+        """Its devices."""
+        return [Place(url or self.url, self.fleet, name, self.home(name), **how) for name in self.names]
+
+    def write(self) -> None:
+        """The coordinator's settings."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        contract = {k: v for k, v in to_plain(self.contract()).items() if k not in ("fleet", "run")}
+        serve = {
+            "fleet": self.fleet, "method": "fedproto", "run": RUN, "rounds": self.rounds, "min_agents": self.agents,
+            "round_timeout": 60.0, "quorum": 1.0, **self.serve,
+        }  # fmt: skip
+        document = {"serve": serve, "broker": {"url": self.url, "packet": self.packet}, "contract": contract}
+        (self.folder / "fleet.toml").write_text(toml(document))
+
+    def coordinator(self, instant: Instant | None = None, *words: str, until_done: bool = True) -> Actor:
+        """Its coordinator as a process; with an instant, one that dies then."""
+        serve = ["coordinator", "serve", "--config", str(self.folder / "fleet.toml"), *words]
+        command = serve if instant is None else ["simulators.faults.mortal", str(instant), *serve]
+        return act("coordinator", self.folder, [*command, *(["--until-done"] if until_done else [])])
+
+    def device(self, agent: str, instant: Instant | None = None) -> Actor:
+        """One of its devices as a process of its own."""
+        words = ["simulators.faults.crowd", self.url, self.fleet, agent, str(self.home(agent))]
+        self.home(agent).mkdir(parents=True, exist_ok=True)
+        return act(agent, self.folder, words if instant is None else ["simulators.faults.mortal", str(instant), *words])
+
+    def status(self) -> dict[str, Any]:
+        """What the running coordinator says of itself; empty if none answers."""
+        try:
+            return ask(self.data, "status")
+        except NotRunning:
+            return {}
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A process of the stage, and where its words go."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def kill(self) -> None:
+        """As `kill -9`."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """In good order; its exit code."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Stuck(f"{self.name} does not end when told to") from None
+
+    def ended(self, patience: float = PATIENCE) -> int:
+        """Its exit code, once it has ended by itself."""
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Stuck(f"{self.name} does not end: {last_words(self.log)}", f"its log: {self.log}") from None
+
+    def done(self, patience: float = PATIENCE) -> None:
+        """It ended as it should."""
+        code = self.ended(patience)
+        if code:
+            raise Stuck(f"{self.name} ended with {code}: {last_words(self.log)}", f"its log: {self.log}")
+
+    @property
+    def killed(self) -> bool:
+        """Whether it ended by SIGKILL."""
+        return self.process.poll() == -signal.SIGKILL
+
+
+def act(name: str, folder: Path, command: Sequence[str]) -> Actor:
+    """Start a process; whatever an earlier one of this name said stays in the log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{name}.log"
+    with log.open("ab") as words:
+        process = subprocess.Popen([sys.executable, "-m", *command], stdout=words, stderr=words, cwd=os.getcwd())
+    return Actor(name, process, log)
+
+
+def until(holds: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """Wait for something to be so."""
+    end = time.monotonic() + patience
+    while True:
+        found = holds()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise Stuck(f"still waiting for {what}")
+        time.sleep(0.02)

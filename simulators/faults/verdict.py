@@ -1,0 +1,101 @@
+"""What must be true of a run after anything that may happen to it, and what of one in which nobody was lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+from coordinator.assemble import agreed
+from coordinator.journal import Journal
+from coordinator.replay import replayed
+from protofleet.errors import FleetError
+from simulators import schedule
+from simulators.faults.pupil import Pupil, prototypes
+from simulators.faults.stage import RUN, Stage
+
+RECEIPTED = ("accepted", "duplicate", "late")
+
+
+class Broken(FleetError):
+    """A promise was not kept."""
+
+    code = "broken-promise"
+
+
+def judge(stage: Stage, *, whole: bool = True, by_schedule: bool = True) -> str:
+    """The final state's hash, if every promise was kept; `whole`: nobody was lost, so it is the undisturbed run's."""
+    journal = Journal.read(stage.data)
+    try:
+        _sound(journal)
+        _once(journal)
+        for agent in stage.names:
+            _receipts_hold(journal, agent, stage.home(agent) / "agent.db")
+        if by_schedule:
+            _by_schedule(stage, journal)
+        rounds, hashes = journal.rounds(), journal.state_hashes()
+    finally:
+        journal.close()
+    if not rounds or rounds[-1].round != stage.rounds or journal_gap(hashes, stage.rounds):
+        raise Broken(f"the run ended in round {max(hashes, default=0)} of {stage.rounds}")
+    final = hashes[stage.rounds]
+    if whole and final != undisturbed(stage):
+        raise Broken(f"nobody was lost, but the state is {final[:12]} and not {undisturbed(stage)[:12]}")
+    return final
+
+
+def journal_gap(hashes: dict[int, str], rounds: int) -> bool:
+    """Whether a round is without its state."""
+    return set(hashes) != set(range(rounds + 1))
+
+
+def undisturbed(stage: Stage) -> str:
+    """The hash that the stage's fleet ends in when nothing happens."""
+    from protofleet import registry
+
+    recipe, contract = registry.load("fedproto"), stage.contract()
+    plan = schedule.undisturbed(recipe, contract, recipe.hyper(), stage.names, stage.rounds)
+    pupils = {name: Pupil(name, prototypes(contract)) for name in stage.names}
+    return schedule.follow(recipe, contract, recipe.hyper(), plan, pupils)[stage.rounds]
+
+
+def _sound(journal: Journal) -> None:
+    wrong = [f"round {r.round} {r.verdict}" for r in replayed(journal) if r.verdict != "same"]
+    if wrong:
+        raise Broken(f"a replay comes to other states: {', '.join(wrong)}")
+
+
+def _once(journal: Journal) -> None:
+    counted = Counter(
+        (round, agent) for o in journal.rounds() if (cut := journal.cut(o.round)) for round, agent, _ in cut.counted
+    )
+    twice = [each for each, count in counted.items() if count > 1]
+    if twice:
+        raise Broken(f"fused twice: {twice}")
+
+
+def _receipts_hold(journal: Journal, agent: str, store: Path) -> None:
+    for round, digest, status in outbox(store):
+        kept = journal.upload(round, agent)
+        if status in RECEIPTED and (kept is None or kept.digest != digest):
+            raise Broken(f"{agent} has a receipt ({status}) for round {round}, which the journal does not hold")
+
+
+def outbox(store: Path) -> list[tuple[int, str, str]]:
+    """Round, digest and status of every upload that a device remembers."""
+    if not store.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
+        return list(db.execute("SELECT round, digest, status FROM outbox WHERE run = ?", (RUN,)))
+
+
+def _by_schedule(stage: Stage, journal: Journal) -> None:
+    contract, recipe, hyper = agreed(journal)
+    pupils = {name: Pupil(name, prototypes(contract)) for name in stage.names}
+    found = schedule.follow(recipe, contract, hyper, schedule.read(journal), pupils)
+    for round, recorded in journal.state_hashes().items():
+        if found[round] != recorded:
+            raise Broken(
+                f"round {round} ended in {recorded[:12]}, the laboratory by its schedule in {found[round][:12]}"
+            )

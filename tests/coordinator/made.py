@@ -1,0 +1,79 @@
+"""A coordinator's core on a journal in a folder, and uploads for it, without a broker."""
+
+import io
+
+import numpy as np
+
+from coordinator import selection
+from coordinator.admission import Expected
+from coordinator.core import Core, Terms
+from coordinator.journal import Journal
+from coordinator.rounds import Rules
+from coordinator.voice import Voice
+from protofleet import registry, wire
+from protofleet.contract import Contract, Input
+from protofleet.logs import Log
+from protofleet.mqtt.topics import Topics
+from protofleet.prototypes import Prototypes
+
+TOPICS = Topics("orchard")
+CONTRACT = Contract("orchard", "r1", 0, ("apple", "pear", "plum"), Input("vector", (4,)), embedding=4)
+AGENTS = ("a", "b", "c")
+
+
+def core(
+    folder, *, rounds=3, min_agents=3, timeout=60.0, quorum=0.8, cut=None, staleness=0, share=1.0, method="fedproto"
+):
+    journal = Journal(folder, lambda: 0.0)
+    recipe = registry.load(method)
+    hyper = recipe.hyper()
+    expected = Expected("orchard", "r1", recipe, CONTRACT)
+    rules = Rules(
+        lambda n, who: selection.participants(CONTRACT, n, who, share), rounds, min_agents, quorum, timeout, cut
+    )
+    terms = Terms(expected, hyper, staleness, share >= 1, lost_after=100.0)
+    voice = Voice(TOPICS, CONTRACT, recipe, hyper, 1, "boot", 131_072)
+    return Core(journal, rules, terms, TOPICS, voice, Log(io.StringIO()))
+
+
+def birth(agent, online=True, boot="b1", **more):
+    body = {"online": online, "version": "1", "wire": [1], "classes": ["apple"], "samples": 5, **more}
+    message = wire.encode(wire.Envelope(t="birth", fleet="orchard", agent=agent, boot=boot), body)
+    return TOPICS.parse(TOPICS.state(agent)), message
+
+
+def parts_of(agent, round, dim=4):
+    """Some prototypes that differ by agent and round."""
+    rng = np.random.default_rng([round, *agent.encode()])
+    classes = np.sort(rng.choice(3, 2, replace=False))
+    return {"prototypes": Prototypes(classes, rng.normal(size=(2, dim)), np.array([3, 4]))}
+
+
+def upload(agent, round, base, parts=None, **envelope):
+    held = {"t": "upload", "fleet": "orchard", "run": "r1", "epoch": 1, "agent": agent, "boot": "b1", "seq": round}
+    held |= {"round": round, "method": "fedproto", "base": base, **envelope}
+    message = wire.encode(wire.Envelope(**held), parts_of(agent, round) if parts is None else parts)
+    return TOPICS.parse(TOPICS.upload(agent, round)), message
+
+
+def receipts(said):
+    """(agent, status, reason) of every receipt among publications."""
+    found = []
+    for each in said:
+        place = TOPICS.parse(each.topic)
+        if place.kind == "receipt":
+            body = wire.decode(each.payload).body
+            found.append((place.agent, body["status"], body.get("reason", "")))
+    return found
+
+
+def announced(said):
+    """The last announcement among publications, as (round, phase, base)."""
+    rounds = [wire.decode(p.payload) for p in said if TOPICS.parse(p.topic).kind == "round"]
+    return (rounds[-1].envelope.round, rounds[-1].body["phase"], rounds[-1].envelope.base) if rounds else None
+
+
+def joined(made, agents=AGENTS, now=0.0):
+    """Recover, and let the devices join: the announcement of the first round."""
+    said = made.recover(now)
+    return announced(said + made.take([birth(a) for a in agents], now))

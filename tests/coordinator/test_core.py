@@ -1,0 +1,284 @@
+"""The coordinator without a network: what it answers is on disk, and order, repetition and crashes change nothing."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator.errors import JournalError
+from coordinator.fusion import fuse_round
+from coordinator.replay import replayed
+from protofleet import wire
+from protofleet.exchange import Upload
+from protofleet.parts import summaries
+from protofleet.prototypes import Prototypes, Tensors
+from protofleet.recipe import Turn
+from tests.coordinator.made import AGENTS, CONTRACT, announced, birth, core, joined, parts_of, receipts, upload
+
+QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def as_sent(agent, round):
+    return wire.decode(upload(agent, round, "00" * 32)[1]).body
+
+
+def expected(made, rounds, agents=AGENTS):
+    """The states of an undisturbed run."""
+    state = made.journal.state(0)[1]
+    recipe, hyper = made.terms.expected.recipe, made.terms.hyper
+    for r in range(1, rounds + 1):
+        uploads = [Upload(a, r, state.base, as_sent(a, r)) for a in agents]
+        state = fuse_round(recipe, Turn(CONTRACT, hyper, r), state, uploads)
+    return state
+
+
+def test_a_run_of_three_rounds(tmp_path):
+    made = core(tmp_path)
+    round, phase, base = joined(made)
+    for number in (1, 2, 3):
+        assert (round, phase) == (number, "open")
+        said = made.take([upload(a, number, base) for a in AGENTS], 1.0)
+        assert receipts(said) == [(a, "accepted", "") for a in AGENTS]
+        round, phase, base = announced(said)
+    assert phase == "done"
+    assert made.state.sha256 == expected(made, 3).sha256
+
+
+@QUICK
+@given(st.permutations([(a, r) for a in AGENTS for r in range(3)]), st.integers(1, 4))
+def test_order_repetition_and_batches_change_nothing(tmp_path_factory, deliveries, batch):
+    made = core(tmp_path_factory.mktemp("core"), rounds=1)
+    _, _, base = joined(made)
+    statuses = []
+    for start in range(0, len(deliveries), batch):
+        statuses += receipts(made.take([upload(a, 1, base) for a, _ in deliveries[start : start + batch]], 1.0))
+    assert {s for _, s, _ in statuses} <= {"accepted", "duplicate"}
+    assert sorted(a for a, s, _ in statuses if s == "accepted") == list(AGENTS)
+    assert made.state.sha256 == expected(made, 1).sha256
+
+
+@pytest.mark.parametrize("dies_at", range(1, 12))
+def test_a_crash_at_any_commit_ends_in_the_same_state(tmp_path, dies_at):
+    """Before each commit the process dies once; what was receipted is there, and devices send the rest again."""
+    made, commits, receipted = core(tmp_path), itertools.count(1), set()
+    real = made.journal.commit
+
+    def dying():
+        if next(commits) == dies_at:
+            raise KeyboardInterrupt
+        return real()
+
+    made.journal.commit = dying
+    for _ in range(40):
+        try:
+            if made.standing.number == 0:
+                joined(made)
+            number, base = made.standing.number, made.journal.rounds(1)[0].base
+            for agent in AGENTS:
+                for who, status, _ in receipts(made.take([upload(agent, number, base)], 1.0)):
+                    receipted.add((number, who))
+                    assert status in ("accepted", "duplicate")
+        except KeyboardInterrupt:
+            made.journal.close()
+            made = core(tmp_path)
+            joined(made)
+            for number, agent in receipted:
+                assert made.journal.upload(number, agent) is not None
+        if made.standing.phase == "done":
+            break
+    assert made.state.sha256 == expected(made, 3).sha256
+
+
+def test_a_journal_that_cannot_be_written_is_not_answered_and_nothing_is_lost(tmp_path):
+    made = core(tmp_path, rounds=1)
+    _, _, base = joined(made)
+    real = made.journal.commit
+
+    def full():
+        raise JournalError("the journal cannot be written: disk full")
+
+    made.journal.commit = full
+    with pytest.raises(JournalError):
+        made.take([upload("a", 1, base)], 1.0)
+    made.journal.commit = real
+    made.recover(2.0)
+    assert receipts(made.take([upload(a, 1, base) for a in AGENTS], 3.0)) == [(a, "accepted", "") for a in AGENTS]
+    assert made.state.sha256 == expected(made, 1).sha256
+
+
+def test_refusals_say_why(tmp_path):
+    made = core(tmp_path)
+    _, _, base = joined(made)
+    wide = {"prototypes": Prototypes(np.array([0]), np.ones((1, 9)), np.array([1]))}
+    high = {"prototypes": Prototypes(np.array([7]), np.ones((1, 4)), np.array([1]))}
+    huge = {"prototypes": Prototypes(np.array([0]), np.full((1, 4), 5e6), np.array([1]))}
+    many = {"prototypes": Prototypes(np.array([0]), np.ones((1, 4)), np.array([10**12]))}
+    topic, payload = upload("a", 1, base)
+    cases = {
+        "dimension": upload("a", 1, base, wide),
+        "class": upload("a", 1, base, high),
+        "norm": upload("a", 1, base, huge),
+        "count": upload("a", 1, base, many),
+        "empty": upload("a", 1, base, {}),
+        "bad-fusion": upload("a", 1, base, {"others": parts_of("a", 1)["prototypes"]}),
+        "unknown-round": upload("a", 9, base),
+        "wrong-base": upload("a", 1, "11" * 32),
+        "wrong-run": upload("a", 1, base, run="r2"),
+        "wrong-fleet": upload("a", 1, base, fleet="vineyard"),
+        "wrong-method": upload("a", 1, base, method="fedavg"),
+        "wrong-agent": (topic, upload("b", 1, base)[1]),
+        "bad-bytes": (topic, payload[:-7]),
+    }
+    for code, message in cases.items():
+        ((agent, status, reason),) = receipts(made.take([message], 1.0))
+        assert (agent, status) == ("a", "refused")
+        assert reason == code
+    assert receipts(made.take([(topic, payload)], 1.0)) == [("a", "accepted", "")]
+    other = upload("a", 1, base, parts_of("z", 1))
+    assert receipts(made.take([other], 1.0)) == [("a", "conflict", "conflict")]
+
+
+def test_who_was_not_asked_is_told_so(tmp_path):
+    made = core(tmp_path, share=0.34)
+    _, _, base = joined(made)
+    (asked,) = made.standing.asked[:1]
+    other = next(a for a in AGENTS if a not in made.standing.asked)
+    assert receipts(made.take([upload(other, 1, base)], 1.0)) == [(other, "refused", "not-asked")]
+    assert receipts(made.take([upload(asked, 1, base)], 1.0))[0] == (asked, "accepted", "")
+
+
+def test_late_uploads_are_recorded_and_not_fused(tmp_path):
+    made = core(tmp_path, quorum=0.5)
+    _, _, base = joined(made)
+    made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
+    assert announced(made.tick(61.0))[:2] == (2, "open")
+    assert receipts(made.take([upload("c", 1, base)], 62.0)) == [("c", "late", "")]
+    assert receipts(made.take([upload("c", 1, base)], 63.0)) == [("c", "late", "")]
+    assert made.journal.upload(1, "c").status == "late"
+    assert made.state.sha256 == expected(made, 1, ("a", "b")).sha256
+
+
+def test_with_staleness_a_late_upload_enters_the_next_round_with_less_weight(tmp_path):
+    made = core(tmp_path, quorum=0.5, staleness=1)
+    _, _, base = joined(made)
+    made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
+    _, _, second = announced(made.tick(61.0))
+    assert receipts(made.take([upload("c", 1, base)], 62.0)) == [("c", "accepted", "")]
+    made.take([upload("a", 2, second), upload("b", 2, second)], 63.0)
+    made.tick(200.0)
+    assert made.journal.cut(2).counted == ((2, "a", 16), (2, "b", 16), (1, "c", 11))
+
+
+def test_asynchronous_rounds_are_cuts_of_so_many_uploads(tmp_path):
+    made = core(tmp_path, cut=2, staleness=3, min_agents=1)
+    _, _, base = joined(made)
+    said = made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
+    round, _, second = announced(said)
+    assert round == 2
+    made.take([upload("c", 1, base)], 2.0)
+    made.take([upload("a", 2, second)], 3.0)
+    assert made.journal.cut(2).counted == ((2, "a", 16), (1, "c", 11))
+    assert made.standing.number == 3
+
+
+def test_a_held_upload_that_cannot_be_folded_is_refused_and_one_that_does_not_fit_the_others_is_left_out(tmp_path):
+    made = core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2)
+
+    def weights(**sizes):
+        return {
+            "weights": Tensors({name: np.ones(size) for name, size in sizes.items()}),
+            "data": summaries.sample_count(5),
+        }
+
+    _, _, base = joined(made)
+    for who in "ab":
+        said = made.take([upload(who, 1, base, weights(w=3), method="fedavg")], 1.0)
+        assert receipts(said) == [(who, "accepted", "")]
+    _, _, second = announced(made.tick(61.0))
+    strange = upload("c", 1, base, {"others": parts_of("c", 1)["prototypes"]}, method="fedavg")
+    assert receipts(made.take([strange], 62.0))[0][:2] == ("c", "refused")
+    unlike = upload("c", 1, base, weights(w=5), method="fedavg")
+    assert receipts(made.take([unlike], 62.0)) == [("c", "accepted", "")]
+    made.take([upload(who, 2, second, weights(w=3), method="fedavg") for who in "ab"], 63.0)
+    made.tick(200.0)
+    assert [agent for _, agent, _ in made.journal.cut(2).counted] == ["a", "b"]
+    made.journal.close()
+    core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2).recover(0.0)
+
+
+def test_held_uploads_too_old_to_be_fused_do_not_count_toward_a_cut(tmp_path):
+    made = core(tmp_path, cut=2, staleness=1, min_agents=1, rounds=None)
+    _, _, base = joined(made)
+    made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
+    second = made.state.base
+    made.take([upload("c", 1, base), upload("c", 2, second)], 2.0)
+    made.take([upload("a", 2, second)], 3.0)
+    for number in (3, 4, 5):
+        base = made.state.base
+        assert made.standing.number == number
+        made.take([upload("a", number, base)], 4.0)
+        assert made.standing.number == number
+        made.take([upload("b", number, base)], 5.0)
+
+
+def test_a_device_that_leaves_or_declines_is_not_waited_for(tmp_path):
+    made = core(tmp_path, min_agents=2)
+    _, _, base = joined(made)
+    made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
+    report = wire.Envelope(t="report", fleet="orchard", agent="c", round=1)
+    declined = made.topics.parse(made.topics.evt("c")), wire.encode(report, {"refused": "outside its training windows"})
+    assert announced(made.take([declined], 2.0))[0] == 2
+    base = made.state.base
+    made.take([upload("a", 2, base), upload("c", 2, base)], 3.0)
+    assert announced(made.take([birth("b", online=False, reason="left")], 4.0))[0] == 3
+
+
+def test_a_restart_asks_the_devices_it_knows_except_those_that_left(tmp_path):
+    made = core(tmp_path, min_agents=2)
+    _, _, base = joined(made)
+    made.take([birth("c", online=False, reason="left")], 1.0)
+    made.take([upload("a", 1, base)], 1.0)
+    made.journal.close()
+    again = core(tmp_path, min_agents=2)
+    again.recover(0.0)
+    again.take([upload("b", 1, base)], 1.0)
+    again.take([upload("c", 1, base)], 1.0)
+    assert again.standing.number == 2
+    assert again.standing.asked == ("a", "b")
+
+
+def test_the_death_of_an_earlier_life_is_ignored(tmp_path):
+    made = core(tmp_path)
+    joined(made)
+    made.take([birth("a", boot="b2"), birth("a", online=False, boot="b1", reason="lost")], 1.0)
+    assert made.devices["a"].online
+
+
+def test_a_device_that_was_lost_is_asked_until_patience_ends(tmp_path):
+    made = core(tmp_path, min_agents=2, rounds=None, quorum=0.5)
+    _, _, base = joined(made)
+    made.take([birth("c", online=False, reason="lost")], 1.0)
+    said = made.take([upload(a, 1, base) for a in AGENTS], 2.0)
+    assert made.standing.asked == AGENTS
+    made.take([upload("a", 2, announced(said)[2]), upload("b", 2, announced(said)[2])], 200.0)
+    made.tick(400.0)
+    assert made.standing.asked == ("a", "b")
+
+
+def test_replay_computes_the_same_states(tmp_path):
+    import json
+
+    from protofleet.settings import to_plain
+
+    made = core(tmp_path)
+    _, _, base = joined(made)
+    for number in (1, 2, 3):
+        base = announced(made.take([upload(a, number, base) for a in AGENTS], 1.0))[2]
+    agreement = {"method": "fedproto", "settings": to_plain(made.terms.hyper), "contract": to_plain(CONTRACT)}
+    with made.journal.commit():
+        made.journal.set_meta("agreement", json.dumps(agreement))
+    assert [each.verdict for each in replayed(made.journal)] == ["same"] * 4
+    made.journal.compact(1)
+    assert [each.verdict for each in replayed(made.journal)] == ["same", "compacted", "compacted", "compacted"]

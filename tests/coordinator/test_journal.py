@@ -1,0 +1,122 @@
+"""The journal: whole or not at all, one holder, and what is left of it after a crash at any byte."""
+
+import contextlib
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+
+from coordinator.errors import JournalError
+from coordinator.journal import CutRound, Journal, OpenedRound
+from protofleet.exchange import GlobalState
+from protofleet.prototypes import Prototypes
+
+
+def journal(folder):
+    return Journal(folder, lambda: 1.0)
+
+
+def state(value):
+    return GlobalState({"p": Prototypes(np.array([0]), np.full((1, 2), value))}, {"a": {}}, {})
+
+
+def filled(folder, rounds):
+    made = journal(folder)
+    for r in range(1, rounds + 1):
+        with made.commit():
+            made.add_round(OpenedRound(r, "00" * 32, r - 1, ("a", "b"), True))
+        with made.commit():
+            made.add_upload(r, "a", f"{r:064x}", "accepted", bytes([r]) * 1000)
+        with made.commit():
+            made.add_cut(CutRound(r, "complete", ((r, "a", 1),)))
+            made.add_state(r, state(r))
+    return made
+
+
+def test_what_is_committed_is_there_again(tmp_path):
+    filled(tmp_path, 3).close()
+    again = journal(tmp_path)
+    assert [r.round for r in again.rounds()] == [1, 2, 3]
+    assert again.upload(2, "a").cut == 2
+    assert again.cut(3).counted == ((3, "a", 1),)
+    assert again.state()[0] == 3
+    assert again.state()[1] == state(3)
+    assert again.state_hashes()[2] == state(2).sha256
+
+
+def test_a_block_that_fails_leaves_nothing(tmp_path):
+    made = filled(tmp_path, 1)
+    with contextlib.suppress(RuntimeError), made.commit():
+        made.add_upload(1, "b", "ff" * 32, "accepted", b"x")
+        raise RuntimeError
+    assert made.upload(1, "b") is None
+    assert [made.body(i) for i in (1, 2, 3)][2] is None
+
+
+def test_an_upload_is_taken_once(tmp_path):
+    made = filled(tmp_path, 1)
+    with pytest.raises(JournalError), made.commit():
+        made.add_upload(1, "a", "ff" * 32, "accepted", b"other")
+    assert made.upload(1, "a").digest == f"{1:064x}"
+
+
+def test_one_coordinator_a_directory(tmp_path):
+    made = journal(tmp_path)
+    with pytest.raises(JournalError, match="in use by another coordinator"):
+        journal(tmp_path)
+    made.close()
+    journal(tmp_path).close()
+
+
+def test_a_log_cut_short_loses_the_end_and_nothing_else(tmp_path):
+    """Power loss: the write-ahead log ends anywhere, and no transaction is there in part or out of order."""
+    made = filled(tmp_path / "live", 6)
+    wal = (tmp_path / "live" / "journal.db-wal").read_bytes()
+    seen = []
+    for length in np.linspace(0, len(wal), 25).astype(int):
+        copy = tmp_path / f"cut{length}"
+        copy.mkdir()
+        shutil.copy(tmp_path / "live" / "journal.db", copy)
+        (copy / "journal.db-wal").write_bytes(wal[:length])
+        found = journal(copy)
+        rounds, cuts = len(found.rounds()), sum(found.cut(r) is not None for r in range(1, 7))
+        uploads, states = len(found.uploads()), len(found.state_hashes())
+        assert rounds >= uploads >= cuts == states >= rounds - 1
+        seen.append(rounds)
+        found.close()
+    assert seen == sorted(seen)
+    assert (seen[0], seen[-1]) == (0, 6)
+    made.close()
+
+
+def test_compaction_keeps_hashes_and_the_last_rounds(tmp_path):
+    made = filled(tmp_path, 10)
+    assert made.compact(3) > 0
+    assert len(made.state_hashes()) == 10
+    assert made.state(2) is None
+    assert made.state(9)[1] == state(9)
+    assert made.body(made.upload(2, "a").blob) is None
+    assert made.body(made.upload(9, "a").blob) is not None
+
+
+def test_a_backup_is_a_whole_journal(tmp_path):
+    made = filled(tmp_path / "live", 2)
+    (tmp_path / "copy").mkdir()
+    made.backup(tmp_path / "copy" / "journal.db")
+    assert journal(tmp_path / "copy").state_hashes() == made.state_hashes()
+
+
+def test_files_that_are_no_journal_are_refused_in_one_line(tmp_path):
+    (tmp_path / "journal.db").write_bytes(b"not a database at all, but long enough to be looked at" * 50)
+    with pytest.raises(JournalError) as caught:
+        journal(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_newer_schema_is_left_alone(tmp_path):
+    journal(tmp_path).close()
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        db.execute("PRAGMA user_version=99")
+    with pytest.raises(JournalError, match="schema 99"):
+        journal(tmp_path)

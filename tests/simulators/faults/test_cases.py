@@ -14,6 +14,8 @@ from simulators.faults.cases import by_name
 from simulators.faults.scene import Scene
 
 MOSQUITTO = {
+    "real devices": (1,),
+    "two hundred at once": (0,),
     "coordinator killed": (3, 8, 30, 45),
     "coordinator killed, a late device": (12,),
     "coordinator killed, asynchronous": (4,),
@@ -33,10 +35,8 @@ MOSQUITTO = {
     "second coordinator, another directory": (0,),
     "second coordinator, a copy": (0,),
     "second coordinator, at the same moment": (1,),
-    "two hundred at once": (0,),
     "garbage at line rate": (0,),
     "clocks jump": (0,),
-    "real devices": (1,),
 }
 EMBEDDED = {
     "coordinator killed": (3,), "device killed": (5,), "broker killed": (1,),

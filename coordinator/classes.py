@@ -101,6 +101,9 @@ class Classes:
         fresh = {name: self._kept(offer.bank, name) for name in offer.bank.about.classes}
         near, share = channel.nearest(bank.points, offer.bank.points.vectors)
         words = f"it lies close to {bank.about.classes[near]}: they may be mixed up" if share < TOO_NEAR else ""
+        for held, status in ((book.admitted, "accepted"), (book.waiting, "waiting")):
+            if fresh.items() <= held.items():
+                return [self._answer(agent, offer.digest, status, "near" if words else "", words)]
         if self.policy == "manual":
             held = dict([*book.waiting.items(), *fresh.items()][-MOST:])
             self._write(replace(book, waiting=held), f"{', '.join(fresh)} from {agent} waits", round)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent import follow
+from edge_agent import latest
 from edge_agent.inference import Classifier
 from protofleet import channel, wire
 from protofleet.channel import About, Bank
@@ -22,7 +22,7 @@ from protofleet.prototypes import Floats, Prototypes
 from protofleet.wire import Envelope
 
 TOO_NEAR = 0.25  # of what is usual between classes
-PATIENCE = 10.0
+PATIENCE, AGAIN = 10.0, 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +63,17 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
 
 def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
     """Use it at once, here and at every later start."""
-    path = follow.enrolled_file(bundle)
-    known = follow.read(path)
+    path = latest.enrolled_file(bundle)
+    known = latest.read(path)
     bank = new.bank if known is None else channel.joined(known.bank, new.bank)
-    follow.write(path, _local(classifier, bank))
-    follow.settled(classifier, bundle)
+    latest.write(path, _local(classifier, bank))
+    latest.settled(classifier, bundle)
 
 
 def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     """Take back a class that was enrolled here; whether there was one."""
-    path = follow.enrolled_file(bundle)
-    known = follow.read(path)
+    path = latest.enrolled_file(bundle)
+    known = latest.read(path)
     if known is None or label not in known.bank.about.classes:
         return False
     kept, points = [name for name in known.bank.about.classes if name != label], known.bank.points
@@ -84,7 +84,7 @@ def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     left = points.only([known.bank.about.classes.index(name) for name in kept])
     ids = np.array([kept.index(known.bank.about.classes[int(c)]) for c in left.classes], np.int64)
     about = replace(known.bank.about, classes=tuple(kept))
-    follow.write(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
+    latest.write(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
     return True
 
 
@@ -112,9 +112,12 @@ def offer(
     link.start()
     try:
         end = time.monotonic() + patience
-        link.publish(topic, payload)
-        while (left := end - time.monotonic()) > 0:
-            for event in link.poll(left):
+        again = 0.0
+        while (now := time.monotonic()) < end:
+            if link.connected and now >= again:  # receipts may be lost; the same offer gets the same answer
+                link.publish(topic, payload)
+                again = now + AGAIN
+            for event in link.poll(0.2 if link.connected else AGAIN):
                 if isinstance(event, Refused):
                     raise LinkError(f"{address} refuses this device: {event.reason}")
                 if isinstance(event, Arrival):

@@ -27,13 +27,13 @@ def enroll(
     """Learn a new class from a few PHOTOS: in use here at once, on every following device once it is admitted."""
     import numpy as np
 
-    from edge_agent import enrolment, follow
+    from edge_agent import enrolment, latest
     from edge_agent import photos as files
     from edge_agent.config import host_name
     from edge_agent.inference import Classifier
 
     classifier = Classifier(bundle)
-    follow.settled(classifier, bundle)
+    latest.settled(classifier, bundle)
     kind = classifier.bundle.manifest.input
     found = files.find(photos)
     if not found:

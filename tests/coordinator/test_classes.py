@@ -53,6 +53,14 @@ def test_a_new_class_is_admitted_and_published(made):
     assert published(made.greetings())[0] == bank
 
 
+def test_the_same_offer_again_gets_the_same_answer_and_changes_nothing(made):
+    made.take([offer(made)], 1.0)
+    said = made.take([offer(made)], 2.0)
+    assert receipts(said)[0][1] == "accepted"
+    assert not published(said)
+    assert len(made.classes.versions) == 2
+
+
 def test_it_is_remembered_over_a_restart(made):
     made.take([offer(made)], 1.0)
     again = Classes(made.journal, made.voice, "auto", made.log)

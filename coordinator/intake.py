@@ -68,7 +68,9 @@ class Intake:
         wrong = admission.identity(self.expected, message.envelope, agent, round)
         if wrong is not None:
             return self.refuse(agent, round, digest, wrong)
-        known = self.fresh.get((round, agent)) or self.journal.upload(round, agent)
+        # Of the open round, all that is in the journal is in the running fusion, too.
+        first = at.phase == "collecting" and round == self.running.number and agent not in self.running.agents
+        known = None if first else self.fresh.get((round, agent)) or self.journal.upload(round, agent)
         if known is not None:
             return self._again(agent, round, digest, known)
         verdict = self._verdict(agent, round, message, at)

@@ -31,15 +31,20 @@ class Sum:
     weights: Ints
 
     @staticmethod
-    def of(keys: ArrayLike, rows: ArrayLike, weights: ArrayLike) -> Sum:
-        """Each row times its whole weight; keys must differ."""
-        key, weight = np.asarray(keys, np.int64), np.asarray(weights, np.int64)
+    def of(keys: ArrayLike, rows: ArrayLike, weights: ArrayLike | int) -> Sum:
+        """Each row times its whole weight, or all times the same one; keys must differ."""
+        key = np.asarray(keys, np.int64)
+        if isinstance(weights, int):
+            least = most = weights
+            weight = np.full(len(key), min(weights, _MAX_WEIGHT))
+        else:
+            weight = np.asarray(weights, np.int64)
+            least, most = (int(weight.min()), int(weight.max())) if weight.size else (1, 1)
         value = np.asarray(rows)
         value = value if value.dtype == np.float32 else value.astype(np.float64)
         peak = np.abs(value).max() if value.size else 0.0
         if not peak < _MAX_VALUE:
             raise FusionError(f"a value of {peak:.3g} is too large to be added exactly")
-        least, most = (int(weight.min()), int(weight.max())) if weight.size else (1, 1)
         if least < 0 or most >= _MAX_WEIGHT:
             raise FusionError(f"a weight of {most} is negative or too large to be added exactly")
         if (key[1:] < key[:-1]).any():
@@ -118,6 +123,12 @@ def merge(one: Partial, two: Partial) -> Partial:
     for name, part in two.items():
         merged[name] = _joined(name, merged[name], part) if name in merged else part
     return merged
+
+
+def bagged(total: Partial, name: str) -> tuple[tuple[str, int, Parts], ...]:
+    """What is in this bag: agent, weight and parts of each upload; nothing where nobody sent."""
+    bag = total.get(name)
+    return bag.items if isinstance(bag, Bag) else ()
 
 
 def _joined(name: str, one: Sum | Bag, two: Sum | Bag) -> Sum | Bag:

@@ -28,12 +28,12 @@ def floats(name: str, values: ArrayLike, ndim: int | None = None) -> Floats:
     if not isinstance(values, np.ndarray) or values.dtype != np.float32:
         with np.errstate(over="ignore"):
             values = np.asarray(values, dtype=np.float32)
-    array: Floats = np.asarray(np.add(values, _ZERO, order="C"))  # the sum is the copy
-    if ndim is not None and array.ndim != ndim:
-        raise ValueRefused(f"{name}: {array.ndim} dimensions where {ndim} are due")
-    finite = np.isfinite(array)
+    if ndim is not None and values.ndim != ndim:
+        raise ValueRefused(f"{name}: {values.ndim} dimensions where {ndim} are due")
+    finite = np.isfinite(values)
     if not finite.all():
         raise ValueRefused(_not_finite(name, finite))
+    array: Floats = np.asarray(np.add(values, _ZERO, order="C"))  # the sum is the copy
     array.setflags(write=False)
     return array
 
@@ -190,7 +190,9 @@ class Mixtures:
         _same_length("counts", distinct, self.counts, "counts")
         if self.counts.size and self.counts.min() < 0:
             raise ValueRefused("counts: a count is negative")
-        if distinct.size and np.abs(np.add.reduceat(self.weights, first) - 1).max() > 1e-2:
+        with np.errstate(over="ignore"):
+            off = np.abs(np.add.reduceat(self.weights, first) - 1).max() if distinct.size else 0.0
+        if off > 1e-2:
             raise ValueRefused("weights: they do not sum to one within each class")
 
     @property
@@ -234,7 +236,9 @@ class SoftLabels:
         if self.probabilities.size:
             if self.probabilities.min() < 0:
                 raise ValueRefused("probabilities: one is negative")
-            if np.abs(self.probabilities.sum(1) - 1).max() > 1e-2:
+            with np.errstate(over="ignore"):
+                off = np.abs(self.probabilities.sum(1) - 1).max()
+            if off > 1e-2:
                 raise ValueRefused("probabilities: a row does not sum to one")
         _sort_rows(self, self.classes, "probabilities", "classes")
 

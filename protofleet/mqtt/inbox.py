@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 
 from protofleet.mqtt.events import Arrival, Event
 
-BATCH = 1024  # events one poll returns at most
+BATCH = 256  # events one poll returns at most
 STATUSES = 1000  # events beside arrivals that are kept when nobody looks
 
 

@@ -89,7 +89,7 @@ class Link:
         self._clean = clean_start
         self._backoff = backoff or jittered(rng)
         self._clock = clock
-        self._inbox = Inbox(max(4 * receive_maximum, 1024), 64 * MEGABYTE)
+        self._inbox = Inbox(max(4 * receive_maximum, 1024), 4 * MEGABYTE)
         self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket)))
         self._waker = Waker()
         self._thread: threading.Thread | None = None

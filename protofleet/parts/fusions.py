@@ -14,12 +14,11 @@ def fold_means(name: str, prototypes: Prototypes, weight: int, *, by_count: bool
     classes = prototypes.classes  # sorted
     if (classes[1:] == classes[:-1]).any():
         raise FusionError(f"{name}: one mean a class is due")
-    weights = np.full(len(classes), weight, np.int64)
-    if by_count:
-        if prototypes.counts is None:
-            raise FusionError(f"{name}: counts are due where means are weighted by them")
-        weights = weights * prototypes.counts
-    return {name: Sum.of(classes, prototypes.vectors, weights)}
+    if not by_count:
+        return {name: Sum.of(classes, prototypes.vectors, weight)}
+    if prototypes.counts is None:
+        raise FusionError(f"{name}: counts are due where means are weighted by them")
+    return {name: Sum.of(classes, prototypes.vectors, weight * prototypes.counts)}
 
 
 def means(name: str, total: Partial, before: Prototypes | None) -> Prototypes:

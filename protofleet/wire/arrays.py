@@ -91,7 +91,7 @@ def _untyped(raw: Any, where: str) -> NDArray[Any]:
     if dims is None:
         return flat
     # An empty array's other sides are bounded too: numpy multiplies them.
-    if math.prod(dims) != flat.size or math.prod(n or 1 for n in dims) > 2**40:
+    if math.prod(dims) != flat.size or (not flat.size and math.prod(n or 1 for n in dims) > 2**40):
         raise WireError(f"{where}: {flat.size} values for dims {list(dims)}")
     return flat.reshape(dims)
 
@@ -113,5 +113,6 @@ def _unscaled_rows(raw: dict[str, Any], where: str) -> NDArray[np.float32]:
         raise WireError(f"{where}: q is not int8 or s is not float32")
     if rows.ndim != 2 or scales.shape != rows.shape[:1]:
         raise WireError(f"{where}: {scales.size} scales for an array of shape {rows.shape}")
-    result: NDArray[np.float32] = rows * scales[:, None]
+    with np.errstate(all="ignore"):  # what is not finite is refused by the value made of it
+        result: NDArray[np.float32] = rows * scales[:, None]
     return result

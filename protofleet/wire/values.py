@@ -66,8 +66,7 @@ def decode_parts(data: bytes, limits: Limits = DEFAULT, where: str = "parts") ->
     raw = door.load(data, limits, where)
     if not isinstance(raw, dict):
         raise WireError(f"{where}: not a map of parts")
-    with np.errstate(all="ignore"):  # what overflows here is refused a line later
-        return {name: _unpack(part, limits, f"{where}.{shown(name)}") for name, part in raw.items()}
+    return {name: _unpack(part, limits, f"{where}.{shown(name)}") for name, part in raw.items()}
 
 
 def as_received(

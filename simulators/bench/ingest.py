@@ -7,7 +7,6 @@ decoding, admission, hash, journal, folding, receipts.
 
 from __future__ import annotations
 
-import os
 import selectors
 import socket
 import subprocess
@@ -20,17 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.control import NotRunning, ask
+from coordinator.control import ask
 from protofleet import wire
-from protofleet.errors import FleetError
 from protofleet.mqtt.broker import running_broker
 from protofleet.mqtt.topics import Topics
 from protofleet.prototypes import Prototypes
-from simulators.fleet import toml
+from simulators.bench import raw
+from simulators.bench.serving import serving
 
 FLEET, CLASSES, DIM = "bench", 10, 1024
 PUBLISHERS, WINDOW = 20, 20
-TICK = os.sysconf("SC_CLK_TCK")
 PATIENCE = 120.0
 
 
@@ -54,12 +52,14 @@ def bench_ingest(uploads: int, folder: Path, tell: Callable[[str], None]) -> lis
         host, port = broker.address.host, broker.address.port
         tell("bare paho subscriber")
         with _bare(host, port) as process:
-            bare = _measure("bare paho subscriber", process, host, port, _uploads(uploads, "0" * 64), None)
+            bare = _measure("bare paho subscriber", process, host, port, bench_uploads(uploads, "0" * 64), None)
         tell("coordinator")
-        with _coordinator(folder, str(broker.address)) as process:
+        serve = {"run": "bench", "round_timeout": 3600.0}
+        with serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as process:
+            _open_round(folder, host, port)
             base = ask(folder / "data", "show", round=1)["base"]
             count = lambda: int(ask(folder / "data", "status")["uploads"])  # noqa: E731
-            ours = _measure("coordinator", process, host, port, _uploads(uploads, base), count)
+            ours = _measure("coordinator", process, host, port, bench_uploads(uploads, base), count)
     return [bare, ours]
 
 
@@ -67,7 +67,7 @@ def _measure(
     name: str, process: subprocess.Popen[str], host: str, port: int, messages: Sequence[tuple[str, bytes]],
     count: Callable[[], int] | None,
 ) -> Ingested:  # fmt: skip
-    cpu = _cpu(process.pid)
+    cpu = raw.cpu(process.pid)
     sent, answered, began = blast(host, port, messages, Topics(FLEET), wait_for_receipts=count is not None)
     taken = len(messages)
     if count is not None:
@@ -79,14 +79,14 @@ def _measure(
         process.stdin.write(f"{len(messages)}\n")
         process.stdin.flush()
         taken, ended = (float(x) for x in process.stdout.readline().split())  # type: ignore[assignment]
-    used = _cpu(process.pid) - cpu
+    used = raw.cpu(process.pid) - cpu
     waits = np.array([1e3 * (answered[a] - sent[a]) for a in answered]) if answered else None
     waited = (None, None) if waits is None else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
     lost, rate = len(messages) - int(taken), taken / (ended - began)
-    return Ingested(name, int(taken), lost, rate, 1e6 * used / max(taken, 1), _rss(process.pid), *waited)
+    return Ingested(name, int(taken), lost, rate, 1e6 * used / max(taken, 1), raw.rss(process.pid), *waited)
 
 
-def _uploads(count: int, base: str) -> list[tuple[str, bytes]]:
+def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
     """One upload an agent: 10 classes of 1,024 numbers in half precision, 20 KB."""
     rng = np.random.default_rng(0)
     classes, counts = np.arange(CLASSES), np.full(CLASSES, 60)
@@ -108,12 +108,12 @@ def blast(
 ) -> tuple[dict[str, float], dict[str, float], float]:
     """Publish all, by QoS 1 from so many sockets; when each was sent, and when its receipt came."""
     selector = selectors.DefaultSelector()
-    ear = _connected(host, port, "bench-ear")
-    ear.sendall(_packet(0x82, b"\0\1" + _text(f"{topics.prefix}/d/+/rcpt") + b"\0"))
+    ear = raw.connected(host, port, "bench-ear")
+    ear.sendall(raw.packet(0x82, b"\0\1" + raw.text(f"{topics.prefix}/d/+/rcpt") + b"\0"))
     selector.register(ear, selectors.EVENT_READ, None)
     hands = []
     for number in range(PUBLISHERS):
-        hand = _Hand(_connected(host, port, f"bench-{number}"), list(messages[number::PUBLISHERS]), topics)
+        hand = _Hand(raw.connected(host, port, f"bench-{number}"), list(messages[number::PUBLISHERS]), topics)
         hand.socket.setblocking(False)
         selector.register(hand.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, hand)
         hands.append(hand)
@@ -125,7 +125,7 @@ def blast(
         for key, mask in selector.select(0.2):
             if key.data is None:
                 heard += ear.recv(1 << 16)
-                for topic in _publishes(heard):
+                for topic, _ in raw.publishes(heard):
                     answered.setdefault(topic.split("/")[4], time.time())
             else:
                 wanted = key.data.work(mask, sent)
@@ -159,7 +159,7 @@ class _Hand:
         while not self._out and self._messages and self._flying < WINDOW:
             agent, payload = self._messages.pop()
             self._number = self._number % 65_535 + 1
-            self._out = _packet(0x32, _text(self._topics.upload(agent, 1)) + self._number.to_bytes(2, "big") + payload)
+            self._out = raw.upload(self._topics, agent, 1, self._number, payload)
             self._flying += 1
             sent[agent] = time.time()
             self._write()
@@ -172,47 +172,6 @@ class _Hand:
             self._out = self._out[self.socket.send(self._out) :]
         except BlockingIOError:
             return
-
-
-def _connected(host: str, port: int, name: str) -> socket.socket:
-    made = socket.create_connection((host, port), timeout=10)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.sendall(_packet(0x10, _text("MQTT") + b"\4\2\0\0" + _text(name)))
-    if made.recv(4)[:1] != b"\x20":
-        raise FleetError("the broker did not let the bench in")
-    return made
-
-
-def _packet(kind: int, body: bytes) -> bytes:
-    length, head = len(body), bytearray([kind])
-    while True:
-        length, low = divmod(length, 128)
-        head.append(low | (0x80 if length else 0))
-        if not length:
-            return bytes(head) + body
-
-
-def _text(text: str) -> bytes:
-    return len(text.encode()).to_bytes(2, "big") + text.encode()
-
-
-def _publishes(data: bytearray) -> Iterator[str]:
-    """The topics of whole PUBLISH packets, taken off the front."""
-    while len(data) >= 2:
-        size, shift, at = 0, 0, 1
-        while at < len(data):
-            size |= (data[at] & 127) << shift
-            shift, at = shift + 7, at + 1
-            if not data[at - 1] & 128:
-                break
-        else:
-            return
-        if len(data) < at + size:
-            return
-        if data[0] >> 4 == 3:
-            length = int.from_bytes(data[at : at + 2], "big")
-            yield data[at + 2 : at + 2 + length].decode()
-        del data[: at + size]
 
 
 @contextmanager
@@ -252,62 +211,8 @@ sys.stdin.readline()
 """
 
 
-@contextmanager
-def _coordinator(folder: Path, url: str) -> Iterator[subprocess.Popen[str]]:
-    """A coordinator with a round open, in which one device is waited for in vain."""
-    file = folder / "fleet.toml"
-    file.write_text(
-        toml(
-            {
-                "serve": {"fleet": FLEET, "run": "bench", "data_dir": "data", "round_timeout": 3600.0},
-                "broker": {"url": url},
-                "contract": {
-                    "classes": [f"c{i}" for i in range(CLASSES)], "embedding": DIM,
-                    "input": {"kind": "vector", "shape": [4]},
-                },
-            }
-        )
-    )  # fmt: skip
-    log = (folder / "coordinator.log").open("w")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "coordinator", "serve", "--config", str(file)], stdout=log, stderr=log, text=True
-    )
-    try:
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            try:
-                found = ask(folder / "data", "status")
-                if found["connected"] and found["phase"] == "collecting":
-                    break
-                if found["connected"]:
-                    _join(url)
-            except NotRunning:
-                if process.poll() is not None:
-                    raise FleetError(f"the coordinator ended; see {log.name}") from None
-            time.sleep(0.1)
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-        log.close()
-
-
-def _join(url: str) -> None:
-    """One device that is there and never answers."""
-    host, _, port = url.removeprefix("mqtt://").rpartition(":")
-    with _connected(host, int(port), "sleeper") as made:
-        envelope = wire.Envelope(t="birth", fleet=FLEET, agent="sleeper", boot="b")
-        birth = wire.encode(envelope, {"online": True, "wire": [1], "classes": [], "samples": 1})
-        made.sendall(_packet(0x30, _text(Topics(FLEET).state("sleeper")) + birth))
-        time.sleep(0.2)
-
-
-def _cpu(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def _rss(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+def _open_round(folder: Path, host: str, port: int) -> None:
+    """A round in which one device, that is there and never answers, is waited for in vain."""
+    with raw.connected(host, port, "sleeper") as made:
+        made.sendall(raw.birth(Topics(FLEET), "sleeper"))
+        raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,7 +21,7 @@ def bench() -> None:
 
 @bench.command()
 @click.option("--rounds", default=12, show_default=True, help="Rounds a contender.")
-@click.option("--only", type=click.Choice(["cifar", "fashion", "workers"]), help="One of the three tables.")
+@click.option("--only", type=click.Choice(["cifar", "fedmps", "fashion", "workers"]), help="One of the four tables.")
 @json_option
 def lab(rounds: int, only: str | None, as_json: bool) -> None:
     """A round of ours beside reference loops (needs CIFAR-10 and Fashion-MNIST in PROTOFLEET_DATA)."""
@@ -28,6 +29,7 @@ def lab(rounds: int, only: str | None, as_json: bool) -> None:
 
     tables = {
         "cifar": ("CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_cifar, "in-memory loop"),
+        "fedmps": ("FedMPS, CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_fedmps, "in-memory loop"),
         "fashion": ("Fashion-MNIST 20 × 600, 4-layer CNN, batch 32, one thread", cells.bench_fashion, "DataLoader way"),
         "workers": ("the same, channels-last and bf16, one worker and two", cells.bench_workers, "ours, 1 worker"),
     }
@@ -73,35 +75,89 @@ def codec(repeats: int, as_json: bool) -> None:
 
 @bench.command()
 @click.option("--only", multiple=True, help="A cell by name; all by default.")
-@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell.")
+@click.option("--page-only", is_flag=True, help="Run nothing; the page of what is there.")
+@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell; some take one more or less.")
 @click.option(
     "--out", default="runs/papers", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
 )
-@click.option("--write", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write the page here.")
+@click.option(
+    "--write",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the page here, and its pictures beside it.",
+)
 @workers_option
-def papers(only: tuple[str, ...], seeds: int, out: Path, target: Path | None, workers: int) -> None:
-    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable.
+def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target: Path | None, workers: int) -> None:
+    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable run by run.
 
     \b
     protofleet bench papers --only fedproto-cifar10 --seeds 3
-    protofleet bench papers --write docs/results.md
+    protofleet bench papers --page-only --write docs/results.md
     """
-    from simulators.bench import papers as cells
+    from simulators.bench.cell import run_cell
+    from simulators.bench.page import page
+    from simulators.bench.readings import ORDER, SECTIONS
 
-    names = [cell.name for cell in cells.CELLS]
+    names = [cell.name for cell in ORDER]
     for name in only:
         if name not in names:
             raise UsageError(f"no cell is called {name!r}", f"there are: {', '.join(names)}")
-    for cell in cells.CELLS:
-        if not only or cell.name in only:
-            cells.run_cell(cell, range(seeds), out, workers)
-    results = {cell.name: cells.found(cell, range(seeds), out) for cell in cells.CELLS}
-    page = cells.page(cells.CELLS, results, "protofleet bench papers")
+    wanted = [cell for cell in ORDER if cell.name in only or not (only or page_only)]
+    failed = _each({cell.name: partial(run_cell, cell, seeds, out, workers) for cell in wanted})
     if target is None:
-        click.echo(page)
+        click.echo(page(SECTIONS, seeds, out, None))
     else:
-        target.write_text(page)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(page(SECTIONS, seeds, out, target.parent))
         click.echo(f"written: {target}")
+    _said(failed)
+
+
+@bench.command(name="bytes")
+@click.option("--only", multiple=True, help="A method by name; all by default.")
+@click.option(
+    "--out", default="runs/bytes", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+)
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves here.")
+@workers_option
+def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, workers: int) -> None:
+    """Accuracy against bytes for every method (needs Fashion-MNIST and CIFAR-10 in PROTOFLEET_DATA); resumable.
+
+    \b
+    protofleet bench bytes --picture docs/images/bytes.png
+    """
+    from protofleet import registry
+    from simulators.bench import traffic
+
+    for name in only:
+        registry.load(name)
+    methods = only or registry.names()
+    pairs = [(scene, method) for scene in traffic.SCENES for method in methods]
+    runs = {f"{scene.name} {method}": partial(scene.run, method, out, workers) for scene, method in pairs}
+    failed = _each(runs)
+    for scene in traffic.SCENES:
+        click.echo(traffic.render(scene, traffic.curves(scene, out)) + "\n")
+    if picture is not None:
+        traffic.draw(out, picture)
+        click.echo(f"drawn: {picture}")
+    _said(failed)
+
+
+def _each(runs: Mapping[str, Callable[[], None]]) -> list[str]:
+    """One after the other; a run that fails (as one that diverges) is told and stops no other."""
+    failed = []
+    for name, run in runs.items():
+        try:
+            run()
+        except FleetError as error:
+            click.echo(f"\n{name}: {error}", err=True)
+            failed.append(name)
+    return failed
+
+
+def _said(failed: Sequence[str]) -> None:
+    if failed:
+        raise FleetError(f"these runs failed, for the reasons above: {', '.join(failed)}")
 
 
 @bench.command()
@@ -142,6 +198,63 @@ def ingest(uploads: int, as_json: bool) -> None:
         waits = "" if row.p50_ms is None else f"{row.p50_ms:>9.1f}{row.p99_ms:>9.1f}"
         click.echo(f"{row.name:<24}{row.per_second:>11,.0f}{row.cpu_us:>13.0f}{row.lost:>6}{row.rss_mb:>8.0f}{waits}")
     click.echo(f"ratio {rows[1].per_second / rows[0].per_second:.2f}; ms: from publishing to the coordinator's receipt")
+
+
+@bench.command()
+@click.option("--devices", default=2000, show_default=True, help="Devices that register.")
+@click.option("--uploads", default=3000, show_default=True, help="Uploads of 20 KB that pour in.")
+@click.option("--rounds", default=1000, show_default=True, help="Rounds of 50 small devices.")
+@json_option
+def memory(devices: int, uploads: int, rounds: int, as_json: bool) -> None:
+    """What the coordinator holds for each device and each upload, and whether it grows with rounds."""
+    from tempfile import TemporaryDirectory
+
+    from simulators.bench.memory import bench_memory
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        told = lambda words: click.echo(words, err=True)  # noqa: E731
+        rows = bench_memory(devices, uploads, rounds, 50, Path(folder), told)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    click.echo(f"{'the coordinator':<40}{'RSS MB':>8}")
+    for row in rows:
+        click.echo(f"{row.when:<40}{row.rss_mb:>8.1f}  {row.note}".rstrip())
+
+
+@bench.command()
+@click.option("--rounds", default=40, show_default=True, help="Rounds; the first five are not counted.")
+@click.option("--devices", default=5, show_default=True, help="Device daemons.")
+@json_option
+def overhead(rounds: int, devices: int, as_json: bool) -> None:
+    """A round over MQTT with next to no training: its time, what idle devices hold, and bytes on the loopback.
+
+    Other traffic on the interface counts as well; `unshare -n` gives the bench one of its own.
+    """
+    from tempfile import TemporaryDirectory
+
+    from simulators.bench.overhead import bench_overhead
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        found = bench_overhead(rounds, devices, Path(folder))
+    if as_json:
+        click.echo(json.dumps(asdict(found) | {"overhead_ms": found.overhead_ms}, indent=1))
+        return
+    loopback = "not known" if found.loopback_bytes is None else f"{found.loopback_bytes:,.0f} B"
+    lines = {
+        "from one round to the next": f"{found.round_ms:.0f} ms",
+        "of it the slowest device's training process": f"{found.training_ms:.0f} ms",
+        "overhead": f"{found.overhead_ms:.0f} ms",
+        "a device daemon, its training process beside it": f"{found.daemon_mb:.0f} MB",
+        "the training process": f"{found.training_process_mb:.0f} MB",
+        "a device daemon alone": f"{found.idle_mb:.0f} MB",
+        "on the loopback interface in a round": loopback,
+        "payloads, as often as they cross it": f"{found.carried_bytes:,.0f} B",
+        "payloads, sent or received by a device": f"{found.payload_bytes:,.0f} B",
+    }
+    click.echo(f"{found.devices} devices, {found.rounds} rounds, the first five not counted; medians")
+    for name, value in lines.items():
+        click.echo(f"{name:<50}{value:>14}")
 
 
 @bench.command()

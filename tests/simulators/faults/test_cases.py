@@ -15,7 +15,7 @@ from simulators.faults.scene import Scene
 
 MOSQUITTO = {
     "coordinator killed": (3, 8, 30, 45),
-    "coordinator killed, late devices": (9,),
+    "coordinator killed, a late device": (12,),
     "coordinator killed, asynchronous": (4,),
     "device killed": (5, 18),
     "broker killed": (1,),

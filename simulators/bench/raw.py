@@ -1,0 +1,98 @@
+"""MQTT by plain sockets, so that whoever talks to what is measured costs next to nothing; and what a process uses."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from protofleet import wire
+from protofleet.errors import FleetError
+from protofleet.mqtt.topics import Topics
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def connected(host: str, port: int, name: str) -> socket.socket:
+    """A client that the broker has let in, without a keep-alive."""
+    made = socket.create_connection((host, port), timeout=10)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.sendall(packet(0x10, text("MQTT") + b"\4\2\0\0" + text(name)))
+    if made.recv(4)[:1] != b"\x20":
+        raise FleetError("the broker did not let the bench in")
+    return made
+
+
+def packet(kind: int, body: bytes) -> bytes:
+    """A packet of this first byte."""
+    length, head = len(body), bytearray([kind])
+    while True:
+        length, low = divmod(length, 128)
+        head.append(low | (0x80 if length else 0))
+        if not length:
+            return bytes(head) + body
+
+
+def text(text: str) -> bytes:
+    """A text as packets hold it."""
+    return len(text.encode()).to_bytes(2, "big") + text.encode()
+
+
+def publishes(data: bytearray) -> Iterator[tuple[str, bytes]]:
+    """Topics and payloads of whole PUBLISH packets of QoS 0, taken off the front."""
+    while len(data) >= 2:
+        size, shift, at = 0, 0, 1
+        while at < len(data):
+            size |= (data[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if not data[at - 1] & 128:
+                break
+        else:
+            return
+        if len(data) < at + size:
+            return
+        if data[0] >> 4 == 3:
+            length = int.from_bytes(data[at : at + 2], "big")
+            yield data[at + 2 : at + 2 + length].decode(), bytes(data[at + 2 + length : at + size])
+        del data[: at + size]
+
+
+def birth(topics: Topics, agent: str) -> bytes:
+    """The packet of QoS 1 by which a device says that it is there."""
+    envelope = wire.Envelope(t="birth", fleet=topics.fleet, agent=agent, boot="b")
+    body = wire.encode(envelope, {"online": True, "wire": [1], "classes": [], "samples": 1})
+    return packet(0x32, text(topics.state(agent)) + b"\0\1" + body)
+
+
+def upload(topics: Topics, agent: str, round: int, number: int, payload: bytes) -> bytes:
+    """The packet of QoS 1 that carries an upload."""
+    return packet(0x32, text(topics.upload(agent, round)) + number.to_bytes(2, "big") + payload)
+
+
+def until(there: Callable[[], bool], patience: float) -> None:
+    """Wait for something to come about."""
+    end = time.monotonic() + patience
+    while not there():
+        if time.monotonic() > end:
+            raise FleetError(f"nothing came in {patience:g} seconds")
+        time.sleep(0.02)
+
+
+def cpu(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def rss(pid: int) -> float:
+    """Megabytes of memory that a process holds."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def peak(pid: int) -> float:
+    """Megabytes of memory that a process held at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024

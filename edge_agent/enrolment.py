@@ -61,6 +61,15 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
     return Enrolment(one, len(images), bank.about.classes[near], share)
 
 
+def summarised(classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]) -> Bank:
+    """Class means and counts of a device's own samples, through the bundle's extractor."""
+    features = classifier.embed(x).astype(np.float64)
+    held, counts = np.unique(y, return_counts=True)
+    means = np.stack([features[y == c].mean(0) for c in held]).astype(np.float32)
+    about = About(classifier.loaded.bank.about.lineage, tuple(names[c] for c in held))
+    return Bank(about, Prototypes(np.arange(len(held)), means, counts))
+
+
 def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
     """Use it at once, here and at every later start."""
     path = latest.enrolled_file(bundle)
@@ -89,8 +98,8 @@ def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
 
 
 def offer(
-    classifier: Classifier, new: Enrolment, url: str, fleet: str | None, agent: str, credentials: Path | None,
-    patience: float = PATIENCE,
+    classifier: Classifier, bank: Bank, url: str, fleet: str | None, agent: str, credentials: Path | None,
+    *, method: str | None = None, patience: float = PATIENCE,
 ) -> Receipt:  # fmt: skip
     """Send it to the coordinator and wait for the receipt."""
     from protofleet.mqtt.address import Address
@@ -101,8 +110,8 @@ def offer(
     manifest = classifier.bundle.manifest
     topics = Topics(fleet or manifest.fleet)
     topic = topics.upload(check_name("device", agent), 0)
-    envelope = Envelope("enrol", topics.fleet, manifest.run, agent=agent, boot=secrets.token_hex(8))
-    payload = channel.write(new.bank, envelope, "float32")
+    envelope = Envelope("enrol", topics.fleet, manifest.run, agent=agent, boot=secrets.token_hex(8), method=method)
+    payload = channel.write(bank, envelope, "float32")
     digest = wire.decode(payload).digest
     address = Address.parse(url, credentials_file=credentials, environ=os.environ)
     link = Link(

@@ -86,6 +86,15 @@ def test_a_class_that_lies_on_another_is_said_to(place):
         enrolment.embedded(classifier, "3", nines())
 
 
+def test_a_summary_holds_means_and_counts(place):
+    classifier, data = in_use(place), digits()
+    bank = enrolment.summarised(classifier, data.x[:50], data.y[:50], data.classes)
+    assert bank.points.counts.sum() == 50
+    first = int(bank.about.classes[0])
+    mean = classifier.embed(data.x[:50][data.y[:50] == first]).mean(0)
+    assert np.allclose(bank.points.vectors[0], mean, atol=1e-5)
+
+
 def test_a_damaged_memory_falls_back_to_the_bundle(place):
     latest.state_file(place).write_bytes(b"torn")
     latest.enrolled_file(place).write_bytes(b"")
@@ -146,10 +155,10 @@ def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
             with follow.following(second, other, url, "stable", "f", None, wait=True, log=Log(StringIO())):
                 assert "9" not in second.loaded.labels
                 new = enrolment.embedded(first, "9", nines())
-                receipt = enrolment.offer(first, new, url, "f", "device-a", None)
+                receipt = enrolment.offer(first, new.bank, url, "f", "device-a", None)
                 assert receipt.status == "accepted"
                 eventually(lambda: "9" in second.loaded.labels)
-                again = enrolment.offer(first, enrolment.Enrolment(_wrong(new.bank), 1, "", 1.0), url, "f", "a", None)
+                again = enrolment.offer(first, _wrong(new.bank), url, "f", "a", None)
                 assert again.status == "refused"
                 assert "another extractor" in again.words
     assert "9" in in_use(other).loaded.labels  # remembered, and no broker is needed for it
@@ -163,7 +172,7 @@ def test_an_answer_that_does_not_come_is_one_line(place):
     classifier = in_use(place)
     new = enrolment.embedded(classifier, "9", nines())
     with pytest.raises(LinkError, match="no answer from the coordinator"):
-        enrolment.offer(classifier, new, "mqtt://127.0.0.1:9", None, "a", None, patience=0.3)
+        enrolment.offer(classifier, new.bank, "mqtt://127.0.0.1:9", None, "a", None, patience=0.3)
 
 
 def test_prototypes_of_another_lineage_do_not_move_a_follower(place):

@@ -97,9 +97,9 @@ SECTIONS = (
             _reading(_APART, "own", "FedProto, initial weights of each client's own", common_start="no"),
         ),
         "MP-FedCL comes to its figure, and the order is the paper's. Its lead over FedAvg is a third of the paper's "
-        "because FedAvg comes to 77 where the paper has 66: how the paper deals out is not said, and here a device that "
-        "has its share of the whole gets no more, so that clients are nearly as large as each other. FedProto sends no "
-        "weights, and a client without a class never learns to find it.",
+        "because FedAvg comes to 77 where the paper has 66: how the paper deals out is not said, and here a device "
+        "that has its share of the whole gets no more, so that clients are nearly as large as each other. FedProto "
+        "sends no weights, and a client without a class never learns to find it.",
     ),
     Section(
         "spiral", "ProtoNorm and FedProto on the spiral", papers.SPIRALS,

@@ -28,8 +28,8 @@ paper's own standard deviation; other aims stand with what ours came to. Floats 
 *paper counts* is the same round counted as the method's paper counts it (`paper_floats` in `result.json`), with the
 paper's own number where it gives one for these devices.
 
-Seconds are wall time of a run (of its last stretch, where it was stopped) on a machine that had other work; for speed see
-[speed.md](speed.md).
+Seconds are wall time of a run (of its last stretch, where it was stopped) on a machine that had other work; for speed
+see [speed.md](speed.md).
 
 Nothing was tuned on the test split. The rows of a first table are the papers' own settings; a *reading* is a run of
 its own that settles otherwise what a paper leaves open, and moves no row. CIFAR-10's images were JPEG-compressed

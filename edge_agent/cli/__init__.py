@@ -9,7 +9,7 @@ import click
 import protofleet
 from edge_agent.cli.config_cmd import config
 from edge_agent.cli.contract_cmd import contract
-from edge_agent.cli.enroll_cmd import enroll, forget
+from edge_agent.cli.enroll_cmd import enroll, forget, summarise
 from edge_agent.cli.infer_cmd import infer
 from edge_agent.cli.init_cmd import init
 from edge_agent.cli.run_cmd import run as run_command
@@ -32,7 +32,7 @@ def agent() -> None:
     """
 
 
-for command in (init, run_command, status, config, contract, infer, enroll, forget):
+for command in (init, run_command, status, config, contract, infer, enroll, forget, summarise):
     agent.add_command(command)
 
 

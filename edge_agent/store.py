@@ -7,6 +7,7 @@ started by, so that one left over from before cannot write over what came after 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -261,7 +262,7 @@ def lock(folder: Path) -> IO[str]:
         raise Taken(
             f"{folder}: another edge-agent works here (process {holder})", "give each its own data_dir"
         ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    with contextlib.suppress(OSError):  # who holds it is good to know; on a full disk the lock holds all the same
+        os.truncate(file.fileno(), 0)
+        os.write(file.fileno(), str(os.getpid()).encode())
     return file

@@ -251,6 +251,8 @@ class Connection:
         self._packet = said.get("MaximumPacketSize", self._packet)
         self._orders.fresh.clear()
         self._subscribe(client, list(self._orders.filters.items()))
+        if (through := stream(client)) is not None:
+            through.flush()  # whoever hears that we are connected may publish what we subscribe to
         self._inbox.put_status(Connected(flags.session_present, "5" if self._five else "3.1.1"))
 
     def _follow(self, client: Client) -> None:

@@ -81,9 +81,9 @@ SECTIONS = (
             _reading(_GFPL, "passes", "GFPL, 3 ways, ten passes over the pseudo-features", "passes=10"),
             _reading(_GFPL, "alone", "GFPL, 3 ways, without exchange", "pseudo=0"),
         ),
-        "FedProto comes out a point above the paper's figure for it and GFPL below its own, so that GFPL's lead is not "
-        "there. At the paper's threshold of 1 nothing is fused: what goes down to each of the 20 devices is all that "
-        "came up.",
+        "FedProto comes out a point above the paper's figures for it. GFPL comes to its own with four ways and not "
+        "with three, where its lead is not there. At the paper's threshold of 1 nothing is fused: what goes down to "
+        "each of the 20 devices is all that came up.",
     ),
     Section(
         "mpfedcl", "MP-FedCL, FedAvg and FedProto on MNIST, Dir(0.05)", papers.MPFEDCL,

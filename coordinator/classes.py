@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from coordinator import summaries
 from coordinator.admission import Refusal
 from coordinator.journal import Journal
 from coordinator.voice import Voice
 from protofleet import channel, scoring
-from protofleet.channel import About, Bank
+from protofleet.channel import About, Bank, Published
 from protofleet.errors import UsageError, WireError
 from protofleet.exchange import GlobalState
 from protofleet.logs import Log
@@ -65,6 +66,7 @@ class Classes:
         found = channel.read(b64decode(book.frozen)).bank if book.frozen else self._learned(round, state)
         if found is None:
             return None
+        found = summaries.applied(self.journal, found) if book.frozen else found
         bank = channel.without(Bank(replace(found.about, bundle=book.bundle), found.points), book.removed)
         for message in book.admitted.values():
             bank = channel.joined(bank, _offered(message))
@@ -90,6 +92,8 @@ class Classes:
         except WireError as error:
             return [self._answer(agent, "", "refused", error.code, error.words)]
         book, bank = self.versions[-1], self.bank(round, state)
+        if offer.envelope.method == summaries.METHOD:
+            return self._summarised(agent, payload, offer, bank, round, state)
         wrong = self._wrong(agent, offer.envelope, offer.bank, bank, book)
         if wrong is not None:
             why, status = wrong
@@ -101,6 +105,9 @@ class Classes:
         fresh = {name: self._kept(offer.bank, name) for name in offer.bank.about.classes}
         near, share = channel.nearest(bank.points, offer.bank.points.vectors)
         words = f"it lies close to {bank.about.classes[near]}: they may be mixed up" if share < TOO_NEAR else ""
+        for held, status in ((book.admitted, "accepted"), (book.waiting, "waiting")):
+            if fresh.items() <= held.items():
+                return [self._answer(agent, offer.digest, status, "near" if words else "", words)]
         if self.policy == "manual":
             held = dict([*book.waiting.items(), *fresh.items()][-MOST:])
             self._write(replace(book, waiting=held), f"{', '.join(fresh)} from {agent} waits", round)
@@ -109,6 +116,22 @@ class Classes:
         self._write(replace(book, admitted=held), f"{', '.join(fresh)} from {agent}", round)
         said = [self._answer(agent, offer.digest, "accepted", "near" if words else "", words)]
         return [*said, *self.publications(round, state)]
+
+    def _summarised(
+        self, agent: str, payload: bytes, offer: Published, bank: Bank | None, round: int, state: GlobalState
+    ) -> list[Publication]:
+        """Class means of the classes that are known already."""
+        book = self.versions[-1]
+        misfit = self._foreign(agent, offer.envelope, offer.bank, bank)
+        if misfit is None and bank is not None:
+            misfit = summaries.wrong(offer.bank, bank, frozen=bool(book.frozen))
+        if misfit is not None:
+            self.log.warning(f"a summary is refused: {misfit.words}", agent=agent, code=misfit.code)
+            return [self._answer(agent, offer.digest, "refused", misfit.code, misfit.words)]
+        with self.journal.commit():
+            summaries.keep(self.journal, agent, payload)
+        self.log.info("class means", agent=agent, classes=len(offer.bank.about.classes))
+        return [self._answer(agent, offer.digest, "accepted", "", ""), *self.publications(round, state)]
 
     def told(
         self, what: str, arguments: Mapping[str, Any], round: int, state: GlobalState
@@ -143,18 +166,21 @@ class Classes:
         """Why not, and the status that says so."""
         if self.policy == "off":
             return Refusal("enrol-off", "this fleet takes no new classes"), "refused"
-        if (envelope.agent, envelope.fleet) != (agent, self.voice.topics.fleet):
-            return Refusal("wrong-agent", "the sender is not who the topic says"), "refused"
-        if bank is None or not isinstance(bank.points, Prototypes) or not isinstance(offer.points, Prototypes):
-            return Refusal("no-prototypes", "this fleet does not classify by prototypes"), "refused"
-        misfit = _misfit(offer, offer.points, bank, bank.points)
-        if misfit is not None:
-            return misfit, "refused"
+        foreign = self._foreign(agent, envelope, offer, bank)
+        if foreign is not None or bank is None:
+            return (foreign, "refused") if foreign else None
         taken = {bank.about.classes[int(c)] for c in np.unique(bank.points.classes)} - book.admitted.keys()
         double = next((name for name in offer.about.classes if name in taken), None)
         if double is not None:
             return Refusal("conflict", f"there is a class {double!r} already"), "conflict"
         return None
+
+    def _foreign(self, agent: str, envelope: Envelope, offer: Bank, bank: Bank | None) -> Refusal | None:
+        if (envelope.agent, envelope.fleet) != (agent, self.voice.topics.fleet):
+            return Refusal("wrong-agent", "the sender is not who the topic says")
+        if bank is None or not isinstance(bank.points, Prototypes) or not isinstance(offer.points, Prototypes):
+            return Refusal("no-prototypes", "this fleet does not classify by prototypes")
+        return _misfit(offer, offer.points, bank, bank.points)
 
     def _answer(self, agent: str, digest: str, status: str, code: str, words: str) -> Publication:
         return self.voice.receipt(agent, 0, digest, status, code, words)
@@ -168,10 +194,13 @@ class Classes:
         return b64encode(channel.write(one, Envelope("enrol", self.voice.topics.fleet), "float32")).decode()
 
     def _write(self, book: Book, why: str, round: int) -> None:
-        kept = [*self.versions, replace(book, why=why)][-VERSIONS:]
+        before = self.versions
+        kept = [*before, replace(book, why=why)][-VERSIONS:]
         with self.journal.commit():
             self.journal.set_meta("classes", json.dumps([to_plain(each) for each in kept]))
             self.journal.add_event("classes", round, why=why)
+            if book.frozen != before[-1].frozen:
+                summaries.forget(self.journal)
         self.log.info("classes", what=why)
 
     def _listed(self, round: int, state: GlobalState) -> dict[str, Any]:
@@ -187,6 +216,7 @@ class Classes:
         return {
             "lineage": "" if bank is None else bank.about.lineage,
             "policy": self.policy,
+            "summaries": summaries.count(self.journal),
             "classes": rows,
             "waiting": list(versions[-1].waiting),
             "versions": [{"version": i, "why": book.why or "the run's own"} for i, book in enumerate(versions)],

@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -296,7 +296,7 @@ def _locked(directory: Path) -> TextIO:
         owner = lock.read().strip()
         lock.close()
         raise JournalError(f"{directory} is in use by another coordinator (process {owner})") from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
+    with suppress(OSError):  # who holds it is good to know; on a full disk the lock holds all the same
+        os.truncate(lock.fileno(), 0)
+        os.write(lock.fileno(), str(os.getpid()).encode())
     return lock

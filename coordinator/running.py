@@ -8,7 +8,6 @@ from typing import Any
 from coordinator.admission import Expected, Refusal
 from coordinator.journal import CutRound, Journal, Kept
 from protofleet import wire
-from protofleet.errors import FleetError
 from protofleet.exact import Partial, merge
 from protofleet.exchange import Upload
 from protofleet.recipe import Turn
@@ -36,7 +35,7 @@ class Running:
         if upload.parts:
             try:
                 self.total = merge(self.total, self._fold(upload, self.weight(upload.round)))
-            except (FleetError, ValueError, KeyError) as error:
+            except Exception as error:  # whatever a recipe stumbles over in what a stranger sent is a refusal
                 return _unfit(error)
         self.agents.add(upload.agent)
         return None
@@ -45,7 +44,7 @@ class Running:
         """Why an upload could not be folded later, either; whether it fits the others is seen then."""
         try:
             self._fold(upload, 1)
-        except (FleetError, ValueError, KeyError) as error:
+        except Exception as error:
             return _unfit(error)
         return None
 

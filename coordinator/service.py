@@ -134,7 +134,7 @@ class Service:
                         found.append((whole.place, whole.payload))
                 else:
                     found.append((place, arrival.payload))
-            except ParcelError as error:
+            except (ParcelError, OSError) as error:  # no room in the spool, or no spool
                 self.around.log.warning(f"a large payload cannot be taken in: {error}", topic=arrival.topic)
             except WireError:
                 found.append((place, arrival.payload))  # the core says what is wrong with it

@@ -241,6 +241,7 @@ _OWN: dict[str, Callable[[Input], Stages]] = {
     "mlp": partial(_mlp, widths=(128, 64)),
     "mlp-small": partial(_mlp, widths=(64, 32)),
     "mlp-wide": partial(_mlp, widths=(256, 128)),
+    "mlp-mnist": partial(_mlp, widths=(512, 512, 256)),  # MP-FedCL's for MNIST: 798,474 weights with its head
     "mlp5": partial(_mlp, widths=(100, 100, 100, 64)),
     "mlp-spiral": partial(_mlp, widths=(100, 100, 100, 2), signed=True),  # the paper gives no widths
 }

@@ -26,6 +26,8 @@ class AgentSection:
     id: str = setting("", "this device's name in the fleet; empty: its host name")
     data_dir: str = setting("agent-data", "where checkpoint and outbox are kept; relative to this file")
     log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
+    export_every: int = setting(0, "write a bundle of the newest state every so many rounds; 0: never", low=0)
+    export_to: str = setting("bundle", "where that bundle goes, a folder or a .pfb file; relative to this file")
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Config:
         return Path(self.agent.data_dir)
 
 
-PATHS = {"agent": ("data_dir",), "broker": ("credentials", "ca", "cert", "key"), "data": ("source", "rows")}
+PATHS = {"agent": ("data_dir", "export_to"), "broker": ("credentials", "ca", "cert", "key"), "data": ("source", "rows")}
 
 
 def host_name() -> str:
@@ -192,6 +194,7 @@ def _anchored(document: dict[str, Any], folder: Path) -> dict[str, dict[str, Any
     defaults = Config().agent
     if isinstance(document.setdefault("agent", {}), dict):
         document["agent"].setdefault("data_dir", str(folder / defaults.data_dir))
+        document["agent"].setdefault("export_to", str(folder / defaults.export_to))
     return document
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent import follow
+from edge_agent import latest
 from edge_agent.inference import Classifier
 from protofleet import channel, wire
 from protofleet.channel import About, Bank
@@ -22,7 +22,7 @@ from protofleet.prototypes import Floats, Prototypes
 from protofleet.wire import Envelope
 
 TOO_NEAR = 0.25  # of what is usual between classes
-PATIENCE = 10.0
+PATIENCE, AGAIN = 10.0, 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +61,28 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
     return Enrolment(one, len(images), bank.about.classes[near], share)
 
 
+def summarised(classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]) -> Bank:
+    """Class means and counts of a device's own samples, through the bundle's extractor."""
+    features = classifier.embed(x).astype(np.float64)
+    held, counts = np.unique(y, return_counts=True)
+    means = np.stack([features[y == c].mean(0) for c in held]).astype(np.float32)
+    about = About(classifier.loaded.bank.about.lineage, tuple(names[c] for c in held))
+    return Bank(about, Prototypes(np.arange(len(held)), means, counts))
+
+
 def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
     """Use it at once, here and at every later start."""
-    path = follow.enrolled_file(bundle)
-    known = follow.read(path)
+    path = latest.enrolled_file(bundle)
+    known = latest.read(path)
     bank = new.bank if known is None else channel.joined(known.bank, new.bank)
-    follow.write(path, _local(classifier, bank))
-    follow.settled(classifier, bundle)
+    latest.write(path, _local(classifier, bank))
+    latest.settled(classifier, bundle)
 
 
 def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     """Take back a class that was enrolled here; whether there was one."""
-    path = follow.enrolled_file(bundle)
-    known = follow.read(path)
+    path = latest.enrolled_file(bundle)
+    known = latest.read(path)
     if known is None or label not in known.bank.about.classes:
         return False
     kept, points = [name for name in known.bank.about.classes if name != label], known.bank.points
@@ -84,13 +93,13 @@ def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     left = points.only([known.bank.about.classes.index(name) for name in kept])
     ids = np.array([kept.index(known.bank.about.classes[int(c)]) for c in left.classes], np.int64)
     about = replace(known.bank.about, classes=tuple(kept))
-    follow.write(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
+    latest.write(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
     return True
 
 
 def offer(
-    classifier: Classifier, new: Enrolment, url: str, fleet: str | None, agent: str, credentials: Path | None,
-    patience: float = PATIENCE,
+    classifier: Classifier, bank: Bank, url: str, fleet: str | None, agent: str, credentials: Path | None,
+    *, method: str | None = None, patience: float = PATIENCE,
 ) -> Receipt:  # fmt: skip
     """Send it to the coordinator and wait for the receipt."""
     from protofleet.mqtt.address import Address
@@ -101,8 +110,8 @@ def offer(
     manifest = classifier.bundle.manifest
     topics = Topics(fleet or manifest.fleet)
     topic = topics.upload(check_name("device", agent), 0)
-    envelope = Envelope("enrol", topics.fleet, manifest.run, agent=agent, boot=secrets.token_hex(8))
-    payload = channel.write(new.bank, envelope, "float32")
+    envelope = Envelope("enrol", topics.fleet, manifest.run, agent=agent, boot=secrets.token_hex(8), method=method)
+    payload = channel.write(bank, envelope, "float32")
     digest = wire.decode(payload).digest
     address = Address.parse(url, credentials_file=credentials, environ=os.environ)
     link = Link(
@@ -112,9 +121,12 @@ def offer(
     link.start()
     try:
         end = time.monotonic() + patience
-        link.publish(topic, payload)
-        while (left := end - time.monotonic()) > 0:
-            for event in link.poll(left):
+        again = 0.0
+        while (now := time.monotonic()) < end:
+            if link.connected and now >= again:  # receipts may be lost; the same offer gets the same answer
+                link.publish(topic, payload)
+                again = now + AGAIN
+            for event in link.poll(0.2 if link.connected else AGAIN):
                 if isinstance(event, Refused):
                     raise LinkError(f"{address} refuses this device: {event.reason}")
                 if isinstance(event, Arrival):

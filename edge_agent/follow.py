@@ -1,8 +1,4 @@
-"""Prototypes that stay fresh: the fleet's retained state on one topic, the last good one on disk, local classes on top.
-
-Beside a bundle `B` lie `B.state.cbor`, the newest state that this device could use, and `B.enrolled.cbor`, the classes
-that were enrolled here. Both have the bundle's lineage, and both may be removed at any time.
-"""
+"""Prototypes that stay fresh: the fleet's retained state on one topic, fetched in pieces where it is large."""
 
 from __future__ import annotations
 
@@ -11,60 +7,78 @@ import random
 import secrets
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from edge_agent.inference import Classifier, Mismatch
-from protofleet import channel as published
-from protofleet.channel import Published
-from protofleet.errors import WireError
+from edge_agent.inference import Classifier
+from edge_agent.latest import arrived, settled
+from edge_agent.transfers import Transfers, Whole
+from protofleet import wire
+from protofleet.errors import FleetError
 from protofleet.logs import Log
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.link import Arrival, Connected, Link, Refused
+from protofleet.mqtt.topics import Topics, check_name
 
 FIRST = 5.0  # seconds to wait for the fleet's state before a call that ends falls back to what is at hand
 LARGEST = 64 << 20
 
 
-def state_file(bundle: Path) -> Path:
-    """The newest state this device could use."""
-    return bundle.with_name(bundle.name + ".state.cbor")
+class Ear:
+    """Listens on one topic, in a thread of its own; large states are fetched in pieces."""
 
+    def __init__(self, classifier: Classifier, bundle: Path, link: Link, transfers: Transfers, log: Log) -> None:
+        self._classifier, self._bundle, self._link, self._log = classifier, bundle, link, log
+        self._transfers = transfers
+        self.fresh = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="follow", daemon=True)
 
-def enrolled_file(bundle: Path) -> Path:
-    """The classes that were enrolled on this device."""
-    return bundle.with_name(bundle.name + ".enrolled.cbor")
+    def start(self) -> None:
+        """Listen until `stop`."""
+        self._thread.start()
 
+    def stop(self) -> None:
+        """Listen no more."""
+        self._stop.set()
+        self._link.wake()
+        self._thread.join(3.0)
 
-def settled(classifier: Classifier, bundle: Path) -> None:
-    """Use the newest state on disk, where it fits, and the classes that were enrolled here."""
-    held = read(state_file(bundle))
-    if held is not None and held.bank.about.lineage in classifier.bundle.manifest.lineages:
-        take(classifier, bundle, held)
-    else:
-        take(classifier, bundle, classifier.bundle.published)
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            due = self._transfers.due
+            wait = 1.0 if due is None else min(1.0, max(0.0, due - time.monotonic()))
+            for event in self._link.poll(wait):
+                match event:
+                    case Connected():
+                        self._transfers.connected()
+                    case Arrival(topic, payload):
+                        self._heard(topic, payload)
+                        self._link.ack(event)
+                    case Refused(reason):
+                        self._log.warning(f"the broker refuses us: {reason}", broker=self._link.address)
+            self._transfers.push()
 
-
-def take(classifier: Classifier, bundle: Path, state: Published) -> None:
-    """Classify by this state and the classes that were enrolled here and are not in it."""
-    local = read(enrolled_file(bundle))
-    classifier.use(state.bank if local is None else published.joined(state.bank, local.bank), state.digest)
-
-
-def write(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-
-
-def read(path: Path) -> Published | None:
-    try:
-        return published.read(path.read_bytes())
-    except (OSError, WireError):
-        return None  # none yet, or damaged: the bundle has its own
+    def _heard(self, topic: str, payload: bytes) -> None:
+        place = self._transfers.topics.parse(topic)
+        if place is None or not payload:
+            return
+        try:
+            if place.kind == "proto" and wire.unseal(payload)[0].t == "slip":
+                whole = self._transfers.slip(place, wire.decode(payload))
+            elif place.kind == "proto":
+                whole = Whole(place, payload)
+            else:
+                whole = self._transfers.chunk(place.rest[0], int(place.rest[1]), payload)
+        except FleetError as error:
+            self._log.warning(f"what came cannot be used: {error}", topic=topic)
+            return
+        if whole is not None:
+            arrived(self._classifier, self._bundle, whole.payload, self._log)
+            self.fresh.set()
 
 
 @contextmanager
@@ -73,54 +87,23 @@ def following(
     *, wait: bool, log: Log | None = None,
 ) -> Iterator[None]:  # fmt: skip
     """Keep the classifier's prototypes fresh for as long as the block lasts."""
-    from protofleet.mqtt.address import Address
-    from protofleet.mqtt.events import Arrival
-    from protofleet.mqtt.link import Link
-    from protofleet.mqtt.topics import Topics, check_name
-
     log = log or Log(sys.stderr)
-    topic = Topics(fleet or classifier.bundle.manifest.fleet).proto(check_name("channel", channel))
+    topics = Topics(fleet or classifier.bundle.manifest.fleet)
     address = Address.parse(url, credentials_file=credentials, environ=os.environ)
-    link = Link(
-        address, f"infer-{secrets.token_hex(6)}", rng=random.Random(), clean_start=True, session_expiry=0,
-        max_packet=LARGEST,
-    )  # fmt: skip
+    name = f"infer-{secrets.token_hex(6)}"
+    link = Link(address, name, rng=random.Random(), clean_start=True, session_expiry=0)
+    who = address.username or name  # a broker's rules let a device ask for pieces under its own name only
     settled(classifier, bundle)
-    fresh, stop = threading.Event(), threading.Event()
-
-    def listen() -> None:
-        while not stop.is_set():
-            for event in link.poll(1.0):
-                if isinstance(event, Arrival):
-                    if event.payload:
-                        arrived(classifier, bundle, event.payload, log)
-                        fresh.set()
-                    link.ack(event)
-
-    link.subscribe([(topic, 1)])
-    link.start()
-    thread = threading.Thread(target=listen, name="follow", daemon=True)
-    thread.start()
-    try:
-        if wait and not fresh.wait(FIRST):
-            log.warning("the fleet's prototypes did not come in time; those at hand are used", broker=address)
-        yield
-    finally:
-        stop.set()
-        link.stop(patience=1.0)
-        thread.join(3.0)
-
-
-def arrived(classifier: Classifier, bundle: Path, payload: bytes, log: Log) -> None:
-    """A state came: use it and remember it, or say why not and go on with what there is."""
-    try:
-        state = published.read(payload)
-        take(classifier, bundle, state)
-    except (WireError, Mismatch) as error:
-        log.warning(f"the fleet's prototypes cannot be used: {error}")
-        return
-    try:
-        write(state_file(bundle), payload)
-    except OSError as error:
-        log.warning(f"{state_file(bundle)} cannot be written: {error.strerror}")
-    log.info("new prototypes", state=state.digest[:16], classes=len(classifier.loaded.labels))
+    with TemporaryDirectory(prefix="protofleet-") as spool:
+        transfers = Transfers(topics, who, Path(spool), link, time.monotonic, LARGEST)
+        ear = Ear(classifier, bundle, link, transfers, log)
+        link.subscribe([(topics.proto(check_name("channel", channel)), 1), (f"{topics.prefix}/d/{who}/blob/+/+", 1)])
+        link.start()
+        ear.start()
+        try:
+            if wait and not ear.fresh.wait(FIRST):
+                log.warning("the fleet's prototypes did not come in time; those at hand are used", broker=address)
+            yield
+        finally:
+            ear.stop()
+            link.stop(patience=1.0)

@@ -21,6 +21,8 @@ class Job:
     data: DataSection
     data_dir: Path | None
     limits: LimitsSection
+    export_every: int = 0
+    export_to: Path = Path("bundle")
 
 
 @dataclass(frozen=True)

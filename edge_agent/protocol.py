@@ -155,7 +155,7 @@ def _told(me: Device, event: Coordinator | Announced | Shared | Own) -> Device:
             if _older(event, me.announced):
                 return me
             tired = me.delivery is not None and me.delivery.attempts > 0 and me.delivery.round == event.round
-            anew = tired and event != me.announced  # it is asked for just now, however long the next wait would be
+            anew = tired and event != me.announced  # asked for just now: the next wait, however long, is over
             return replace(me, announced=event, delivery=None if anew else me.delivery)
         case Shared():
             return me if _older(event, me.shared) else replace(me, shared=event)

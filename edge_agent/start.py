@@ -61,7 +61,10 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         boot = secrets.token_hex(8)
         store.take_over(boot)
         data = environ.get("PROTOFLEET_DATA")
-        job = Job(config.id, config.data_dir, boot, config.data, Path(data) if data else None, config.limits)
+        job = Job(
+            config.id, config.data_dir, boot, config.data, Path(data) if data else None, config.limits,
+            config.agent.export_every, Path(config.agent.export_to),
+        )  # fmt: skip
         topics = Topics(config.fleet.name)
         rng = random.Random(boot)
         # A clean start would drop what was published for this device while it was away.

@@ -7,6 +7,7 @@ started by, so that one left over from before cannot write over what came after 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -118,6 +119,16 @@ class Store:
         """The last round trained in this run and the round its state came out of; (0, -1) before the first."""
         row = self._one("SELECT round, base_round FROM checkpoint WHERE run = ?", run)
         return (0, -1) if row is None else (row[0], row[1])
+
+    def newest_run(self) -> str | None:
+        """The run this device trained in last."""
+        row = self._one("SELECT run FROM checkpoint ORDER BY made DESC LIMIT 1")
+        return None if row is None else str(row[0])
+
+    def newest(self, kind: str, run: str) -> bytes | None:
+        """The message that brought the newest state of a kind."""
+        row = self._one("SELECT message FROM states WHERE kind = ? AND run = ? ORDER BY at DESC LIMIT 1", kind, run)
+        return None if row is None else bytes(row[0])
 
     def waiting(self, run: str) -> list[int]:
         """Rounds whose uploads have no receipt yet, oldest first."""
@@ -251,7 +262,7 @@ def lock(folder: Path) -> IO[str]:
         raise Taken(
             f"{folder}: another edge-agent works here (process {holder})", "give each its own data_dir"
         ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    with contextlib.suppress(OSError):  # who holds it is good to know; on a full disk the lock holds all the same
+        os.truncate(file.fileno(), 0)
+        os.write(file.fileno(), str(os.getpid()).encode())
     return file

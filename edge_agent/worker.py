@@ -6,6 +6,7 @@ may be killed at any instant: what was committed is whole, and the rest is done 
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
 import time
@@ -15,6 +16,7 @@ from hashlib import sha256
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from edge_agent.exporter import Exporter
 from edge_agent.happenings import Evaluate, Scope, Train
 from edge_agent.orders import Answer, Broken, Done, Job, Look, Measured, Notice, Order, Plan, Seen, Work
 from edge_agent.records import Checkpoint, StoreError, Upload
@@ -49,6 +51,7 @@ class Worker:
         self._agent: Agent | None = None
         self._of: tuple[Plan, int] | None = None  # the plan and the version of the samples that the agent is made of
         self._standing = (0, -1)
+        self._exporter = Exporter(job)
         self._ready: tuple[str, int, str, bool] | None = None  # the state the agent was made ready with
 
     def carry_out(self, order: Order) -> Iterator[Answer]:
@@ -84,6 +87,7 @@ class Worker:
         if self._ready != ready:
             agent.receive(task.base_round, shared, own)
             self._ready = ready
+            self._exporter.due(task.base_round)
         if isinstance(task, Evaluate) or task.evaluate:
             tallies = agent.evaluate(task.base_round)
             yield Measured(task.run, task.base_round, _plain(tallies))
@@ -122,6 +126,7 @@ class Worker:
             settle(contract.numerics)
             pace(self.job.limits.cpu, contract.numerics.threads)
             recipe = registry.load(plan.method)
+            self.store.note(**{f"plan/{plan.run}": json.dumps(vars(plan))})
             self._bench = (plan, Workshop(contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper")))
         splits = (fitted.train, fitted.validation, fitted.test)
         data = LocalData(*(Samples.of(s.x, s.y, contract.input) for s in splits))

@@ -156,9 +156,19 @@ def fixed(model: bytes, points: int) -> bytes:
     return written
 
 
-def with_notes(model: bytes, notes: Mapping[str, str]) -> bytes:
-    """The graph with the essentials of the manifest in its own metadata."""
+def finished(model: bytes, notes: Mapping[str, str]) -> bytes:
+    """The graph with short inner names (a third of a small int8 graph is names) and the manifest's essentials."""
     graph = onnx.load_from_string(model)
+    inner = graph.graph
+    del inner.value_info[:]
+    outer = {each.name for each in (*inner.input, *inner.output)}
+    short: dict[str, str] = {"": ""} | {name: name for name in outer}
+    for each in inner.initializer:
+        each.name = short.setdefault(each.name, f"w{len(short)}")
+    for i, node in enumerate(inner.node):
+        node.name = f"n{i}"
+        for names in (node.input, node.output):
+            names[:] = [short.setdefault(name, f"v{len(short)}") for name in names]
     onnx.helper.set_model_props(graph, dict(notes))
     written: bytes = graph.SerializeToString()
     return written

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,7 @@ def to_int8(model: bytes, calibration: Trial, inputs: Mapping[str, Floats]) -> b
     runtime()
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-    logging.getLogger().setLevel(max(logging.getLogger().level, logging.WARNING))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _quiet():
         # The exporter has already folded batch norms into convolutions; shapes are all the quantiser still needs.
         graph = onnx.shape_inference.infer_shapes(onnx.load_from_string(model))
         out = Path(folder) / "int8.onnx"
@@ -78,6 +78,16 @@ def to_int8(model: bytes, calibration: Trial, inputs: Mapping[str, Floats]) -> b
             calibrate_method=CalibrationMethod.MinMax,
         )  # fmt: skip
         return cleaned(onnx.load(out)).SerializeToString()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The quantiser advises a preparation, in warnings to everybody, that the exporter has already done."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 class _Reader:

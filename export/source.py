@@ -108,12 +108,12 @@ def from_run(saved: Saved, agent: str | None, data: DataSet | None, image_size: 
     while round and not recipe.talks(Turn(contract, hyper, round)):
         round -= 1
     resized = contract if image_size is None else at_size(contract, image_size)
-    return of_agent(resized, recipe, hyper, name, kinds[name], held, state, round, data)
+    return of_agent(resized, recipe, hyper, name, kinds[name], held, state, round, trials(data, resized))
 
 
 def of_agent(
     contract: Contract, recipe: Recipe[Any], hyper: Any, name: str, backbone: str, held: Mapping[str, Parts],
-    state: GlobalState, round: int, data: DataSet | None,
+    state: GlobalState, round: int, samples: tuple[Trial, Trial],
 ) -> Source:  # fmt: skip
     """A device from its checkpoint and the state of a round, taken in as the device would."""
     numerics = replace(contract.numerics, device="cpu", compile=False)
@@ -124,8 +124,7 @@ def of_agent(
     net = device.network().eval()
     weights = Tensors({n: t.detach().cpu().numpy() for n, t in net.weights().items()})
     scorers = scorers_of(recipe, workshop.turn(round, name), {**state.shared, **state.for_agent(name)})
-    calibration, check = trials(data, contract)
-    return Source(contract, recipe.name, hyper, backbone, round, net, weights, scorers, calibration, check)
+    return Source(contract, recipe.name, hyper, backbone, round, net, weights, scorers, *samples)
 
 
 def at_size(contract: Contract, size: int) -> Contract:
@@ -134,6 +133,13 @@ def at_size(contract: Contract, size: int) -> Contract:
     if kind.kind != "image":
         raise UsageError(f"{kind.kind}s have no image size")
     return replace(contract, input=replace(kind, shape=(size, size, kind.shape[2])))
+
+
+def chosen_rows(contract: Contract, train: Trial, test: Trial) -> tuple[Trial, Trial]:
+    """Some of each, the same ones every time."""
+    rng = generator("export", contract.seed, "trials")
+    some = [rng.permutation(len(each.y))[:n] for each, n in ((train, CALIBRATED), (test, CHECKED))]
+    return Trial(train.x[some[0]], train.y[some[0]]), Trial(test.x[some[1]], test.y[some[1]])
 
 
 def trials(data: DataSet | None, contract: Contract) -> tuple[Trial, Trial]:
@@ -150,12 +156,10 @@ def trials(data: DataSet | None, contract: Contract) -> tuple[Trial, Trial]:
         ids = np.array([known.get(name, -1) for name in data.classes], np.int64)
     else:
         ids = np.arange(len(data.classes))
-    rng = generator("export", contract.seed, "trials")
     y = ids[data.y]
     rows = np.flatnonzero(y >= 0)
-    train, test = rng.permutation(rows[rows < data.n_train]), rng.permutation(rows[rows >= data.n_train])
-    train, test = train[:CALIBRATED], test[:CHECKED]
-    return Trial(data.x[train], y[train]), Trial(data.x[test], y[test])
+    train, test = rows[rows < data.n_train], rows[rows >= data.n_train]
+    return chosen_rows(contract, Trial(data.x[train], y[train]), Trial(data.x[test], y[test]))
 
 
 def _nothing(contract: Contract) -> LocalData:

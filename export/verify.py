@@ -14,7 +14,7 @@ from torch import nn
 
 from edge_agent.inference import BLOCK, runtime
 from edge_agent.points import Ready
-from export.graph import ExportError
+from export.graph import ExportError, finished
 from export.source import Trial
 from protofleet.contract import Input
 from protofleet.prototypes import Floats
@@ -82,7 +82,7 @@ def check(model: bytes, module: nn.Module, trial: Trial, made: Ready, by: str, o
         agreement_clear=float(same[clear].mean()) if clear.any() else 1.0,
         accuracy_before=float(before[labelled].mean()) if labelled.any() else None,
         accuracy_after=float(after[labelled].mean()) if labelled.any() else None,
-        bytes=len(model),
+        bytes=len(finished(model, {})),
         milliseconds=latency(model, trial.x[:1], (own or made).inputs),
     )
 

@@ -32,7 +32,7 @@ from edge_agent.bundle import (
 )
 from edge_agent.inference import Classifier
 from edge_agent.points import Ready, oddness, ready
-from export import graph, verify
+from export import graph, mobile, verify
 from export.graph import ExportError
 from export.quantise import Lower, lowered
 from export.reading import chosen
@@ -56,7 +56,8 @@ class Wanted:
     precision: Precision = "fp32"
     smallest: bool = False  # keep int8 also where it is not faster
     by: str | None = None
-    also: tuple[str, ...] = ()  # baked, fixed
+    also: tuple[str, ...] = ()  # baked, fixed, raw
+    ort: bool = False  # beside .onnx, for reduced builds
     calibration: bool = True  # embeddings of check samples, to tell unknown things by
     keep: float = 0.99
     freeze: bool = False  # its extractor is to be the fleet's: prototypes belong to it, not to the run
@@ -102,8 +103,12 @@ def export(source: Source, want: Wanted) -> Exported:
         files["baked.onnx"] = graph.baked(model, own.inputs)
     if "fixed" in want.also:
         files["fixed.onnx"] = graph.fixed(model, len(own.rows))
+    if "raw" in want.also:
+        files |= _raw(own)
     notes = _notes(source, lineages[0], published.digest, precision)
-    files |= {name: graph.with_notes(data, notes) for name, data in files.items() if name.endswith(".onnx")}
+    files |= {name: graph.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")}
+    if want.ort:
+        files |= mobile.to_ort(files[MODEL])
     vectors = verify.patterns(source.contract.input)
     expected, feature = verify.scores(files[MODEL], vectors, own.inputs)
     _same_answers(files, own, vectors, expected)
@@ -138,7 +143,7 @@ def write(made: Exported, out: Path) -> Bundle:
         raise UsageError(f"{out} is not empty and holds no bundle", "name another --out")
     new = out.with_name(f".{out.name}.new")
     _remove(new)
-    contents = {MANIFEST: _json(to_plain(made.manifest)), **made.files}
+    contents = {MANIFEST: manifest_bytes(made), **made.files}
     new.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == SUFFIX:
         with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -159,6 +164,11 @@ def write(made: Exported, out: Path) -> Bundle:
     return bundle
 
 
+def manifest_bytes(made: Exported) -> bytes:
+    """The manifest as it is written; its hash is the bundle's name."""
+    return _json(to_plain(made.manifest))
+
+
 def _lower(
     source: Source, precision: Precision, model: bytes, module: Any, trial: Trial, made: Ready, bank: Bank, reading: Any
 ) -> tuple[Lower, Check]:
@@ -169,6 +179,12 @@ def _lower(
 
 def _same_answers(files: Mapping[str, bytes], own: Ready, vectors: Any, expected: Any) -> None:
     """The other forms say what the first one does."""
+    if "model.ort" in files:
+        _near(
+            verify.session(files["model.ort"]).run(["score"], {"image": vectors, **own.inputs})[0],
+            expected,
+            "model.ort",
+        )
     if "baked.onnx" in files:
         live = verify.session(files["baked.onnx"])
         _near(live.run(["score"], {"image": vectors})[0], expected, "baked.onnx")
@@ -182,6 +198,12 @@ def _near(got: Any, due: Any, what: str) -> None:
     apart = float(np.abs(got - due).max() / np.abs(due).max())
     if not apart <= verify.LARGEST_DIFFERENCE:
         raise ExportError(f"{what} differs from {MODEL} by {apart:.1e} of the largest score")
+
+
+def _raw(own: Ready) -> dict[str, bytes]:
+    """The graph's inputs as plain little-endian float32, for clients without CBOR, and the class of each row."""
+    rows = {"classes": own.classes, "rows": own.rows.tolist(), "shapes": _inputs(own)}
+    return {f"{n}.f32": a.astype("<f4").tobytes() for n, a in own.inputs.items()} | {"rows.json": _json(rows)}
 
 
 def _calibrated(model: bytes, check: Trial, own: Ready, by: str, keep: float) -> tuple[float, bytes]:

@@ -125,6 +125,12 @@ def merge(one: Partial, two: Partial) -> Partial:
     return merged
 
 
+def bagged(total: Partial, name: str) -> tuple[tuple[str, int, Parts], ...]:
+    """What is in this bag: agent, weight and parts of each upload; nothing where nobody sent."""
+    bag = total.get(name)
+    return bag.items if isinstance(bag, Bag) else ()
+
+
 def _joined(name: str, one: Sum | Bag, two: Sum | Bag) -> Sum | Bag:
     match one, two:
         case Sum(), Sum():

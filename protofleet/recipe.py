@@ -19,7 +19,7 @@ from protofleet import seeds
 from protofleet.contract import Contract, Wire
 from protofleet.exact import Partial
 from protofleet.exchange import GlobalState, Upload
-from protofleet.prototypes import Floats, Ints, Mixtures, Parts, Prototypes, Tensors
+from protofleet.prototypes import Floats, Ints, Mixtures, Parts, Prototypes, Tensors, count_floats
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -186,6 +186,11 @@ def no_phases(turn: Turn[Any], me: Learner, got: Parts) -> Sequence[Phase]:
     return ()
 
 
+def floats_up(turn: Turn[Any], sent: Sequence[Parts], after: GlobalState) -> int:
+    """What the devices sent, counted as most papers do."""
+    return sum(count_floats(parts) for parts in sent)
+
+
 @dataclass(frozen=True)
 class Recipe(Generic[H]):
     """A method. `got` is the shared state and the device's own part of it, in one mapping."""
@@ -203,5 +208,6 @@ class Recipe(Generic[H]):
     start: Callable[[Turn[H]], GlobalState] = start_empty
     talks: Callable[[Turn[H]], bool] = always  # False: a round of local training only
     heads: Callable[[Turn[H]], Mapping[str, Linear]] = no_heads
+    paper_floats: Callable[[Turn[H], Sequence[Parts], GlobalState], int] = floats_up  # a round by the paper's own count
     traits: Traits = Traits()
     precision: Mapping[str, Wire] = field(default_factory=dict)  # per part, where the fleet's default does not fit

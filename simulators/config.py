@@ -37,6 +37,9 @@ class Run:
     )
     wire: Wire = setting("half", "precision of prototypes on the wire")
     image_size: int = setting(0, "resize images to this many pixels; 0: as the data set has them", low=0)
+    test_on: Literal["own", "everyone"] = setting(
+        "own", "a device's test samples are its own, or all devices' together (one test set for all)"
+    )
     eval_every: int = setting(1, "evaluate every so many rounds (and after the last)", low=1)
 
 

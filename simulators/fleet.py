@@ -23,11 +23,12 @@ from coordinator.journal import Journal
 from protofleet.errors import FleetError
 from protofleet.mqtt.broker import Prefer, running_broker
 from protofleet.prototypes import count_floats
+from protofleet.recipe import Turn
 from protofleet.settings import to_plain
 from protofleet.wire import decode
-from simulators.lab import Traffic, Watch, published
+from simulators.lab import Watch, published
 from simulators.partitions import Shard
-from simulators.result import Outcome, Row
+from simulators.result import Outcome, Row, Traffic
 from simulators.setup import RUN_ID, Setup, samples_of
 
 FLEET = "lab"
@@ -146,7 +147,7 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
         for number in range(len(rows) + 1, (rounds if done else found["round"] - 1) + 1):
             accuracy = found["accuracy"] if number == found["state_round"] else {}
             up, bytes = found["upload_bytes"] - bytes, found["upload_bytes"]
-            rows.append(Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, time.perf_counter() - began))
+            rows.append(Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, 0, time.perf_counter() - began))
             began = time.perf_counter()
             watch(rows[-1])
         if done and _all_measured(found, setup, since):
@@ -168,14 +169,18 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
         for row in rows:
             bodies = [journal.body(k.blob) for k in journal.uploads(row.round)]
             sent = [body for body in bodies if body]
-            floats = sum(count_floats(decode(body).body) for body in sent)
+            parts = [decode(body).body for body in sent]
             told = last if row is rows[-1] else measured.get(row.round, {"accuracy": {}, "std": {}})
             state = journal.state(row.round)
-            down = Traffic() if state is None or state[0] != row.round else published(setup, state[1], row.round)
+            down, counted = Traffic(), 0
+            if state is not None and state[0] == row.round:
+                down = published(setup, state[1], row.round)
+                counted = setup.recipe.paper_floats(Turn(setup.contract, setup.hyper, row.round), parts, state[1])
             filled.append(
                 replace(
                     row, accuracy=told["accuracy"], accuracy_std={n: told["std"].get(n, 0.0) for n in told["accuracy"]},
-                    up_bytes=sum(map(len, sent)), up_floats=floats, down_bytes=down.bytes, down_floats=down.floats,
+                    up_bytes=sum(map(len, sent)), up_floats=sum(map(count_floats, parts)),
+                    down_bytes=down.bytes, down_floats=down.floats, paper_floats=counted,
                 )
             )  # fmt: skip
         return filled
@@ -200,7 +205,10 @@ def _reader(folder: Path) -> Journal:
 
 def _write_data(setup: Setup, shard: Shard, home: Path) -> None:
     """This device's own samples, as a person's .npz would hold them, and which of them are for what."""
-    parts = [samples_of(setup.data, shard, rows) for rows in (shard.train, shard.validation, shard.test)]
+    parts = [
+        *(samples_of(setup.data, shard, rows) for rows in (shard.train, shard.validation)),
+        setup.test_samples(shard),
+    ]
     (x_train, y_train), (x_check, y_check), (x_test, y_test) = parts
     np.savez(
         home / "samples.npz",

@@ -14,7 +14,7 @@ from protofleet.exchange import GlobalState, Upload
 from protofleet.prototypes import Parts, count_floats
 from protofleet.recipe import Turn
 from simulators.crew import Crew, hire
-from simulators.result import Outcome, Row, row_of
+from simulators.result import Outcome, Row, Traffic, row_of
 from simulators.rundir import RunDir
 from simulators.setup import RUN_ID, Setup
 
@@ -27,14 +27,6 @@ class How:
 
     workers: int = 1
     checkpoint_every: int = 5
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What crossed in one direction in one round."""
-
-    bytes: int = 0
-    floats: int = 0
 
 
 def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resume: bool = False) -> Outcome:
@@ -78,16 +70,17 @@ def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tupl
     turn = Turn(setup.contract, setup.hyper, round)
     chosen = participants(setup.contract, round, setup.agents, run.participation)
     sent = crew.work(round, chosen)
-    state, up, down = before, Traffic(), Traffic()
+    state, up, down, counted = before, Traffic(), Traffic(), 0
     if recipe.talks(turn):
         uploads = [_open(setup, sent[name]) for name in sorted(sent)]
         up = Traffic(sum(map(len, sent.values())), sum(count_floats(u.parts) for u in uploads))
         state = fuse_round(recipe, turn, before, uploads)
         down = published(setup, state, round)
+        counted = recipe.paper_floats(turn, [upload.parts for upload in uploads], state)
         crew.receive(round, state)
     due = round % run.eval_every == 0 or round == run.rounds
     tallies = crew.evaluate(round) if due else {}
-    row = row_of(round, tallies, up.bytes, down.bytes, up.floats, down.floats)
+    row = row_of(round, tallies, up, down, counted)
     return state, replace(row, seconds=time.perf_counter() - began)
 
 

@@ -46,7 +46,7 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> Answered:
     held = unpack(saved.body)
     made = source.of_agent(
         setup.contract, setup.recipe, setup.hyper, agent, setup.backbones[agent], held, outcome.state,
-        outcome.rows[-1].round, setup.data,
+        outcome.rows[-1].round, source.trials(setup.data, setup.contract),
     )  # fmt: skip
     bundle = folder / "device.pfb"
     writer.write(writer.export(made, writer.Wanted()), bundle)

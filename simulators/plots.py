@@ -88,6 +88,37 @@ def curves(series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title:
     _save(figure, path)
 
 
+def against_bytes(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], path: Path) -> None:
+    """Accuracy over bytes on a logarithmic scale, a panel each; a method keeps its colour, and one that sends nothing
+    is a level line."""
+    from matplotlib.ticker import EngFormatter
+
+    names = sorted({name for series in panels.values() for name in series})
+    figure, several = _canvases(6.2 * len(panels) + 1.4, 5.2, len(panels))
+    for axes, (title, series) in zip(several, panels.items(), strict=True):
+        for name, points in series.items():
+            i = names.index(name)
+            colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
+            sent = [(x, y) for x, y in points if x > 0]
+            if sent:
+                axes.plot(*zip(*sent, strict=True), color=colour, linestyle=dash, linewidth=1.6, label=name)
+                axes.plot(*sent[-1], "o", color=colour, markersize=4)
+            else:
+                axes.axhline(points[-1][1], color=colour, linestyle=dash, linewidth=1.0, label=name)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+        axes.grid(color=FAINT, linewidth=0.7)
+        axes.set_xlabel("sent and received by a device so far", color=INK)
+        axes.set_ylabel("accuracy (mean over devices)", color=INK)
+        _title(axes, title)
+    handles = {h.get_label(): h for axes in several for h in axes.get_legend_handles_labels()[0]}
+    figure.legend(
+        [handles[name] for name in names], names, loc="outside right center", frameon=False, fontsize=9,
+        handlelength=3.2,
+    )  # fmt: skip
+    _save(figure, path)
+
+
 def embedding_map(
     points: Array,
     labels: Array,
@@ -131,16 +162,22 @@ def embedding_map(
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    figure, (axes,) = _canvases(width, height, 1)
+    return figure, axes
+
+
+def _canvases(width: float, height: float, panels: int) -> tuple[Figure, list[Axes]]:
     # A figure of its own draws with Agg and leaves pyplot's global state alone.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#999999")
-    axes.tick_params(colors=INK, labelsize=9)
-    return figure, axes
+    several = [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
+    for axes in several:
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color("#999999")
+        axes.tick_params(colors=INK, labelsize=9)
+    return figure, several
 
 
 def _title(axes: Axes, text: str) -> None:

@@ -26,6 +26,14 @@ Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What crossed in one direction in one round."""
+
+    bytes: int = 0
+    floats: int = 0
+
+
+@dataclass(frozen=True)
 class Row:
     """One round. Accuracies are fractions, means over devices; empty in rounds without evaluation."""
 
@@ -39,6 +47,7 @@ class Row:
     down_bytes: int
     up_floats: int
     down_floats: int
+    paper_floats: int
     seconds: float = 0.0
 
 
@@ -64,9 +73,7 @@ def primary(accuracy: Numbers) -> str:
     return next((name for name in PRIMARY if name in accuracy), "head")
 
 
-def row_of(
-    round: int, tallies: Mapping[str, Tallies], up_bytes: int, down_bytes: int, up_floats: int, down_floats: int
-) -> Row:
+def row_of(round: int, tallies: Mapping[str, Tallies], up: Traffic, down: Traffic, paper_floats: int) -> Row:
     """From every device's tallies to one row."""
     each = _accuracies(tallies, "test")
     checks = _accuracies(tallies, "validation")
@@ -82,10 +89,11 @@ def row_of(
         },
         each,
         {name: _per_class(tallies, name) for name in names},
-        up_bytes,
-        down_bytes,
-        up_floats,
-        down_floats,
+        up.bytes,
+        down.bytes,
+        up.floats,
+        down.floats,
+        paper_floats,
     )
 
 
@@ -189,7 +197,7 @@ def table(rows: Sequence[Row]) -> str:
     names = sorted({name for row in rows for name in row.accuracy})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    counted = ["up_bytes", "down_bytes", "up_floats", "down_floats", "seconds"]
+    counted = ["up_bytes", "down_bytes", "up_floats", "down_floats", "paper_floats", "seconds"]
     heads = [f"accuracy_{n}" for n in names] + [f"accuracy_std_{n}" for n in names] + [f"validation_{n}" for n in names]
     writer.writerow(["round", *heads, *counted])
     for row in rows:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge_agent import backbones
 from edge_agent.agent import Agent
 from edge_agent.data.pool import Ints
@@ -50,14 +53,19 @@ class Setup:
         return Workshop(self.contract, self.recipe, self.hyper)
 
     def agent(self, shard: Shard, workshop: Workshop) -> Agent:
-        """One device with its own data."""
+        """One device with its own data; tested on its own samples or on everyone's."""
         kind = self.contract.input
-
-        def samples(index: Any) -> Samples:
-            return Samples.of(*samples_of(self.data, shard, index), kind)
-
-        data = LocalData(samples(shard.train), samples(shard.validation), samples(shard.test))
+        train, validation = (samples_of(self.data, shard, rows) for rows in (shard.train, shard.validation))
+        data = LocalData(
+            Samples.of(*train, kind), Samples.of(*validation, kind), Samples.of(*self.test_samples(shard), kind)
+        )
         return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
+
+    def test_samples(self, shard: Shard) -> tuple[NDArray[Any], Ints]:
+        """What this device is tested on, with labels."""
+        tested = self.partition.shards if self.config.run.test_on == "everyone" else (shard,)
+        parts = [samples_of(self.data, each, each.test) for each in tested]
+        return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
 
 def samples_of(data: DataSet, shard: Shard, rows: Ints) -> tuple[Any, Ints]:

@@ -87,6 +87,8 @@ def _said(found: dict[str, Any], as_json: bool) -> None:
         click.echo(json.dumps(found, indent=1))
         return
     click.echo(f"lineage {found['lineage'] or 'none yet'}, new classes: {found['policy']}")
+    if found["summaries"]:
+        click.echo(f"means of {found['summaries']} devices")
     for row in found["classes"]:
         note = "enrolled" if row["enrolled"] else "" if row["rows"] else "not known yet"
         click.echo(f"  {row['name']:<24} {row['rows']:>3} prototypes  {note}".rstrip())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import click
 
 import protofleet
 from edge_agent.cli.config_cmd import config
 from edge_agent.cli.contract_cmd import contract
-from edge_agent.cli.enroll_cmd import enroll, forget
+from edge_agent.cli.enroll_cmd import enroll, forget, summarise
 from edge_agent.cli.infer_cmd import infer
 from edge_agent.cli.init_cmd import init
 from edge_agent.cli.run_cmd import run as run_command
@@ -30,8 +32,13 @@ def agent() -> None:
     """
 
 
-for command in (init, run_command, status, config, contract, infer, enroll, forget):
+for command in (init, run_command, status, config, contract, infer, enroll, forget, summarise):
     agent.add_command(command)
+
+
+# Making bundles needs more than a device that only classifies has: the command comes from the room that can.
+for point in entry_points(group="edge_agent.commands"):
+    agent.add_command(point.load())
 
 
 def main() -> None:

@@ -27,13 +27,13 @@ def enroll(
     """Learn a new class from a few PHOTOS: in use here at once, on every following device once it is admitted."""
     import numpy as np
 
-    from edge_agent import enrolment, follow
+    from edge_agent import enrolment, latest
     from edge_agent import photos as files
     from edge_agent.config import host_name
     from edge_agent.inference import Classifier
 
     classifier = Classifier(bundle)
-    follow.settled(classifier, bundle)
+    latest.settled(classifier, bundle)
     kind = classifier.bundle.manifest.input
     found = files.find(photos)
     if not found:
@@ -54,7 +54,7 @@ def enroll(
             "reaches them through the next rounds"
         )
     elif url:
-        receipt = enrolment.offer(classifier, new, url, fleet, agent or host_name(), credentials)
+        receipt = enrolment.offer(classifier, new.bank, url, fleet, agent or host_name(), credentials)
         told |= {"offered": True, "status": receipt.status, "words": receipt.words}
         said.append(
             {
@@ -78,3 +78,35 @@ def forget(bundle: Path, label: str) -> None:
     if not enrolment.forget(Classifier(bundle), bundle, label):
         raise UsageError(f"no class {label!r} was enrolled with this bundle on this device")
     click.echo(f"{label}: forgotten on this device")
+
+
+@click.command()
+@bundle_option
+@click.option("--data", required=True, help="A folder of images by class, an .npz, or a data set's name.")
+@click.option("--offer", "url", required=True, metavar="URL", help="The fleet's broker (mqtt://host).")
+@click.option("--id", "agent", help="This device's name in the fleet; by default its host name.")
+@fleet_option
+@credentials_option
+def summarise(
+    bundle: Path, data: str, url: str, agent: str | None, fleet: str | None, credentials: Path | None
+) -> None:
+    """Send this device's class means through the BUNDLE's extractor: no training, and no torch.
+
+    With an extractor that the coordinator froze, the means of all devices become the fleet's prototypes.
+    """
+    import os
+
+    from edge_agent import enrolment
+    from edge_agent.config import DataSection, host_name
+    from edge_agent.data.source import read
+    from edge_agent.inference import Classifier
+
+    classifier = Classifier(bundle)
+    where = os.environ.get("PROTOFLEET_DATA")
+    pool = read(DataSection(source=data), Path(where) if where else None, classifier.bundle.manifest.input)
+    rows = pool.train
+    bank = enrolment.summarised(classifier, pool.data.x[rows], pool.data.y[rows], pool.data.classes)
+    receipt = enrolment.offer(classifier, bank, url, fleet, agent or host_name(), credentials, method="summarise")
+    if receipt.status != "accepted":
+        raise FleetError(f"the coordinator does not take it: {receipt.words}")
+    click.echo(f"means of {len(bank.about.classes)} classes, {len(rows)} samples: taken")

@@ -54,8 +54,8 @@ def infer(
 ) -> None:  # fmt: skip
     """Classify photos: PATHS are files or folders."""
     from edge_agent import photos
-    from edge_agent.follow import following, settled
     from edge_agent.inference import Classifier
+    from edge_agent.latest import settled
 
     endless = watch is not None or from_stdin
     if bool(paths) == endless:
@@ -63,6 +63,8 @@ def infer(
     with ExitStack() as held:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
         if follow:
+            from edge_agent.follow import following
+
             held.enter_context(following(classifier, bundle, follow, channel, fleet, credentials, wait=not endless))
         else:
             settled(classifier, bundle)

@@ -20,7 +20,13 @@ import click
 @click.option("--by", help="How it shall classify (prototype, head, mixture); by default as the method does.")
 @click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True)
 @click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
-@click.option("--also", type=click.Choice(["baked", "fixed"]), multiple=True, help="Further forms of the graph.")
+@click.option(
+    "--also", type=click.Choice(["baked", "fixed", "raw"]), multiple=True, help="Further forms: see docs/bundle.md."
+)
+@click.option(
+    "--format", "formats", type=click.Choice(["onnx", "onnx,ort"]), default="onnx", show_default=True,
+    help="ort: for reduced builds of onnxruntime, with their operator list.",
+)  # fmt: skip
 @click.option("--image-size", type=click.IntRange(1), help="Another image size, for networks that take any.")
 @click.option("--data", help="Samples to calibrate and check with; by default the run's own data set.")
 @click.option(
@@ -28,11 +34,17 @@ import click
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
+@click.option("--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too (fp32, fp16).")
+@click.option(
+    "--node-modules", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Take onnxruntime-web and mqtt from here; by default npm fetches them.",
+)  # fmt: skip
 @click.option("--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
     where: Path, out: Path, agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
-    image_size: int | None, data: str | None, calibration: bool, freeze: bool, as_json: bool,
+    image_size: int | None, data: str | None, calibration: bool, formats: str,
+    web: Path | None, node_modules: Path | None, freeze: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
     from edge_agent.data.sets import load
@@ -45,8 +57,16 @@ def export(
         image_size=image_size or saved.config.get("image_size") or None,
     )  # fmt: skip
     model = source.from_run(saved, agent, found, image_size)
-    made = writer.export(model, writer.Wanted(precision, smallest, by, also, calibration, freeze=freeze))
+    made = writer.export(
+        model,
+        writer.Wanted(precision, smallest, by, also, calibration=calibration, freeze=freeze, ort=formats == "onnx,ort"),
+    )
     bundle = writer.write(made, out)
+    if web is not None:
+        from edge_agent.bundle import MANIFEST
+        from export import page
+
+        page.write({MANIFEST: writer.manifest_bytes(made), **made.files}, web, node_modules)
     if as_json:
         click.echo(json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1))
     else:

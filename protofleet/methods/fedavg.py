@@ -10,7 +10,7 @@ from protofleet.exact import Partial
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import local
 from protofleet.parts import fusions, summaries
-from protofleet.parts.access import find, need
+from protofleet.parts.access import find, need, one_number
 from protofleet.prototypes import Parts, Tensors
 from protofleet.recipe import Learner, Phase, Recipe, Traits, Turn
 
@@ -39,7 +39,7 @@ def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:
 
 def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
     """Weights into sums, weighted by n."""
-    samples = int(need(upload.parts, "data", Tensors)["samples"])
+    samples = int(one_number(upload.parts, "data", "samples", 1))
     return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * samples)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from protofleet import seeds
 from protofleet.errors import FusionError
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Bag, Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import fedpac
 from protofleet.parts import clusters, fusions, heads, losses, summaries
@@ -81,10 +81,10 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Global means and extractor for all; for every device that sent its anchors, and its head's combined rows."""
-    devices = total.get("devices")
-    if not isinstance(devices, Bag):
+    devices = bagged(total, "devices")
+    if not devices:
         return before
-    agents, weights, sent = zip(*devices.items, strict=True)
+    agents, weights, sent = zip(*devices, strict=True)
     means = [need(parts, "prototypes", Prototypes) for parts in sent]
     seed = turn.seed("clusters")
     groups = clusters.within_classes(means, turn.hyper.clusters, lambda c: seeds.seed_of(seed, c))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Bag, Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.parts import fusions, losses, softlabels, summaries
 from protofleet.parts.access import as_given, find, need
-from protofleet.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors
+from protofleet.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors, count_floats
 from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
 from protofleet.settings import setting
 
@@ -79,9 +79,8 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
     """Class means of û and ẑ, from a clean pass after training."""
     labels = me.features(low=True).labels
-    return {
-        level: summaries.class_means(_unit(_features(me, level)), labels, counts=False) for level in _levels(turn.hyper)
-    }
+    rows = {level: summaries.units(_features(me, level)) for level in _levels(turn.hyper)}
+    return {level: summaries.class_means(unit, labels, counts=False) for level, unit in rows.items()}
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -95,16 +94,15 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Plain means, and what a classifier of all local prototypes says of each class (FedMPS (7), (8))."""
-    bag, hyper = total.get("locals"), turn.hyper
-    if not isinstance(bag, Bag):
+    sent, hyper = [need(parts, "high", Prototypes) for _, _, parts in bagged(total, "locals")], turn.hyper
+    if not sent:
         return before
     shared: dict[str, Any] = {}
     for level in _levels(hyper):
         fused = fusions.means(level, total, find(before.shared, level, Prototypes))
-        shared[level] = Prototypes(fused.classes, _unit(fused.vectors)) if hyper.unit_prototypes else fused
+        shared[level] = Prototypes(fused.classes, summaries.units(fused.vectors)) if hyper.unit_prototypes else fused
     if not hyper.mu:
         return GlobalState(shared)
-    sent = [need(parts, "high", Prototypes) for _, _, parts in bag.items]
     x, y = np.concatenate([p.vectors for p in sent]), np.concatenate([p.classes for p in sent])
     rng, kept, fleet = turn.rng("soft labels"), find(before.server, "classifier", Tensors), turn.contract
     sizes = (fleet.embedding, *fleet.head_hidden, fleet.n_classes)
@@ -124,6 +122,12 @@ def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     return {"head": head} if known is None else {"prototype": NearestPrototype(known, of_unit=True), "head": head}
 
 
+def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
+    """All prototypes up, and the soft labels down once (table V)."""
+    soft = {name: part for name, part in after.shared.items() if name == "soft"}
+    return sum(count_floats(parts) for parts in (*sent, soft))
+
+
 def _levels(hyper: Hyper) -> tuple[str, ...]:
     """Without a weight on the low level nothing of it is sent; the high one is what devices classify by."""
     return ("low", "high") if hyper.lam * hyper.alpha else ("high",)
@@ -132,11 +136,6 @@ def _levels(hyper: Hyper) -> tuple[str, ...]:
 def _features(me: Learner, level: str) -> Floats:
     seen = me.features(low=True)
     return seen.high if level == "high" or seen.low is None else seen.low
-
-
-def _unit(rows: Floats) -> Floats:
-    unit: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
-    return unit
 
 
 recipe = Recipe(
@@ -148,5 +147,6 @@ recipe = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=scorers,
+    paper_floats=paper_floats,
     traits=Traits(mixed_backbones=False, own_width=("low",)),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import fedproto, local
 from protofleet.parts import fusions, heads, summaries
@@ -82,15 +82,15 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     if not total:
         return before
     prototypes = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
-    extractor, devices = fusions.mean_tensors("extractor", total), total.get("devices")
-    if extractor is None or not isinstance(devices, Bag):
+    extractor, devices = fusions.mean_tensors("extractor", total), bagged(total, "devices")
+    if extractor is None:
         return GlobalState(shared={"prototypes": prototypes})
     own = dict(before.own)
     if turn.hyper.combine:
-        sent = [need(parts, "head", Head) for _, _, parts in devices.items]
-        by = heads.Collaboration.of([parts for _, _, parts in devices.items], turn.contract)
-        for i, (agent, _, _) in enumerate(devices.items):
-            own[agent] = {"head": heads.mixed(sent, by.weights(i, range(len(sent))))}
+        sent = [parts for _, _, parts in devices]
+        several, by = [need(parts, "head", Head) for parts in sent], heads.Collaboration.of(sent, turn.contract)
+        for i, (agent, _, _) in enumerate(devices):
+            own[agent] = {"head": heads.mixed(several, by.weights(i, range(len(several))))}
     return GlobalState({"prototypes": prototypes, "extractor": extractor}, own)
 
 

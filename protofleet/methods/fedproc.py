@@ -47,20 +47,16 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
     """One stretch; α is the share of the rounds that are over, and 1 while there are no prototypes."""
     fleet, known = turn.contract, find(got, "prototypes", Prototypes)
     alpha = 1.0 if known is None else min(1.0, (turn.round - 1) / turn.hyper.rounds)
-    given = as_given(_unit(known) if known is not None else None, fleet.n_classes, fleet.embedding)
+    unit = None if known is None else Prototypes(known.classes, summaries.units(known.vectors))
+    given = as_given(unit, fleet.n_classes, fleet.embedding)
     return [Phase(loss, given=given | {"alpha": np.array(alpha, np.float32)})]
-
-
-def _unit(prototypes: Prototypes) -> Prototypes:
-    norms = np.linalg.norm(prototypes.vectors, axis=1, keepdims=True)
-    return Prototypes(prototypes.classes, prototypes.vectors / np.maximum(norms, 1e-12))
 
 
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
     """All weights with n, and the means and counts of unit embeddings from a clean pass after training."""
     seen = me.features()
-    unit = seen.high / np.maximum(np.linalg.norm(seen.high, axis=1, keepdims=True), 1e-12)
-    return {**fedavg.summarise(turn, me, got), "prototypes": summaries.class_means(unit, seen.labels)}
+    means = summaries.class_means(summaries.units(seen.high), seen.labels)
+    return {**fedavg.summarise(turn, me, got), "prototypes": means}
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Bag, Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import fedproto, protonorm
 from protofleet.parts import trainable
@@ -44,8 +44,8 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Prototypes after contrastive training with an adaptive margin; the network that makes them stays here."""
-    bag, hyper = total.get("prototypes"), turn.hyper
-    sent = [need(p, "prototypes", Prototypes) for _, _, p in bag.items] if isinstance(bag, Bag) else []
+    hyper = turn.hyper
+    sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "prototypes")]
     sent = [means for means in sent if means.classes.size]
     if not sent:
         return before

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from protofleet.errors import FusionError
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Bag, Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.parts import etf, losses, mixtures, schedules
 from protofleet.parts.access import find, need
@@ -100,9 +100,7 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Algorithm 1, class by class."""
-    bag = total.get("mixtures")
-    items = bag.items if isinstance(bag, Bag) else ()
-    sent = [(weight, need(parts, "mixtures", Mixtures)) for _, weight, parts in items]
+    sent = [(weight, need(parts, "mixtures", Mixtures)) for _, weight, parts in bagged(total, "mixtures")]
     fused = mixtures.fuse(sent, find(before.shared, "mixtures", Mixtures), turn.hyper.threshold, turn.hyper.most)
     return before if fused is None else GlobalState(shared={"mixtures": fused})
 

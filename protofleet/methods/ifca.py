@@ -13,7 +13,7 @@ from protofleet.exact import Partial
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import local
 from protofleet.parts import fusions, summaries
-from protofleet.parts.access import find, need
+from protofleet.parts.access import find, need, one_number
 from protofleet.prototypes import Parts, Tensors
 from protofleet.recipe import Features, Learner, Phase, Recipe, Traits, Turn
 from protofleet.settings import setting
@@ -68,10 +68,10 @@ def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Weights into the sums of their cluster, weighted by n."""
-    cluster = int(need(upload.parts, "cluster", Tensors)["number"])
-    if not 0 <= cluster < turn.hyper.clusters:
+    cluster = int(one_number(upload.parts, "cluster", "number", 0))
+    if cluster >= turn.hyper.clusters:
         raise FusionError(f"cluster: there is no {cluster}, only 0 to {turn.hyper.clusters - 1}")
-    samples = int(need(upload.parts, "data", Tensors)["samples"])
+    samples = int(one_number(upload.parts, "data", "samples", 1))
     return fusions.fold_tensors(part(cluster), need(upload.parts, "weights", Tensors), weight * samples)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from protofleet.exact import Bag, Partial
+from protofleet.exact import Bag, Partial, bagged
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import fedavg
 from protofleet.parts import centroids, losses, pool, summaries
@@ -50,8 +50,7 @@ def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
     """One stretch, with the padded pool of the last state."""
     known, fleet, hyper = pool.members(got), turn.contract, turn.hyper
-    slots = {"kmeans": hyper.clusters, "single": 1}.get(hyper.summary) or pool.widest(known)
-    whole = hyper.padding == "whole"
+    slots, whole = _slots(hyper, known), hyper.padding == "whole"
     return [Phase(loss, given=pool.as_given(known, fleet.n_classes, fleet.embedding, slots, whole=whole))]
 
 
@@ -76,18 +75,28 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """The pool of all prototypes (8), and the mean of the weights (algorithm 1, line 9)."""
-    bag = total.get("pool")
-    if not isinstance(bag, Bag):
+    sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "pool")]
+    if not sent:
         return before
-    sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bag.items]
     weights = fedavg.fuse(turn, total, GlobalState()).shared
     return GlobalState(shared={**pool.publish(sent, pool.members(before.shared)), **weights})
+
+
+def _slots(hyper: Hyper, known: Sequence[Prototypes]) -> int:
+    """Prototypes a class and device after padding."""
+    return {"kmeans": hyper.clusters, "single": 1}.get(hyper.summary) or pool.widest(known)
 
 
 def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     """The nearest of the unpadded pool (13); the classifier beside it."""
     known = pool.members(got)
     return {"head": ByHead()} | ({"prototype": NearestPrototype(pool.joined(known))} if known else {})
+
+
+def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
+    """The padded prototypes of every device (table II); weights are counted apart."""
+    fleet = turn.contract
+    return len(sent) * _slots(turn.hyper, pool.members(after.shared)) * fleet.n_classes * fleet.embedding
 
 
 recipe = Recipe(
@@ -100,5 +109,6 @@ recipe = Recipe(
     fuse=fuse,
     scorers=scorers,
     receive=fedavg.receive,
+    paper_floats=paper_floats,
     traits=Traits(mixed_backbones=False, common_start=True),
 )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protofleet.errors import FusionError
-from protofleet.prototypes import Part, Parts
+from protofleet.prototypes import Part, Parts, Tensors
 from protofleet.prototypes import Prototypes as _Prototypes
 
 P = TypeVar("P", bound=Part)
@@ -28,6 +28,14 @@ def find(parts: Parts, name: str, kind: type[P]) -> P | None:
     if part is not None and not isinstance(part, kind):
         raise FusionError(f"part {name!r}: {kind.__name__} is due, not {type(part).__name__}")
     return part
+
+
+def one_number(parts: Parts, name: str, tensor: str, low: float) -> float:
+    """A single number that somebody sent, and not less than `low`."""
+    array = need(parts, name, Tensors).arrays.get(tensor)
+    if array is None or array.size != 1 or not array.item() >= low:
+        raise FusionError(f"{name}.{tensor}: one number from {low:g} up is due")
+    return float(array.item())
 
 
 def as_given(prototypes: _Prototypes | None, n_classes: int, dim: int) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ from protofleet.contract import Contract
 from protofleet.errors import FusionError
 from protofleet.exact import Bag, Partial
 from protofleet.exchange import Upload
-from protofleet.parts.access import need
+from protofleet.parts.access import need, one_number
 from protofleet.parts.summaries import class_means
 from protofleet.prototypes import Head, Ints, Parts, Prototypes, Tensors
 
@@ -57,8 +57,9 @@ def fold_heads(name: str, upload: Upload, weight: int, contract: Contract, class
     width = (contract.embedding, *contract.head_hidden)[-1]
     if not np.array_equal(head.classes, classes) or head.weight.shape[1:] != (width,):
         raise FusionError(f"head: rows of {width} for classes {classes.tolist()} are due")
-    if means.counts is None or not means.counts.sum() or not need(upload.parts, "variance", Tensors)["variance"] >= 0:
-        raise FusionError("before: class means with counts, and a variance, are due")
+    if means.counts is None or not means.counts.sum():
+        raise FusionError("before: class means with counts are due")
+    one_number(upload.parts, "variance", "variance", 0)
     means.table(contract.n_classes, contract.embedding)
     return {name: Bag.of(upload.agent, weight, upload.parts)}
 
@@ -79,7 +80,7 @@ class Collaboration:
             h[i, means.classes] = _shares(means)
         flat = h.reshape(len(devices), -1)
         flat = flat - flat.mean(0)  # D knows differences only, and less cancels about the centre
-        variances = [float(need(parts, "variance", Tensors)["variance"]) for parts in devices]
+        variances = [one_number(parts, "variance", "variance", 0) for parts in devices]
         return Collaboration(np.array(variances), flat @ flat.T)
 
     def distances(self, i: int) -> Matrix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from protofleet.prototypes import Prototypes, Tensors
+from protofleet.prototypes import Floats, Prototypes, Tensors
 
 
 def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) -> Prototypes:
@@ -15,6 +15,12 @@ def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) 
     sums = np.add.reduceat(x[np.argsort(y, kind="stable")], first, axis=0)
     means = (sums / sizes[:, None]).astype(np.float32)
     return Prototypes(classes, means, sizes if counts else None)
+
+
+def units(rows: Floats) -> Floats:
+    """Every row scaled to length one."""
+    scaled: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
+    return scaled
 
 
 def sample_count(samples: int) -> Tensors:

@@ -1,7 +1,7 @@
 """`protofleet bench lab`: a round of ours beside reference loops, side by side in one run, as ratios.
 
-Every contender runs the same rounds of FedProto on the same devices, one round each in turn, so that a noisy machine is
-noisy for all; a contender's time is the median of its rounds after the first two.
+Every contender runs the same rounds of FedProto (or FedMPS) on the same devices, one round each in turn, so that a
+noisy machine is noisy for all; a contender's time is the median of its rounds after the first two.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from protofleet.contract import Training
 from protofleet.errors import FleetError
 from protofleet.exchange import GlobalState
 from simulators.bench import reference
+from simulators.bench.reference_mps import PlainFedMPS
 from simulators.config import LabConfig, Run
 from simulators.crew import hire
 from simulators.lab import one_round
@@ -83,7 +84,8 @@ def theirs(config: LabConfig, feed: reference.Feed) -> Round:
         model.load_state_dict(agent.workshop.initial_weights(agent.backbone, agent.name))
         models.append(model)
     train, test = [a.data.train for a in agents], [a.data.test for a in agents]
-    loop = reference.PlainFedProto(models, train, test, setup.contract, feed)
+    plain = PlainFedMPS if config.run.method == "fedmps" else reference.PlainFedProto
+    loop = plain(models, train, test, setup.contract, feed)
     return lambda number: loop.round()
 
 
@@ -171,6 +173,21 @@ def bench_cifar(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
         "ours, compiled, channels-last": (ours, (variant(cell, compile=True, layout="channels-last"),)),
         "in-memory loop": (theirs, (cell, reference.in_memory)),
         "DataLoader way": (theirs, (cell, reference.with_loader)),
+        "floor": (floor, (cell,)),
+    }
+    return measure(contenders, rounds, tell)
+
+
+def bench_fedmps(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
+    """FedMPS's losses there: two contrasts and a KL a step, two levels of prototypes, a taught classifier."""
+    cell = cifar_few_shot()
+    cell = replace(cell, run=replace(cell.run, method="fedmps"))
+    prepare(cell)
+    contenders: dict[str, Contender] = {
+        "ours": (ours, (cell,)),
+        "ours, compiled": (ours, (variant(cell, compile=True),)),
+        "ours, compiled, channels-last": (ours, (variant(cell, compile=True, layout="channels-last"),)),
+        "in-memory loop": (theirs, (cell, reference.in_memory)),
         "floor": (floor, (cell,)),
     }
     return measure(contenders, rounds, tell)

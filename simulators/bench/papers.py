@@ -1,144 +1,178 @@
-"""`protofleet bench papers`: the papers' cells run on the real data, and the page that holds ours beside theirs.
-
-A cell is one figure of one paper with the settings that were used for it. Every (cell, seed) is a run directory, so the
-table is resumable run by run, and the page is made from what is there.
-"""
+"""The papers' cells: which figure of which paper, by which run, what is asked of it, and what was cut."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any
+from simulators.bench.cell import MARGINS, Aim, Cell, changed
+from simulators.bench.protocols import (
+    CIFAR,
+    CLUSTERED,
+    FASHION,
+    MIXED,
+    MPS_CIFAR,
+    MPS_FASHION,
+    POOLED,
+    SPIRAL,
+    mnist_few_shot,
+    quick,
+)
+from simulators.config import LabConfig
 
-from protofleet.contract import Training
-from simulators.comparison import result_of
-from simulators.config import LabConfig, Run
-from simulators.partitions import PartitionOptions
-from simulators.progress import size
-from simulators.rundir import RunDir
-from simulators.setup import prepare
+FIGURE = Aim("figure")
+JPEG = "the images here were JPEG-compressed"
 
-HEAD = """# Results
-
-The papers' figures beside ours, on the real data sets, made by
-
-    {command}
-
-which looks for the data in `PROTOFLEET_DATA`, takes up where it was stopped, and writes this page. Accuracies are means
-over devices in the last round (and in the best one), then mean ± standard deviation over the seeds; nothing was tuned
-on the test split. *Reached* means: not below the paper by more than the paper's own standard deviation.
-
-| cell | paper | ours, last | ours, best | gap (last) | reached | seeds | rounds | up a round | seconds a run |
-|---|---|---|---|---|---|---|---|---|---|"""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A figure of a paper and the run that answers it."""
-
-    name: str
-    title: str
-    config: LabConfig
-    evaluator: str
-    paper: float
-    paper_std: float
-    paper_floats: int | None = None
-    note: str = ""
-
-
-def few_shot(dataset: str, backbone: str, spread: int, augment: str) -> LabConfig:
-    """FedProto's and FedMPS's protocol, on the devices that the papers' own code draws."""
-    return LabConfig(
-        Run(
-            method="fedproto", dataset=dataset, agents=20, partition="few-shot", backbone=backbone, rounds=80,
-            partition_seed=1234,
-        ),
-        PartitionOptions(ways=3, shots=100, spread=spread, test_shots=15),
-        Training(batch_size=8, lr=0.01, momentum=0.5, augment="crop-flip" if augment == "crop-flip" else "none"),
-    )  # fmt: skip
-
-
-CELLS = (
+FEDPROTO = (
     Cell(
-        "fedproto-cifar10", "FedProto, CIFAR-10, 3 ways, 100 shots", few_shot("cifar10", "lenet", 1, "crop-flip"),
-        "prototype", 0.7510, 0.0094, 7080, "plain LeNet, d = 120, crop and flip; the images here were JPEG-compressed",
+        "fedproto-cifar10", "FedProto, CIFAR-10, 3 ways, 100 shots", CIFAR, "prototype", 0.7510, 0.0094,
+        paper_floats=7080, note=f"plain LeNet, d = 120, crop and flip; {JPEG}",
     ),
     Cell(
-        "fedproto-fashion", "FedProto, Fashion-MNIST, 3 ways, 100 shots",
-        few_shot("fashion-mnist", "cnn-mnist", 2, "none"), "prototype", 0.9307, 0.0056, None,
-        "d = 50 net, no augmentation",
+        "fedproto-fashion", "FedProto, Fashion-MNIST, 3 ways, 100 shots", FASHION, "prototype", 0.9307, 0.0056,
+        note="d = 50 net, no augmentation",
+    ),
+)  # fmt: skip
+
+FEDMPS = (
+    Cell(
+        "fedmps-fashion", "FedMPS, Fashion-MNIST", MPS_FASHION, "prototype", 0.9358, 0.0089,
+        (FIGURE, Aim("above", 0.0051, "fedproto-fashion")), note="the paper's net, a conv-pool a level; α = μ = 1",
+    ),
+    Cell(
+        "fedavg-fashion", "FedAvg, Fashion-MNIST", quick(changed(FASHION, method="fedavg", backbone="cnn-fashion")),
+        "head", 0.8421, 0.0339, note="FedMPS's net; the classifier among all classes",
+    ),
+    Cell(
+        "fedmps-cifar10", "FedMPS, CIFAR-10", MPS_CIFAR, "prototype", 0.8014, 0.0030,
+        (FIGURE, Aim("above", 0.04, "fedproto-cifar10-long")), paper_floats=30780, more_seeds=2,
+        note=f"{JPEG}; the paper does not say how many rounds",
+    ),
+    Cell(
+        "fedproto-cifar10-long", "FedProto, CIFAR-10, as long as FedMPS", quick(changed(CIFAR, rounds=120)),
+        "prototype", 0.7510, 0.0094, paper_floats=7080, more_seeds=2, note="what FedMPS is compared with",
+    ),
+    Cell(
+        "fedavg-cifar10", "FedAvg, CIFAR-10", changed(CIFAR, method="fedavg"), "head", 0.6091, 0.0199,
+        note="the classifier among all classes; all 62,006 weights travel",
     ),
 )  # fmt: skip
 
 
-def run_cell(cell: Cell, seeds: Sequence[int], out: Path, workers: int) -> None:
-    """Every seed that is not there yet."""
-    for seed in seeds:
-        result_of(
-            f"{cell.name} {seed}", prepare(at_seed(cell, seed)), workers, out / cell.name / str(seed), resume=True
-        )
+def _ablation(name: str, terms: str, paper: float, *settings: str) -> Cell:
+    return Cell(
+        f"fedmps-{name}", f"FedMPS, CIFAR-10, table VII: {terms}", changed(MPS_CIFAR, settings, rounds=80),
+        "prototype", paper, aims=(FIGURE,), more_seeds=-1, note="the paper's deviations here are over clients",
+    )  # fmt: skip
 
 
-def at_seed(cell: Cell, seed: int) -> LabConfig:
-    """The cell's run under this seed: other weights and orders, the same devices."""
-    return replace(cell.config, run=replace(cell.config.run, seed=seed))
+ABLATION = (
+    _ablation("none", "(1) cross-entropy alone", 0.7467, "lam=0", "mu=0"),
+    _ablation("low", "(2) low level", 0.7675, "beta=0", "mu=0"),
+    _ablation("high", "(3) high level", 0.7906, "alpha=0", "mu=0"),
+    _ablation("soft", "(4) soft labels", 0.7510, "lam=0"),
+    _ablation("both", "(5) both levels", 0.7969, "mu=0"),
+    _ablation("all", "(6) all terms", 0.8031),
+)
 
 
-def found(cell: Cell, seeds: Sequence[int], out: Path) -> list[dict[str, Any]]:
-    """The finished runs of a cell."""
-    results = [RunDir(out / cell.name / str(seed)).result(prepare(at_seed(cell, seed))) for seed in seeds]
-    return [result for result in results if result is not None]
+def _ways(ways: int, gfpl: tuple[float, float], fedproto: tuple[float, float]) -> tuple[Cell, Cell]:
+    base, cut = mnist_few_shot(ways), "40 rounds of {}"
+    return (
+        Cell(
+            f"gfpl-mnist-{ways}", f"GFPL, MNIST, {ways} ways", changed(base, method="gfpl"), "prototype", *gfpl,
+            (FIGURE, Aim("above", 0.0, f"gfpl-fedproto-{ways}")), cut=cut.format(80), note="projection against the ETF",
+        ),
+        Cell(
+            f"gfpl-fedproto-{ways}", f"FedProto, MNIST, {ways} ways", base, "prototype", *fedproto,
+            cut=cut.format(100), note="GFPL's batches of 4",
+        ),
+    )  # fmt: skip
 
 
-def page(cells: Sequence[Cell], results: Mapping[str, list[dict[str, Any]]], command: str) -> str:
-    """The page as Markdown."""
-    lines = [HEAD.format(command=command)]
-    for cell in cells:
-        runs = results.get(cell.name, [])
-        if runs:
-            lines.append(_line(cell, runs))
-    lines += ["", "## Settings", ""]
-    for cell in cells:
-        if results.get(cell.name):
-            lines += _settings(cell, results[cell.name])
-    return "\n".join(lines) + "\n"
+GFPL = (
+    *_ways(3, (0.9891, 0.0022), (0.9713, 0.0030)),
+    *_ways(4, (0.9801, 0.0032), (0.9680, 0.0041)),
+    *_ways(5, (0.9783, 0.0021), (0.9670, 0.0029)),
+)
+
+MPFEDCL = (
+    Cell(
+        "mpfedcl-mnist", "MP-FedCL, MNIST, Dir(0.05), 2,000 samples", POOLED, "prototype_all_classes", 0.7995, 0.0376,
+        (FIGURE, Aim("above", 0.1355, "mpfedcl-fedavg"), Aim("above", 0.4668, "mpfedcl-fedproto")), paper_floats=25_600,
+        note="nearest of the pool, every client on the same test set; the paper counts 5,120 floats of each client",
+    ),
+    Cell(
+        "mpfedcl-fedavg", "FedAvg, MNIST, Dir(0.05)", changed(POOLED, method="fedavg", rounds=110), "head",
+        0.6640, 0.0289, note="one model, on the same test set",
+    ),
+    Cell(
+        "mpfedcl-fedproto", "FedProto, MNIST, Dir(0.05)", changed(POOLED, method="fedproto", rounds=100),
+        "prototype_all_classes", 0.3327, 0.0174, note="among all classes; common initial weights",
+    ),
+)  # fmt: skip
+
+CLEAR = "spiral:sigma=0.1"
+UPSCALED = changed(SPIRAL, ("gamma=10",), method="protonorm")
+PICTURED = "noise as printed; the paper shows a picture (figure 2) and no number"
+SPIRALS = (
+    Cell(
+        "protonorm-spiral", "ProtoNorm, spiral, min/max margin", UPSCALED, MARGINS,
+        aims=(Aim("at least", 0.9),), note=PICTURED,
+    ),
+    Cell(
+        "spiral-fedproto", "FedProto, spiral, min/max margin", SPIRAL, MARGINS, aims=(Aim("below", 0.5),),
+        note=PICTURED,
+    ),
+    Cell(
+        "protonorm-spiral-clear", "ProtoNorm, spiral at σ = 0.1", changed(UPSCALED, dataset=CLEAR),
+        "prototype_all_classes", aims=(Aim("above", 0.0, "spiral-fedproto-clear"),), note="not in the paper",
+    ),
+    Cell(
+        "spiral-fedproto-clear", "FedProto, spiral at σ = 0.1", changed(SPIRAL, dataset=CLEAR),
+        "prototype_all_classes", aims=(), note="not in the paper",
+    ),
+)  # fmt: skip
 
 
-def _line(cell: Cell, runs: list[dict[str, Any]]) -> str:
-    last = [run["final"]["each"][cell.evaluator] for run in runs]
-    best = [run["best"]["each"][cell.evaluator]["accuracy"] for run in runs]
-    gap = fmean(last) - cell.paper
-    reached = "yes" if gap >= -cell.paper_std else "no"
-    floats, bytes = runs[0]["rounds"][0]["up_floats"], runs[0]["rounds"][0]["up_bytes"]
-    up = f"{floats:,} floats" + (f" (paper {cell.paper_floats:,})" if cell.paper_floats else "") + f", {size(bytes)}"
-    paper = f"{100 * cell.paper:.2f} ± {100 * cell.paper_std:.2f}"
-    seconds = fmean(run["seconds"] for run in runs)
-    cells = [cell.title, paper, _spread(last), _spread(best), f"{100 * gap:+.2f}", reached, str(len(runs))]
-    return "| " + " | ".join([*cells, str(len(runs[0]["rounds"])), up, f"{seconds:.0f}"]) + " |"
+def _combined(setting: str, words: str, base: LabConfig, fedic: float, fedproto: float, fedpac: float) -> list[Cell]:
+    cut = (
+        "10,000 samples of 70,000, 60 rounds of 800, LeNet for a CNN that is not described; some 2,200 steps for "
+        "210,000, hence a learning rate of 0.02 for 0.005"
+    )
+    others = (Aim("above", 0.0, f"fedic-fedproto-{setting}"), Aim("above", 0.0, f"fedic-fedpac-{setting}"))
+    return [
+        Cell(
+            f"fedic-{setting}", f"FedIC, {words}", base, "head", fedic, aims=(FIGURE, *others), pick="best", cut=cut,
+        ),
+        Cell(
+            f"fedic-fedproto-{setting}", f"FedProto with weights, {words}",
+            changed(base, ("clusters=1", "combine=none")), "head", fedproto, pick="best", cut=cut,
+            note="the paper's FedProto ships weights: global means, one extractor, own heads",
+        ),
+        Cell(
+            f"fedic-fedpac-{setting}", f"FedPAC, {words}", changed(base, method="fedpac"), "head", fedpac,
+            pick="best", cut=cut,
+        ),
+    ]  # fmt: skip
 
 
-def _spread(values: Sequence[float]) -> str:
-    deviation = stdev(values) if len(values) > 1 else 0.0
-    return f"{100 * fmean(values):.2f} ± {100 * deviation:.2f}"
+DIRICHLET = changed(CLUSTERED, partition="dirichlet")
+FEDIC = (
+    *_combined("fashion-2", "Fashion-MNIST, 2 classes a device", CLUSTERED, 0.9942, 0.9916, 0.9928),
+    *_combined("fashion-dir", "Fashion-MNIST, Dir(0.1)", DIRICHLET, 0.9810, 0.9716, 0.9779),
+    *_combined("cifar10-dir", "CIFAR-10, Dir(0.1)", changed(DIRICHLET, dataset="cifar10"), 0.9232, 0.9068, 0.9113),
+)
 
-
-def _settings(cell: Cell, runs: list[dict[str, Any]]) -> list[str]:
-    held = sum(len(agent["classes"]) for agent in runs[0]["partition"]["agents"].values())
-    each = ", ".join(f"{run['config']['seed']}: {100 * run['final']['each'][cell.evaluator]:.2f}" for run in runs)
-    words = f"**{cell.title}.** {cell.note}; {held} client-classes. By seed: {each}."
-    return [words, "", f"    {command_of(cell.config)} --seed SEED", ""]
-
-
-def command_of(config: LabConfig) -> str:
-    """The command line of this run: what differs from the defaults."""
-    words = ["protofleet simulate", f"--method {config.run.method}"]
-    for section in (config.run, config.partition, config.training, config.numerics):
-        for field in fields(section):
-            value = getattr(section, field.name)
-            if value == field.default or field.name in ("method", "seed"):
-                continue
-            flag = field.name.replace("_", "-")
-            words.append(f"--{flag}" if value is True else f"--{flag} {value}")
-    return " ".join([*words, *(f"--set {pair}" for pair in config.settings)])
+MIXED_CUT = (
+    "6,000 images of 60,000, 80 rounds of 300; LeNet, 4-layer CNN, ResNet-8 and MobileNetV3-small for ResNet-8, "
+    "EfficientNet, ShuffleNetV2 and MobileNetV2; some 560 steps for 21,000, hence a learning rate of 0.05 for 0.01"
+)
+PROTONORM = (
+    Cell(
+        "protonorm-cifar10", "ProtoNorm, CIFAR-10, Dir(0.1), mixed networks", changed(MIXED, method="protonorm"),
+        "prototype_all_classes", 0.8856, 0.0011, (FIGURE, Aim("above", 0.05, "protonorm-fedproto")), "best",
+        cut=MIXED_CUT, note=f"d = 512, γ = 100; {JPEG}",
+    ),
+    Cell(
+        "protonorm-fedproto", "FedProto, CIFAR-10, Dir(0.1), mixed networks", MIXED, "prototype_all_classes",
+        0.8290, 0.0046, pick="best", cut=MIXED_CUT, note="d = 512",
+    ),
+)  # fmt: skip

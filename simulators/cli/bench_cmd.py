@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 
 from protofleet.errors import FleetError, UsageError
 from simulators.cli.common import json_option, workers_option
+from simulators.cli.device_cmd import device
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,7 +22,7 @@ def bench() -> None:
 
 @bench.command()
 @click.option("--rounds", default=12, show_default=True, help="Rounds a contender.")
-@click.option("--only", type=click.Choice(["cifar", "fashion", "workers"]), help="One of the three tables.")
+@click.option("--only", type=click.Choice(["cifar", "fedmps", "fashion", "workers"]), help="One of the four tables.")
 @json_option
 def lab(rounds: int, only: str | None, as_json: bool) -> None:
     """A round of ours beside reference loops (needs CIFAR-10 and Fashion-MNIST in PROTOFLEET_DATA)."""
@@ -28,6 +30,7 @@ def lab(rounds: int, only: str | None, as_json: bool) -> None:
 
     tables = {
         "cifar": ("CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_cifar, "in-memory loop"),
+        "fedmps": ("FedMPS, CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_fedmps, "in-memory loop"),
         "fashion": ("Fashion-MNIST 20 × 600, 4-layer CNN, batch 32, one thread", cells.bench_fashion, "DataLoader way"),
         "workers": ("the same, channels-last and bf16, one worker and two", cells.bench_workers, "ours, 1 worker"),
     }
@@ -73,35 +76,89 @@ def codec(repeats: int, as_json: bool) -> None:
 
 @bench.command()
 @click.option("--only", multiple=True, help="A cell by name; all by default.")
-@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell.")
+@click.option("--page-only", is_flag=True, help="Run nothing; the page of what is there.")
+@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell; some take one more or less.")
 @click.option(
     "--out", default="runs/papers", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
 )
-@click.option("--write", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write the page here.")
+@click.option(
+    "--write",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the page here, and its pictures beside it.",
+)
 @workers_option
-def papers(only: tuple[str, ...], seeds: int, out: Path, target: Path | None, workers: int) -> None:
-    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable.
+def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target: Path | None, workers: int) -> None:
+    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable run by run.
 
     \b
     protofleet bench papers --only fedproto-cifar10 --seeds 3
-    protofleet bench papers --write docs/results.md
+    protofleet bench papers --page-only --write docs/results.md
     """
-    from simulators.bench import papers as cells
+    from simulators.bench.cell import run_cell
+    from simulators.bench.page import page
+    from simulators.bench.readings import ORDER, SECTIONS
 
-    names = [cell.name for cell in cells.CELLS]
+    names = [cell.name for cell in ORDER]
     for name in only:
         if name not in names:
             raise UsageError(f"no cell is called {name!r}", f"there are: {', '.join(names)}")
-    for cell in cells.CELLS:
-        if not only or cell.name in only:
-            cells.run_cell(cell, range(seeds), out, workers)
-    results = {cell.name: cells.found(cell, range(seeds), out) for cell in cells.CELLS}
-    page = cells.page(cells.CELLS, results, "protofleet bench papers")
+    wanted = [cell for cell in ORDER if cell.name in only or not (only or page_only)]
+    failed = _each({cell.name: partial(run_cell, cell, seeds, out, workers) for cell in wanted})
     if target is None:
-        click.echo(page)
+        click.echo(page(SECTIONS, seeds, out, None))
     else:
-        target.write_text(page)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(page(SECTIONS, seeds, out, target.parent))
         click.echo(f"written: {target}")
+    _said(failed)
+
+
+@bench.command(name="bytes")
+@click.option("--only", multiple=True, help="A method by name; all by default.")
+@click.option(
+    "--out", default="runs/bytes", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+)
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves here.")
+@workers_option
+def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, workers: int) -> None:
+    """Accuracy against bytes for every method (needs Fashion-MNIST and CIFAR-10 in PROTOFLEET_DATA); resumable.
+
+    \b
+    protofleet bench bytes --picture docs/images/bytes.png
+    """
+    from protofleet import registry
+    from simulators.bench import traffic
+
+    for name in only:
+        registry.load(name)
+    methods = only or registry.names()
+    pairs = [(scene, method) for scene in traffic.SCENES for method in methods]
+    runs = {f"{scene.name} {method}": partial(scene.run, method, out, workers) for scene, method in pairs}
+    failed = _each(runs)
+    for scene in traffic.SCENES:
+        click.echo(traffic.render(scene, traffic.curves(scene, out)) + "\n")
+    if picture is not None:
+        traffic.draw(out, picture)
+        click.echo(f"drawn: {picture}")
+    _said(failed)
+
+
+def _each(runs: Mapping[str, Callable[[], None]]) -> list[str]:
+    """One after the other; a run that fails (as one that diverges) is told and stops no other."""
+    failed = []
+    for name, run in runs.items():
+        try:
+            run()
+        except FleetError as error:
+            click.echo(f"\n{name}: {error}", err=True)
+            failed.append(name)
+    return failed
+
+
+def _said(failed: Sequence[str]) -> None:
+    if failed:
+        raise FleetError(f"these runs failed, for the reasons above: {', '.join(failed)}")
 
 
 @bench.command()
@@ -221,24 +278,4 @@ def truth(agents: int, rounds: int, only: tuple[str, ...]) -> None:
         raise FleetError(f"{differing} methods end in another state on a live fleet")
 
 
-@click.option("--blocks", default=300, show_default=True, help="Interleaved blocks; the fastest counts.")
-@click.option("--only", type=click.Choice(["cost", "process", "agree"]), help="One of the three tables.")
-@click.option("--samples", default=1000, show_default=True, help="Images a network for `agree`.")
-@json_option
-def device(blocks: int, only: str | None, samples: int, as_json: bool) -> None:
-    """A bundle on a device: what prototypes, input, swap and int8 cost; the process; agreement with torch."""
-    from simulators.bench import device as bundles
-    from simulators.bench import device_process as process
-
-    def say(words: str) -> None:
-        click.echo(f"\r{words:<40}", nl=False, err=True)
-
-    found: dict[str, list[dict[str, object]]] = {}
-    if only in (None, "cost"):
-        found["cost"] = [asdict(row) | {"ratio": row.ratio} for row in bundles.costs(blocks, say)]
-    if only in (None, "process"):
-        found["process"] = [asdict(row) for row in process.processes(5, say)]
-    if only in (None, "agree"):
-        found["agree"] = [asdict(row) for row in bundles.agree(tuple(bundles.NETS), samples, say)]
-    click.echo("", err=True)
-    click.echo(json.dumps(found, indent=1) if as_json else "\n".join(process.tables(found)))
+bench.add_command(device)

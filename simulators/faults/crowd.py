@@ -142,7 +142,10 @@ def main() -> None:
     def made(daemon: Daemon) -> None:
         signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
 
-    be(Place(url, fleet, agent, Path(folder)), made)
+    try:
+        be(Place(url, fleet, agent, Path(folder)), made)
+    except FleetError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from coordinator.errors import JournalError
 from coordinator.journal import Journal
 from protofleet.mqtt.broker import Prefer, Running, running_broker
-from simulators.faults.stage import Stage, until
+from simulators.faults.stage import Actor, Stage, until
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Scene:
     folder: Path
     seed: int
     prefer: Prefer = "mosquitto"
+    actors: list[Actor] = field(default_factory=list)
 
     def rng(self) -> random.Random:
         """The same at every call, for the same seed."""
@@ -39,7 +40,7 @@ class Scene:
 
     def stage(self, url: str, **how: Any) -> Stage:
         """A stage in this folder, its settings written."""
-        made = Stage(self.folder / "stage", url, **how)
+        made = Stage(self.folder / "stage", url, actors=self.actors, **how)
         made.write()
         return made
 
@@ -53,7 +54,14 @@ class Case:
     soak: int = 3  # seeds in the long form
     brokers: tuple[Prefer, ...] = ("mosquitto", "embedded")
     root: bool = False  # it mounts a file system
-    torch: bool = False
+
+    def tried(self, scene: Scene) -> str:
+        """Play it, and leave no process behind, whatever happens."""
+        try:
+            return self.play(scene)
+        finally:
+            for actor in scene.actors:
+                actor.kill()
 
 
 class Breakable:

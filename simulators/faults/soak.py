@@ -53,7 +53,7 @@ def tried(case: Case, broker: Prefer, seed: int, keep: bool = False) -> Tried:
     folder, began = Path(mkdtemp(prefix="protofleet-fault-")), time.monotonic()
     told = wrong = ""
     try:
-        told = case.play(Scene(folder, seed, broker))
+        told = case.tried(Scene(folder, seed, broker))
     except Exception as error:  # whatever it is, it is a failure of this case and not the end of the others
         wrong = f"{type(error).__name__}: {' '.join(str(error).split())}"
         (folder / "traceback").write_text(traceback.format_exc())

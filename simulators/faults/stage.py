@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinator.control import NotRunning, ask
+from coordinator.control import ask
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError
 from protofleet.settings import to_plain
@@ -46,6 +46,7 @@ class Stage:
     rounds: int = 3
     serve: Mapping[str, Any] = field(default_factory=dict)
     packet: int = 131_072
+    actors: list[Actor] = field(default_factory=list)  # every process there was
 
     @property
     def names(self) -> list[str]:
@@ -84,20 +85,28 @@ class Stage:
         """Its coordinator as a process that ends with the run; with an instant, one that dies then."""
         serve = ["coordinator", "serve", "--config", str(self.folder / "fleet.toml"), "--until-done", *words]
         command = serve if instant is None else ["simulators.faults.mortal", str(instant), *serve]
-        return act("coordinator", self.folder, command, wrap)
+        return self._enter("coordinator", command, wrap)
 
     def device(self, agent: str, instant: Instant | None = None, wrap: Wrap = as_it_is) -> Actor:
         """One of its devices as a process of its own."""
         words = ["simulators.faults.crowd", self.url, self.fleet, agent, str(self.home(agent))]
         self.home(agent).mkdir(parents=True, exist_ok=True)
         command = words if instant is None else ["simulators.faults.mortal", str(instant), *words]
-        return act(agent, self.folder, command, wrap)
+        return self._enter(agent, command, wrap)
+
+    def _enter(self, name: str, command: Sequence[str], wrap: Wrap) -> Actor:
+        """A process of this name; whatever an earlier one said stays in the log."""
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as words:
+            process = subprocess.Popen(wrap([sys.executable, "-m", *command]), stdout=words, stderr=words)
+        self.actors.append(Actor(name, process, log))
+        return self.actors[-1]
 
     def status(self) -> dict[str, Any]:
         """What the running coordinator says of itself; empty if none answers."""
         try:
             return ask(self.data, "status")
-        except NotRunning:
+        except FleetError:  # none, or one that is busy
             return {}
 
 
@@ -142,15 +151,6 @@ class Actor:
     def killed(self) -> bool:
         """Whether it ended by SIGKILL."""
         return self.process.poll() == -signal.SIGKILL
-
-
-def act(name: str, folder: Path, command: Sequence[str], wrap: Wrap = as_it_is) -> Actor:
-    """Start a process; whatever an earlier one of this name said stays in the log."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / f"{name}.log"
-    with log.open("ab") as words:
-        process = subprocess.Popen(wrap([sys.executable, "-m", *command]), stdout=words, stderr=words)
-    return Actor(name, process, log)
 
 
 def until(holds: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:

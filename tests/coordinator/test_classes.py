@@ -53,6 +53,14 @@ def test_a_new_class_is_admitted_and_published(made):
     assert published(made.greetings())[0] == bank
 
 
+def test_the_same_offer_again_gets_the_same_answer_and_changes_nothing(made):
+    made.take([offer(made)], 1.0)
+    said = made.take([offer(made)], 2.0)
+    assert receipts(said)[0][1] == "accepted"
+    assert not published(said)
+    assert len(made.classes.versions) == 2
+
+
 def test_it_is_remembered_over_a_restart(made):
     made.take([offer(made)], 1.0)
     again = Classes(made.journal, made.voice, "auto", made.log)
@@ -154,3 +162,41 @@ def test_a_frozen_extractor_takes_the_place_of_the_run(made):
 def test_words_that_mean_nothing(made, what, arguments):
     with pytest.raises(UsageError):
         made.classes.told(what, arguments, 1, STATE)
+
+
+def summary(made, agent, vector, count, name="ant", **changes):
+    bank = Bank(
+        About(changes.get("lineage", "extractor:e"), (name,)),
+        Prototypes(np.array([0]), np.array([vector], np.float32), np.array([count])),
+    )
+    envelope = wire.Envelope("enrol", CONTRACT.fleet, agent=agent, method="summarise")
+    return Place(agent, "upload", ("0",)), channel.write(bank, envelope, "float32")
+
+
+def frozen(made):
+    bank = Bank(About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32)))
+    message = b64encode(channel.write(bank, wire.Envelope("global", "f"))).decode()
+    made.classes.told("freeze", {"prototypes": message, "bundle": "ab"}, 1, STATE)
+
+
+def test_summaries_of_a_frozen_extractor_become_the_prototypes(made):
+    frozen(made)
+    made.take([summary(made, "x", (4, 0, 0), 1)], 1.0)
+    said = made.take([summary(made, "y", (0, 4, 0), 3)], 1.0)
+    (bank,) = published(said)
+    assert bank.points.only([0]).vectors.tolist() == [[1, 3, 0]]
+    assert bank.points.only([1]).vectors.tolist() == [[0, 1, 0]]
+    made.take([summary(made, "y", (4, 0, 0), 3)], 1.0)  # a newer one replaces the device's own
+    assert made.classes.bank(1, STATE).points.only([0]).vectors.tolist() == [[4, 0, 0]]
+    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == 2
+    frozen(made)
+    made.classes.told("back", {"version": 0}, 1, STATE)
+    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == 0
+
+
+def test_summaries_that_do_not_fit_are_refused(made):
+    assert receipts(made.take([summary(made, "x", (1, 0, 0), 1, lineage=lineage(made))], 1.0))[0][2] == "not-frozen"
+    frozen(made)
+    assert receipts(made.take([summary(made, "x", (1, 0, 0), 1, name="wasp")], 1.0))[0][2] == "class"
+    assert receipts(made.take([summary(made, "x", (1, 0, 0), 0)], 1.0))[0][2] == "counts"
+    assert receipts(made.take([summary(made, "x", (1, 0), 1)], 1.0))[0][2] == "dimension"

@@ -1,6 +1,7 @@
 """The service's loop on a link that is only a list: what it says after trouble, and when another coordinator speaks."""
 
 import io
+import shutil
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -12,7 +13,7 @@ from coordinator.service import RETRY, Around, Service
 from protofleet import wire
 from protofleet.logs import Log
 from protofleet.mqtt.events import Arrival, Connected, Ticket
-from protofleet.mqtt.parcels import ParcelLimits
+from protofleet.mqtt.parcels import Outgoing, ParcelLimits, slip_message
 from protofleet.systemd import Notifier
 from tests.coordinator.made import AGENTS, TOPICS, birth, core, upload
 
@@ -65,7 +66,11 @@ def came(topic, payload, retained=False):
 def made(tmp_path):
     """A service, its link and its core."""
     link, inner = Wire(), core(tmp_path / "data", rounds=2)
-    post = Post(link, TOPICS, ParcelLimits(), Path(tmp_path / "spool"), None, lambda: link.now)
+
+    def missing(agent, round, digest, ranges):
+        return inner.voice.receipt(agent, round, digest, "missing", missing=tuple(ranges))
+
+    post = Post(link, TOPICS, ParcelLimits(), Path(tmp_path / "spool"), missing, lambda: link.now)
     log = Log(io.StringIO())
     link.service = Service(
         Around(link, inner, post, inner.voice, TOPICS, log, Notifier({}), SimpleQueue(), frozenset({"older"}),
@@ -117,6 +122,25 @@ def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said
     assert link.heard("round")[-1].envelope.round == 2
     answered = {m.envelope.agent for m in link.heard("receipt")}
     assert answered == set(AGENTS)
+
+
+def test_a_spool_without_room_costs_the_upload_and_not_the_service(made, tmp_path):
+    service, link, inner = made
+    inner.recover(0.0)
+    base = inner.state.base
+    payload = upload("a", 1, base)[1]
+    parcel = Outgoing(payload, 256)
+    slip = slip_message(wire.unseal(payload)[0], parcel.slip)
+    chunk = came(TOPICS.ub("a", parcel.slip.digest, 0), parcel.chunk(0))
+    births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
+    link.script = [[Connected(False, "5"), *births], [came(TOPICS.upload("a", 1), slip)]]
+    link.script += [lambda: shutil.rmtree(tmp_path / "spool"), [chunk]]
+    link.script += [[came(TOPICS.upload("b", 1), upload("b", 1, base)[1])]]
+    service.run()
+    assert [(m.envelope.agent, m.body["status"]) for m in link.heard("receipt")] == [
+        ("a", "missing"),
+        ("b", "accepted"),
+    ]
 
 
 def word(epoch, boot, online=True, retained=False):

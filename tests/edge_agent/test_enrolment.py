@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from coordinator.control import NotRunning, ask
-from edge_agent import enrolment, follow
+from edge_agent import enrolment, follow, latest
 from edge_agent.inference import Classifier
 from export.writer import Wanted, export, write
 from protofleet import channel, wire
@@ -35,7 +35,7 @@ def place(made, tmp_path):
     """A bundle without the class 9 among its prototypes."""
     write(made, tmp_path / "bundle")
     bank = channel.read(made.files["prototypes.cbor"]).bank
-    follow.write(follow.state_file(tmp_path / "bundle"), published(channel.without(bank, ["9"])))
+    latest.write(latest.state_file(tmp_path / "bundle"), published(channel.without(bank, ["9"])))
     return tmp_path / "bundle"
 
 
@@ -45,7 +45,7 @@ def published(bank, fleet="f"):
 
 def in_use(bundle):
     classifier = Classifier(bundle)
-    follow.settled(classifier, bundle)
+    latest.settled(classifier, bundle)
     return classifier
 
 
@@ -86,13 +86,24 @@ def test_a_class_that_lies_on_another_is_said_to(place):
         enrolment.embedded(classifier, "3", nines())
 
 
+def test_a_summary_holds_means_and_counts(place):
+    classifier, data = in_use(place), digits()
+    bank = enrolment.summarised(classifier, data.x[:50], data.y[:50], data.classes)
+    assert bank.points.counts.sum() == 50
+    first = int(bank.about.classes[0])
+    mean = classifier.embed(data.x[:50][data.y[:50] == first]).mean(0)
+    assert np.allclose(bank.points.vectors[0], mean, atol=1e-5)
+
+
 def test_a_damaged_memory_falls_back_to_the_bundle(place):
-    follow.state_file(place).write_bytes(b"torn")
-    follow.enrolled_file(place).write_bytes(b"")
+    latest.state_file(place).write_bytes(b"torn")
+    latest.enrolled_file(place).write_bytes(b"")
     assert "9" in in_use(place).loaded.labels
 
 
 FLEET = """
+[broker]
+packet = {packet}
 [serve]
 fleet = "f"
 min_agents = 1000
@@ -106,10 +117,10 @@ shape = [8, 8, 1]
 
 
 @contextmanager
-def coordinator(url, folder, bank):
+def coordinator(url, folder, bank, packet):
     """A service that publishes this bank."""
     folder.mkdir()
-    (folder / "fleet.toml").write_text(FLEET)
+    (folder / "fleet.toml").write_text(FLEET.format(packet=packet))
     command = [sys.executable, "-m", "coordinator", "serve", "--config", str(folder / "fleet.toml"), "--broker", url]
     service = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
@@ -129,21 +140,25 @@ def _answers(folder, **words):
 
 
 @pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
-def test_one_device_enrols_and_another_knows(place, made, tmp_path):
+@pytest.mark.parametrize("packet", [131_072, 2048])
+def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
     other = tmp_path / "other"
     write(made, other)
     bank = channel.without(channel.read(made.files["prototypes.cbor"]).bank, ["9"])
+    if packet == 2048:  # larger than a packet: it goes in pieces
+        points = Prototypes(np.repeat(bank.points.classes, 20), np.repeat(bank.points.vectors, 20, axis=0))
+        bank = Bank(bank.about, points)
     with running_broker(tmp_path / "broker", prefer="mosquitto") as broker:
         url, first = str(broker.address), in_use(place)
-        with coordinator(url, tmp_path / "c", bank):
+        with coordinator(url, tmp_path / "c", bank, packet):
             second = Classifier(other)
             with follow.following(second, other, url, "stable", "f", None, wait=True, log=Log(StringIO())):
                 assert "9" not in second.loaded.labels
                 new = enrolment.embedded(first, "9", nines())
-                receipt = enrolment.offer(first, new, url, "f", "device-a", None)
+                receipt = enrolment.offer(first, new.bank, url, "f", "device-a", None)
                 assert receipt.status == "accepted"
                 eventually(lambda: "9" in second.loaded.labels)
-                again = enrolment.offer(first, enrolment.Enrolment(_wrong(new.bank), 1, "", 1.0), url, "f", "a", None)
+                again = enrolment.offer(first, _wrong(new.bank), url, "f", "a", None)
                 assert again.status == "refused"
                 assert "another extractor" in again.words
     assert "9" in in_use(other).loaded.labels  # remembered, and no broker is needed for it
@@ -157,19 +172,19 @@ def test_an_answer_that_does_not_come_is_one_line(place):
     classifier = in_use(place)
     new = enrolment.embedded(classifier, "9", nines())
     with pytest.raises(LinkError, match="no answer from the coordinator"):
-        enrolment.offer(classifier, new, "mqtt://127.0.0.1:9", None, "a", None, patience=0.3)
+        enrolment.offer(classifier, new.bank, "mqtt://127.0.0.1:9", None, "a", None, patience=0.3)
 
 
 def test_prototypes_of_another_lineage_do_not_move_a_follower(place):
     classifier, log = in_use(place), StringIO()
     before = classifier.loaded
     wrong = Bank(About("run:f/other", before.bank.about.classes), before.bank.points)
-    follow.arrived(classifier, place, published(wrong), Log(log))
-    follow.arrived(classifier, place, b"junk", Log(log))
+    latest.arrived(classifier, place, published(wrong), Log(log))
+    latest.arrived(classifier, place, b"junk", Log(log))
     assert classifier.loaded is before
     assert log.getvalue().count("cannot be used") == 2
     moved = Bank(before.bank.about, Prototypes(before.bank.points.classes, before.bank.points.vectors + 1))
-    follow.arrived(classifier, place, published(moved), Log(log))
+    latest.arrived(classifier, place, published(moved), Log(log))
     assert classifier.loaded is not before
     assert in_use(place).loaded.state == classifier.loaded.state
 

@@ -1,5 +1,6 @@
 """The graph beside the network: every way of classifying, every kind of input, before and after a swap."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from edge_agent.evaluate import _scores
 from edge_agent.feed import Samples, blocks
 from edge_agent.inference import Classifier
 from export.graph import OPSET, ExportError, cleaned
+from export.verify import session
 from export.writer import Wanted, export, write
 from protofleet import nearest
 from protofleet.contract import Input, Numerics
@@ -103,6 +105,28 @@ def test_the_graph_is_of_the_opset_that_was_asked_for(source):
         cleaned(model)
 
 
+@pytest.mark.parametrize(("precision", "size", "same"), [("fp16", 0.6, 0.98), ("int8", 0.5, 0.9)])
+def test_fewer_bits_are_smaller_and_say_the_same(precision, size, same, tmp_path):
+    source = device("mlp-wide")
+    made = export(source, Wanted(precision=precision, smallest=True))
+    full, lower = made.report["fp32"], made.report[precision]
+    assert made.manifest.precision == precision
+    assert lower["bytes"] < size * full["bytes"]
+    assert lower["agreement"] >= same
+    classifier = Classifier(write(made, tmp_path / "b"))
+    by_fleet = classifier.loaded.state
+    assert (
+        by_fleet == export(source, Wanted()).manifest.state
+    )  # drift is the graph's: published prototypes stay as they are
+
+
+def test_int8_is_only_kept_where_it_is_faster():
+    made = export(device(), Wanted(precision="int8"))
+    faster = made.report["int8"]["milliseconds"] < made.report["fp32"]["milliseconds"]
+    assert made.manifest.precision == ("int8" if faster else "fp32")
+    assert ("kept" in made.report) is not faster
+
+
 def test_the_graph_repeats_the_essentials(source):
     made = export(source, Wanted())
     model = onnx.load_from_string(made.files["model.onnx"])
@@ -113,9 +137,12 @@ def test_the_graph_repeats_the_essentials(source):
 
 @pytest.mark.parametrize("by", ["prototype", "mixture"])
 def test_the_other_forms_say_the_same(source, by):
-    from export.verify import session
-
-    made = export(source, Wanted(by=by, also=("baked", "fixed")))
+    """The export compares them; here: that they are what they are called."""
+    made = export(source, Wanted(by=by, also=("baked", "fixed", "raw"), ort=True))
+    shape = json.loads(made.files["rows.json"])["shapes"]["proto_w"]
+    assert len(made.files["proto_w.f32"]) == 4 * shape[0] * shape[1]
+    assert b"ai.onnx;" in made.files["operators.config"]
+    assert b"CoreML" in made.files["mobile.txt"]
     baked = session(made.files["baked.onnx"])
     assert [each.name for each in baked.get_inputs()] == ["image"]
     fixed = session(made.files["fixed.onnx"])

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protofleet.errors import FusionError
-from protofleet.exact import Bag, Sum, merge, merge_all
+from protofleet.exact import Bag, Sum, bagged, merge, merge_all
+from protofleet.prototypes import Prototypes
 
 values = st.floats(-60000, 60000, width=32)
 rows = st.lists(
@@ -71,3 +72,10 @@ def test_rows_of_other_shape_and_agents_folded_twice_are_refused():
 
 def test_bags_are_sorted_by_agent():
     assert [name for name, _, _ in Bag.of("b", 1, {}).merge(Bag.of("a", 2, {})).items] == ["a", "b"]
+
+
+def test_a_bag_that_nobody_filled_is_empty():
+    parts = {"p": Prototypes([0], [[1.0]])}
+    assert bagged({"x": Bag.of("a", 2, parts)}, "x") == (("a", 2, parts),)
+    assert bagged({}, "x") == ()
+    assert bagged({"x": Sum.of([0], np.ones((1, 1)), [1])}, "x") == ()

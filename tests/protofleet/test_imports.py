@@ -62,6 +62,11 @@ def test_a_command_line_answers_before_it_loads_anything_heavy(command):
     assert not loaded_by(f"import {command}") & HEAVY
 
 
+def test_a_device_that_classifies_follows_and_enrols_needs_no_torch():
+    every = "import edge_agent.inference, edge_agent.latest, edge_agent.follow, edge_agent.enrolment, edge_agent.photos"
+    assert not loaded_by(every) & (HEAVY | {"PIL", "export"})
+
+
 def test_the_link_costs_no_client_before_it_is_used():
     every = "import protofleet.mqtt.link, protofleet.mqtt.parcels, protofleet.mqtt.broker, protofleet.cli.broker_cmd"
     assert not loaded_by(every) & (HEAVY | {"amqtt"})

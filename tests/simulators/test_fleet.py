@@ -21,7 +21,11 @@ def setup_of(method, *, settings=(), partition="dirichlet", **run):
 @pytest.mark.parametrize(
     ("method", "more", "broker"),
     [
-        ("fedproto", {"partition": "feature-skew", "backbone": "mixed"}, "embedded"),  # networks of their own
+        (
+            "fedproto",
+            {"partition": "feature-skew", "backbone": "mixed", "test_on": "everyone"},
+            "embedded",
+        ),  # networks of their own
         ("fedic", {}, "mosquitto"),  # weights in chunks, an own part for every device
         ("gfpl", {"settings": GFPL, "participation": 0.6, "rounds": 4}, "mosquitto"),  # rounds without exchange
     ],
@@ -33,6 +37,7 @@ def test_a_live_fleet_ends_in_the_laboratorys_state(tmp_path, method, more, brok
     assert live.state.sha256 == here.state.sha256
     assert live.rows[-1].accuracy == pytest.approx(here.rows[-1].accuracy)
     assert live.rows[-1].up_floats == here.rows[-1].up_floats
+    assert live.rows[-1].paper_floats == here.rows[-1].paper_floats
     journal = Journal.read(tmp_path / "coordinator-data")
     assert {each.verdict for each in replayed(journal)} == {"same"}
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 from protofleet import registry
 from protofleet.contract import Numerics
@@ -143,3 +144,39 @@ def test_data_that_does_not_suffice_is_said_in_one_line(small_lab):
     with pytest.raises(DataError) as caught:
         prepare(small_lab(partition="few-shot", agents=20))
     assert "\n" not in str(caught.value)
+
+
+def test_devices_are_tested_on_their_own_samples_or_all_on_the_same(small_lab):
+    config = small_lab("feddistill", rounds=1)
+    setup = prepare(replace(config, run=replace(config.run, test_on="everyone")))
+    union = {row for shard in setup.partition.shards for row in shard.test}
+    own, everyone = ended(config).rows[-1], run(setup, How(), lambda row: None).rows[-1]
+    agents = [setup.agent(shard, setup.workshop()) for shard in setup.partition.shards]
+    assert {len(agent.data.test) for agent in agents} == {len(union)}
+    assert agents[0].data.test.y.equal(agents[-1].data.test.y)
+    assert own.accuracy != everyone.accuracy
+
+
+def test_samples_of_others_keep_the_look_that_they_have_there(small_lab):
+    config = small_lab(partition="feature-skew", agents=3, test_on="everyone")
+    setup = prepare(config)
+    first = setup.agent(setup.partition.shards[0], setup.workshop()).data.test.x
+    alone = prepare(replace(config, run=replace(config.run, test_on="own")))
+    each = [alone.agent(shard, alone.workshop()).data.test.x for shard in alone.partition.shards]
+    assert first.equal(torch.cat(each))
+
+
+@pytest.mark.parametrize(
+    ("method", "counted"),
+    [
+        ("fedproto", lambda held, agents: held * 64),
+        ("fedmps", lambda held, agents: held * (128 + 64) + 10 * 10),
+        ("mpfedcl", lambda held, agents: agents * 2 * 10 * 64),
+        ("local", lambda held, agents: 0),
+    ],
+)
+def test_a_round_is_counted_as_the_paper_counts_it(method, counted, small_lab):
+    result = document(ended(small_lab(method)))
+    held = sum(len(agent["classes"]) for agent in result["partition"]["agents"].values())
+    assert len(result["partition"]["agents"]) == 5
+    assert {row["paper_floats"] for row in result["rounds"]} == {counted(held, 5)}

@@ -52,7 +52,7 @@ def garbage(scene: Scene) -> str:
     return f"{rogue.sent} messages"
 
 
-MOST = 30_000
+MOST = 20_000
 
 
 class Rogue:

@@ -14,16 +14,16 @@ from simulators.faults.mortal import Instant
 from simulators.faults.scene import Case, Scene, after, breakable, pause
 from simulators.faults.smalldisk import SmallDisk, small_disk
 from simulators.faults.stage import RUN, until
-from simulators.faults.verdict import judge
+from simulators.faults.verdict import Broken, judge
 
-ROOM = 4096  # kilobytes, for a journal or a store of a few rounds
-FRAME = 4096 + 24  # of a write-ahead log; 32 bytes of header before the first
+ROOM = 65_536  # kilobytes, for a journal or a store of a few rounds and its write-ahead log
+LEFT = (0, 20_000, 200_000)  # bytes that are left on a full disk
 
 
 def no_room_for_the_journal(scene: Scene) -> str:
     """The coordinator's disk is full for a while, from after so many uploads on."""
     rng = scene.rng()
-    number, left = rng.randint(1, 4), rng.choice([0, 4096, 20_000])
+    number, left = rng.randint(1, 4), rng.choice(LEFT)
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=6)
         with small_disk(stage.data, ROOM) as disk, crowd(stage.places()):
@@ -43,7 +43,7 @@ def no_room_for_the_journal(scene: Scene) -> str:
 def no_room_for_the_outbox(scene: Scene) -> str:
     """One device's disk is full for a while."""
     rng = scene.rng()
-    count, left = rng.randint(0, 8), rng.choice([0, 4096, 20_000])
+    count, left = rng.randint(1, 8), rng.choice(LEFT)
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=5)
         poor, *rich = stage.places()
@@ -63,6 +63,31 @@ def no_room_for_the_outbox(scene: Scene) -> str:
     gave_up = "will not train" in actor.log.read_text()
     judge(stage, whole=not gave_up)
     return f"after {count} uploads, {left} bytes left{', a round given up' if gave_up else ''}"
+
+
+def no_room_to_begin_with(scene: Scene) -> str:
+    """Coordinator and device are started on full disks: each ends with one line that says so."""
+    with scene.broker() as broker:
+        stage = scene.stage(str(broker.address), rounds=2)
+        poor, *rich = stage.places()
+        with small_disk(stage.data, ROOM) as here, small_disk(poor.folder, ROOM) as there, crowd(rich):
+            here.fill()
+            there.fill()
+            for each in (stage.coordinator(wrap=here.inside), stage.device(poor.agent, wrap=there.inside)):
+                code, words = each.ended(20), each.log.read_text()
+                if code != 1 or "Traceback" in words or "full" not in words:
+                    raise Broken(f"{each.name} on a full disk ended with {code}: {words[-300:]}")
+            here.empty()
+            there.empty()
+            actor, device = stage.coordinator(wrap=here.inside), stage.device(poor.agent, wrap=there.inside)
+            try:
+                actor.done()
+            finally:
+                device.stop()
+            here.copy_to(stage.data)
+            there.copy_to(poor.folder)
+    judge(stage)
+    return "both said so"
 
 
 def _said(disk: SmallDisk) -> str:
@@ -130,9 +155,10 @@ def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] =
     """Leave only so much of a write-ahead log; what that comes to must `fit` when a copy is opened."""
     log = database.with_name(f"{database.name}-wal")
     size, trial = log.stat().st_size, database.parent / "cut"
+    frame = int.from_bytes(log.read_bytes()[8:12], "big") + 24  # a page and its header
     while True:
         length = rng.choice(
-            [rng.randint(0, size), max(0, size - rng.randint(0, 6) * FRAME - rng.choice([0, 0, 1, 999]))]
+            [rng.randint(0, size), max(0, size - rng.randint(0, 6) * frame - rng.choice([0, 0, 1, 999]))]
         )
         shutil.rmtree(trial, ignore_errors=True)
         trial.mkdir()
@@ -163,6 +189,7 @@ def _trained(folder: Path) -> int:
 CASES = (
     Case("no room for the journal", no_room_for_the_journal, soak=10, root=True),
     Case("no room for the outbox", no_room_for_the_outbox, soak=10, root=True),
+    Case("no room to begin with", no_room_to_begin_with, soak=1, root=True),
     Case("power loss at the coordinator", power_loss, soak=16),
     Case("power loss everywhere", power_loss_everywhere, soak=8, brokers=("mosquitto",)),
     Case("power loss at a device", power_loss_of_a_device, soak=10),

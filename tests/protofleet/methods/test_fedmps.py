@@ -12,10 +12,10 @@ from edge_agent.feed import Samples
 from edge_agent.net import build_net
 from protofleet.contract import Contract, Input
 from protofleet.exchange import GlobalState, Upload
-from protofleet.methods import fedmps
+from protofleet.methods import fedmps, fedproto
 from protofleet.methods.fedmps import Hyper
 from protofleet.parts import losses
-from protofleet.prototypes import Prototypes, SoftLabels, count_floats
+from protofleet.prototypes import Prototypes, SoftLabels
 from protofleet.recipe import Batch, ByHead, Features, NearestPrototype, Turn
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
@@ -175,5 +175,6 @@ def test_the_floats_that_cross_are_table_vs():
 
     up = [sent(n) for n in (3,) * 19 + (2,)]
     down = SoftLabels(range(10), np.full((10, 10), 0.1))
-    assert sum(map(count_floats, up)) + count_floats({"soft": down}) == 30_780
-    assert sum(count_floats({"prototypes": parts["high"]}) for parts in up) == 7_080
+    assert fedmps.recipe.paper_floats(turn(), up, GlobalState({**up[0], "soft": down})) == 30_780
+    means = [{"prototypes": parts["high"]} for parts in up]
+    assert fedproto.recipe.paper_floats(Turn(CONTRACT, fedproto.Hyper(), 2), means, GlobalState()) == 7_080

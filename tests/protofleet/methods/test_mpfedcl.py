@@ -42,6 +42,9 @@ def test_an_upload_costs_what_the_papers_table_ii_says():
     assert count_floats(sent) == 5_120 + 7
     alone = mpfedcl.summarise(turn(mpfedcl.Hyper(prototypes_only=True), dim=256), Device(), {})
     assert list(alone) == ["prototypes"]
+    few = Prototypes([3], np.ones((1, 256)))  # a client with a single prototype is counted padded to all twenty
+    counted = mpfedcl.recipe.paper_floats(turn(dim=256), [sent, {"prototypes": few}], GlobalState())
+    assert counted == 2 * 5_120
 
 
 @pytest.mark.parametrize(("summary", "most"), [("single", 10), ("dbscan", 80), ("kmeans", 20)])

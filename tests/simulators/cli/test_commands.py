@@ -92,3 +92,12 @@ def test_methods_are_listed_and_shown():
     assert "fedproto" in call("methods").stdout
     shown = json.loads(call("methods", "show", "fedproto", "--json").stdout)
     assert shown["settings"][0]["name"] == "lam"
+
+
+def test_a_bench_run_that_fails_stops_no_other_and_is_named_at_the_end(tmp_path):
+    run = call("bench", "bytes", "--only", "local", "--only", "fedproto", "--out", str(tmp_path))
+    assert run.returncode == 1
+    for name in ("fashion local", "cifar10 local", "fashion fedproto", "cifar10 fedproto"):
+        assert f"\n{name}: " in run.stderr
+    assert "error: these runs failed" in run.stderr
+    assert "PROTOFLEET_DATA" in run.stderr

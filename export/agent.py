@@ -1,0 +1,46 @@
+"""A device's own model, from what its daemon keeps on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from edge_agent import backbones
+from edge_agent.config import Config
+from edge_agent.data.source import fit, read
+from edge_agent.store import Store
+from export.source import Source, Trial, chosen_rows, of_agent
+from protofleet import registry, wire
+from protofleet.contract import Contract
+from protofleet.errors import CheckpointError
+from protofleet.exchange import GlobalState
+from protofleet.packing import unpack
+from protofleet.settings import from_plain
+
+
+def from_store(config: Config, data_dir: Path | None, run: str | None = None) -> Source:
+    """The device as it classifies with the newest state of the run it trained in last."""
+    store = Store(config.data_dir, create=False)
+    try:
+        name = run or store.newest_run()
+        checkpoint = None if name is None else store.checkpoint(name)
+        plan: dict[str, Any] = json.loads(store.noted(f"plan/{name}") or "{}")
+        message = None if name is None else store.newest("global", name)
+        if name is None or checkpoint is None or message is None or not plan:
+            raise CheckpointError(
+                f"{config.data_dir}: no round was trained yet", "a bundle can be made after the first"
+            )
+        came = wire.decode(message)
+        round, base = came.envelope.round or 0, came.envelope.base or ""
+        own = store.held("own", name, round, base)
+    finally:
+        store.close()
+    contract, recipe = from_plain(Contract, plan["contract"]), registry.load(plan["method"])
+    hyper = from_plain(recipe.hyper, plan["hyper"])
+    fitted = fit(read(config.data, data_dir, contract.input), contract)
+    samples = chosen_rows(contract, Trial(fitted.train.x, fitted.train.y), Trial(fitted.test.x, fitted.test.y))
+    state = GlobalState(came.body, {} if own is None else {config.id: wire.decode(own).body})
+    backbone = config.data.backbone or backbones.default_for(contract.input)
+    held = unpack(checkpoint.body)
+    return of_agent(contract, recipe, hyper, config.id, backbone, held, state, round, samples)

@@ -1,0 +1,250 @@
+// A bundle in JavaScript: the browser's and Node's client, with any build of onnxruntime passed in.
+// docs/bundle.md has the format. Nothing here is specific to a page.
+
+const TEXT = new TextDecoder("utf-8", { fatal: true });
+const TYPED = { 64: 1, 72: 1, 79: 8, 84: 2, 85: 4 }; // RFC 8746 tag: bytes a value
+const LONGEST = 64 << 20;
+const BLOCK = 64; // samples a call
+
+export class BundleError extends Error {}
+
+/** The deterministic subset of CBOR that ProtoFleet writes. */
+export function decodeCbor(bytes) {
+  if (bytes.length > LONGEST) throw new BundleError("the message is too long");
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let at = 0;
+  const take = (n) => {
+    if (at + n > bytes.length) throw new BundleError("the message is cut short");
+    at += n;
+    return at - n;
+  };
+  const length = (info) => {
+    if (info < 24) return info;
+    if (info === 24) return view.getUint8(take(1));
+    if (info === 25) return view.getUint16(take(2));
+    if (info === 26) return view.getUint32(take(4));
+    if (info === 27) return Number(view.getBigUint64(take(8)));
+    throw new BundleError("the message is not of the known form");
+  };
+  const slice = (n) => bytes.subarray(take(n), at);
+  const value = (depth) => {
+    if (depth > 16) throw new BundleError("the message is nested too deep");
+    const head = view.getUint8(take(1));
+    const [major, info] = [head >> 5, head & 31];
+    if (major === 7) {
+      if (info === 20 || info === 21) return info === 21;
+      if (info === 22) return null;
+      if (info === 25) return half(view.getUint16(take(2)));
+      if (info === 26) return view.getFloat32(take(4));
+      if (info === 27) return view.getFloat64(take(8));
+      throw new BundleError("the message is not of the known form");
+    }
+    const n = length(info);
+    if (major === 0) return n;
+    if (major === 1) return -1 - n;
+    if (major === 2) return slice(n);
+    if (major === 3) return TEXT.decode(slice(n));
+    if (major === 6) return { tag: n, value: value(depth + 1) };
+    if (n > bytes.length) throw new BundleError("the message is cut short");
+    if (major === 4) return Array.from({ length: n }, () => value(depth + 1));
+    const map = new Map();
+    for (let i = 0; i < n; i++) map.set(value(depth + 1), value(depth + 1));
+    return map;
+  };
+  const found = value(0);
+  if (at !== bytes.length) throw new BundleError("the message has bytes to spare");
+  return found;
+}
+
+function half(bits) {
+  const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) throw new BundleError("a number is not finite");
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+}
+
+/** A typed array as { shape, data }, numbers in double precision. */
+function array(raw) {
+  if (raw instanceof Map) {
+    const [q, s] = [array(raw.get("q")), array(raw.get("s"))];
+    const width = q.shape[1];
+    return { shape: q.shape, data: q.data.map((v, i) => v * s.data[Math.floor(i / width)]) };
+  }
+  let [shape, typed] = [null, raw];
+  if (raw?.tag === 40) [shape, typed] = raw.value;
+  const [tag, bytes] = [typed?.tag, typed?.value];
+  const size = TYPED[tag];
+  if (!size || !(bytes instanceof Uint8Array) || bytes.length % size) throw new BundleError("an array is not of the known form");
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const read = {
+    64: (i) => view.getUint8(i),
+    72: (i) => view.getInt8(i),
+    79: (i) => Number(view.getBigInt64(i, true)),
+    84: (i) => half(view.getUint16(i, true)),
+    85: (i) => view.getFloat32(i, true),
+  }[tag];
+  const data = Float64Array.from({ length: bytes.length / size }, (_, i) => read(i * size));
+  if (!data.every(Number.isFinite)) throw new BundleError("a number is not finite");
+  shape ??= [data.length];
+  if (shape.reduce((a, b) => a * b, 1) !== data.length) throw new BundleError("an array's sizes do not fit its values");
+  return { shape, data };
+}
+
+/** What the fleet publishes: class names, lineage and points. */
+export function readPublished(bytes) {
+  const message = decodeCbor(bytes);
+  const body = message instanceof Map ? message.get("body") : null;
+  if (message.get?.("v") !== 1 || message.get("t") !== "global" || body?.tag !== 24) {
+    throw new BundleError("these bytes are no published prototypes");
+  }
+  const parts = decodeCbor(body.value);
+  const kind = ["prototypes", "mixtures", "head"].find((name) => parts.has(name));
+  const json = parts.get("about")?.get("arrays")?.get("json");
+  if (!kind || !json) throw new BundleError("the prototypes do not say what they are");
+  const about = JSON.parse(TEXT.decode(Uint8Array.from(array(json).data)));
+  const points = Object.fromEntries([...parts.get(kind)].filter(([name]) => name !== "kind").map(([n, raw]) => [n, array(raw)]));
+  const rows = Array.from(points.classes.data);
+  if (rows.some((c) => !(c < about.classes.length))) throw new BundleError("a prototype is of no class");
+  return { kind, ...about, points, rows, body: body.value };
+}
+
+/** The inputs of the graph for these points. */
+export function ready(bank, reading) {
+  if (bank.kind !== reading.by) throw new BundleError(`this bundle classifies by ${reading.by}, these are ${bank.kind}`);
+  const build = { prototypes: nearest, head: linear, mixtures: likeliest }[bank.kind];
+  return build(bank.points, reading);
+}
+
+function transposed(rows, n, d) {
+  const w = new Float32Array(n * d);
+  for (let p = 0; p < n; p++) for (let i = 0; i < d; i++) w[i * n + p] = rows[p * d + i];
+  return w;
+}
+
+function nearest(points, reading) {
+  const [[n, d], v] = [points.vectors.shape, points.vectors.data];
+  const [rows, b] = [new Float64Array(n * d), new Float32Array(n)];
+  for (let p = 0; p < n; p++) {
+    let square = 0;
+    for (let i = 0; i < d; i++) square += v[p * d + i] ** 2;
+    const cosine = reading.metric === "cosine";
+    const scale = cosine ? 1 / Math.max(Math.sqrt(square), 1e-12) : 1;
+    for (let i = 0; i < d; i++) rows[p * d + i] = 2 * v[p * d + i] * scale;
+    b[p] = cosine ? -1 : -square;
+  }
+  return { proto_w: [transposed(rows, n, d), [d, n]], proto_b: [b, [n]] };
+}
+
+function linear(points) {
+  const [n, d] = points.weight.shape;
+  return { proto_w: [transposed(points.weight.data, n, d), [d, n]], proto_b: [Float32Array.from(points.bias.data), [n]] };
+}
+
+function likeliest(points) {
+  const [[n, d], mean, variance] = [points.means.shape, points.means.data, points.variances.data];
+  const [centre, rows, b] = [new Float32Array(d), new Float64Array(n * 2 * d), new Float32Array(n)];
+  for (let i = 0; i < d; i++) {
+    let sum = 0;
+    for (let p = 0; p < n; p++) sum += mean[p * d + i];
+    centre[i] = sum / n;
+  }
+  for (let p = 0; p < n; p++) {
+    let constant = Math.max(Math.log(points.weights.data[p]), -1e30);
+    for (let i = 0; i < d; i++) {
+      const [m, precision] = [mean[p * d + i] - centre[i], 1 / variance[p * d + i]];
+      rows[p * 2 * d + i] = -0.5 * precision;
+      rows[p * 2 * d + d + i] = m * precision;
+      constant += 0.5 * Math.log(precision / (2 * Math.PI)) - 0.5 * m * m * precision;
+    }
+    b[p] = constant;
+  }
+  return { proto_w: [transposed(rows, n, 2 * d), [2 * d, n]], proto_b: [b, [n]], proto_c: [centre, [d]] };
+}
+
+export async function sha256(bytes) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest, (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/** A bundle in use. `load(name)` gives a file of it as bytes. */
+export class Classifier {
+  static async open(ort, load, options = {}) {
+    const manifest = JSON.parse(TEXT.decode(await load("manifest.json")));
+    if (manifest.schema !== "protofleet-bundle/1") throw new BundleError(`schema ${manifest.schema} is not known here`);
+    if (manifest.files["drift.npz"]) throw new BundleError("int8 bundles are for Python and native clients");
+    const files = {};
+    for (const name of ["model.onnx", "prototypes.cbor"]) {
+      files[name] = await load(name);
+      // Browsers have no hashes on pages that are neither https nor local.
+      if (globalThis.crypto?.subtle && (await sha256(files[name])) !== manifest.files[name]) {
+        throw new BundleError(`${name} is damaged`);
+      }
+    }
+    const session = await ort.InferenceSession.create(files["model.onnx"], options);
+    const made = new Classifier(ort, manifest, session);
+    await made.swap(files["prototypes.cbor"]);
+    return made;
+  }
+
+  constructor(ort, manifest, session) {
+    Object.assign(this, { ort, manifest, session, loaded: null });
+  }
+
+  /** Classify by these prototypes from the next call on; what does not fit is refused and nothing changes. */
+  async swap(bytes) {
+    const bank = readPublished(bytes);
+    if (!this.manifest.lineages.includes(bank.lineage)) {
+      throw new BundleError(`these prototypes are of ${bank.lineage}, this bundle is of ${this.manifest.lineages[0]}`);
+    }
+    const inputs = ready(bank, this.manifest.reading);
+    const width = this.manifest.embedding * (bank.kind === "mixtures" ? 2 : 1);
+    if (inputs.proto_w[1][0] !== width || !bank.rows.length) throw new BundleError("these points have another size");
+    const tensors = Object.entries(inputs).map(([name, [data, shape]]) => [name, new this.ort.Tensor("float32", data, shape)]);
+    const held = [...new Set(bank.rows)].sort((a, b) => a - b);
+    const state = globalThis.crypto?.subtle ? await sha256(bank.body) : "";
+    this.loaded = Object.freeze({ bank, tensors: Object.fromEntries(tensors), held, labels: held.map((c) => bank.classes[c]), state });
+    return this.loaded.state;
+  }
+
+  /** `samples`: n of the bundle's inputs one after another, uint8 for images. One answer each. */
+  async classify(samples, n = 1) {
+    const [loaded, { kind, shape }] = [this.loaded, this.manifest.input];
+    const size = shape.reduce((a, b) => a * b, 1);
+    const type = kind === "image" ? "uint8" : "float32";
+    if (samples.length !== n * size) throw new BundleError(`${n} samples of ${shape.join("×")} are due`);
+    const answers = [];
+    for (let start = 0; start < n; start += BLOCK) {
+      const count = Math.min(BLOCK, n - start);
+      const image = new this.ort.Tensor(type, samples.slice(start * size, (start + count) * size), [count, ...shape]);
+      const { score, feature } = await this.session.run({ image, ...loaded.tensors });
+      for (let row = 0; row < count; row++) answers.push(this.answer(loaded, score, feature, row));
+    }
+    return answers;
+  }
+
+  answer(loaded, score, feature, row) {
+    const { rows, kind } = loaded.bank;
+    const [p, d] = [rows.length, feature.dims[1]];
+    const mine = score.data.subarray(row * p, (row + 1) * p);
+    const scores = loaded.held.map((c) => {
+      const of = Array.from(mine).filter((_, i) => rows[i] === c);
+      const top = Math.max(...of);
+      return kind === "mixtures" ? top + Math.log(of.reduce((sum, s) => sum + Math.exp(s - top), 0)) : top;
+    });
+    let square = 0;
+    for (let i = row * d; i < (row + 1) * d; i++) square += feature.data[i] ** 2;
+    const distances = kind === "prototypes" ? scores.map((s) => Math.sqrt(Math.max(square - s, 0))) : null;
+    return { label: loaded.labels[scores.indexOf(Math.max(...scores))], labels: loaded.labels, scores, distances, state: loaded.state };
+  }
+}
+
+/** RGBA pixels of a canvas as the bundle's channels (grey as Pillow makes it). */
+export function fromRgba(rgba, channels) {
+  const n = rgba.length / 4;
+  const out = new Uint8Array(n * channels);
+  for (let i = 0; i < n; i++) {
+    const [r, g, b] = [rgba[4 * i], rgba[4 * i + 1], rgba[4 * i + 2]];
+    if (channels === 1) out[i] = (r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16;
+    else for (let c = 0; c < channels; c++) out[i * channels + c] = rgba[4 * i + c];
+  }
+  return out;
+}

@@ -1,0 +1,109 @@
+"""A device exports its own model from what its daemon keeps on disk, and answers as it would itself."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coordinator.fusion import as_published, fuse_round
+from edge_agent.bundle import open_bundle
+from edge_agent.config import AgentSection, Config, DataSection, LimitsSection
+from edge_agent.exporter import Exporter
+from edge_agent.foreman import Foreman
+from edge_agent.happenings import Train
+from edge_agent.inference import Classifier
+from edge_agent.orders import Done, Job, Plan, Work
+from edge_agent.records import Held
+from edge_agent.store import Store
+from edge_agent.workshop import settle
+from export import agent, writer
+from protofleet import wire
+from protofleet.errors import CheckpointError
+from protofleet.exchange import Upload
+from protofleet.recipe import Turn
+from protofleet.settings import to_plain
+from simulators.setup import prepare, samples_of
+
+BOOT = "b" * 16
+
+
+@pytest.fixture
+def trained(small_lab, tmp_path):
+    """A device after one round and with the state that came of it, beside the laboratory's."""
+    setup = prepare(small_lab("fedproto", agents=2))
+    settle(setup.contract.numerics)
+    shard = setup.partition.shards[0]
+    lab = setup.agent(shard, setup.workshop())
+    np.savez(tmp_path / "rows.npz", train=shard.train, validation=shard.validation, test=shard.test)
+    data = DataSection("digits", str(tmp_path / "rows.npz"), setup.config.run.seed)
+    config = Config(AgentSection(shard.agent, str(tmp_path / "agent")), data=data)
+    store = Store(config.data_dir)
+    store.take_over(BOOT)
+    job = Job(shard.agent, config.data_dir, BOOT, data, None, LimitsSection(nice=0), 1, tmp_path / "every")
+    foreman = Foreman(job, lambda: None)
+    first = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {})
+    hold(store, setup, 0, first)
+    lab.receive(0, first.shared, {})
+    parts = lab.work(1)
+    plan = Plan("lab", setup.recipe.name, to_plain(setup.contract), to_plain(setup.hyper))
+    foreman.order(Work(plan, Train("lab", 1, 0, first.base, False, False), 0))
+    assert isinstance(last(foreman), Done)
+    state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, 1), first, [Upload("x", 1, first.base, parts)])
+    hold(store, setup, 1, state)
+    lab.receive(1, state.shared, {})
+    yield setup, shard, lab, config, foreman, Work(plan, Train("lab", 2, 1, state.base, False, False), 0)
+    foreman.dismiss()
+    store.close()
+
+
+def last(foreman, seconds=60.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for answer in foreman.answers():
+            return answer
+        time.sleep(0.01)
+    raise AssertionError("no answer")
+
+
+def hold(store, setup, round, state):
+    envelope = wire.Envelope("global", "lab", "lab", 1, round=round, base=state.base)
+    message = wire.encode(envelope, state.shared, precision=setup.contract.wire, exceptions=setup.recipe.precision)
+    store.hold("global", Held("lab", round, state.base, message))
+
+
+def test_the_bundle_answers_as_the_device_does(trained, tmp_path):
+    setup, shard, lab, config, *_ = trained
+    made = writer.export(agent.from_store(config, None), writer.Wanted())
+    classifier = Classifier(writer.write(made, tmp_path / "b"))
+    x, y = samples_of(setup.data, shard, shard.test)
+    labels, _ = classifier.classify(x)
+    right = sum(setup.contract.classes[c] == label for c, label in zip(y, labels, strict=True))
+    assert right == lab.evaluate(1)["test"]["prototype_all_classes"].correct.sum()
+    assert (made.manifest.round, made.manifest.run) == (1, "lab")
+
+
+def test_a_bundle_comes_with_the_next_state(trained):
+    *_, foreman, work = trained
+    foreman.order(work)
+    assert isinstance(last(foreman), Done)
+    every, end = Path(foreman.job.export_to), time.monotonic() + 90
+    while not every.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert open_bundle(every).manifest.round == 1
+
+
+def test_one_that_is_not_due_is_not_started(trained, tmp_path):
+    job = trained[4].job
+    exporter = Exporter(replace(job, export_every=3))
+    exporter.due(2)
+    exporter.due(0)
+    assert exporter._running is None
+    assert "--out" in exporter.command()
+
+
+def test_a_device_that_never_trained_says_so(tmp_path):
+    Store(tmp_path).close()
+    with pytest.raises(CheckpointError, match="no round was trained yet"):
+        agent.from_store(Config(AgentSection("a", str(tmp_path))), None)

@@ -1,0 +1,64 @@
+"""The listings of docs/devices.md do what they say."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from export import page
+from export.writer import Wanted, export, manifest_bytes, write
+from protofleet import channel, wire
+from protofleet.contract import Input
+from tests.bundles import device, other_bank
+from tests.export.test_page import node_modules
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "devices.md").read_text()
+
+__all__ = ["node_modules"]
+
+
+def listings(language):
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.S)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return export(device("cnn-mnist", kind=Input("image", (28, 28, 3), (0.5,) * 3, (0.5,) * 3)), Wanted(also=("raw",)))
+
+
+@pytest.fixture
+def place(made, tmp_path):
+    write(made, tmp_path / "bundle")
+    bank = channel.read(made.files["prototypes.cbor"]).bank
+    (tmp_path / "other.cbor").write_bytes(channel.write(other_bank(bank), wire.Envelope("global", "f", "r", round=9)))
+    Image.fromarray(np.full((40, 40, 3), 90, np.uint8)).save(tmp_path / "photo.png")
+    return tmp_path
+
+
+@pytest.mark.parametrize("number", range(len(listings("python"))))
+def test_python(place, number):
+    run = subprocess.run(
+        [sys.executable, "-c", listings("python")[number]], cwd=place, capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.strip()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_javascript(made, place, node_modules):
+    page.write({"manifest.json": manifest_bytes(made), **made.files}, place / "page", node_modules)
+    (listing,) = listings("js")
+    (place / "listing.mjs").write_text(listing + "\nprocess.exit(0);\n")
+    run = subprocess.run(["node", "listing.mjs"], cwd=place, capture_output=True, text=True, check=False, timeout=120)
+    assert (run.returncode, run.stderr) == (0, "")
+    labels = set("abcd")
+    lines = run.stdout.strip().splitlines()
+    assert lines[0].split()[0] in labels
+    assert lines[-1] in labels

@@ -1,0 +1,69 @@
+"""Well-formed uploads of wrong content: whatever they are, the coordinator answers, the round ends, a restart works."""
+
+import io
+import random
+
+import pytest
+
+from coordinator.admission import Expected
+from coordinator.core import Core, Terms
+from coordinator.journal import Journal
+from coordinator.rounds import Rules
+from coordinator.voice import Voice
+from protofleet import registry, wire
+from protofleet.errors import FleetError
+from protofleet.logs import Log
+from protofleet.mqtt.topics import Topics
+from simulators.crew import Here
+from simulators.faults.strange import mutated
+from simulators.setup import prepare
+
+TOPICS = Topics("lab")
+SEEDS = 8
+
+
+def core_of(setup, folder):
+    voice = Voice(TOPICS, setup.contract, setup.recipe, setup.hyper, 1, "boot", 131_072)
+    terms = Terms(Expected("lab", setup.contract.run, setup.recipe, setup.contract), setup.hyper, 0, True, 100.0)
+    rules = Rules(lambda number, agents: sorted(agents), 1, 3, 0.8, 60.0)
+    return Core(Journal(folder, lambda: 0.0), rules, terms, TOPICS, voice, Log(io.StringIO()))
+
+
+def birth(agent):
+    body = {"online": True, "version": "1", "wire": [1], "classes": [], "samples": 1}
+    return TOPICS.parse(TOPICS.state(agent)), wire.encode(wire.Envelope("birth", "lab", agent=agent, boot="b"), body)
+
+
+def changed(setup, message, rng):
+    honest = wire.decode(message)
+    try:
+        return wire.encode(
+            honest.envelope, mutated(honest.body, rng), setup.contract.wire, exceptions=setup.recipe.precision
+        )
+    except FleetError:
+        return message
+
+
+@pytest.mark.parametrize("method", [name for name in registry.names() if name != "local"])
+def test_two_strange_uploads_and_an_honest_one(small_lab, tmp_path, method):
+    setup = prepare(small_lab(method, agents=3, rounds=1))
+    first = core_of(setup, tmp_path / "start")
+    first.recover(0.0)
+    crew = Here(setup, setup.agents)
+    crew.receive(0, first.state)
+    honest = crew.work(1, setup.agents)
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        core = core_of(setup, tmp_path / str(seed))
+        core.recover(0.0)
+        core.take([birth(agent) for agent in setup.agents], 0.0)
+        order = rng.sample(setup.agents, 3)
+        for agent in order:
+            payload = honest[agent] if agent == order[-1] else changed(setup, honest[agent], rng)
+            place = TOPICS.parse(TOPICS.upload(agent, 1))
+            said = core.take([(place, payload)], 1.0)
+            answers = [wire.decode(p.payload).body["status"] for p in said if TOPICS.parse(p.topic).kind == "receipt"]
+            assert answers in (["accepted"], ["refused"])
+        core.tick(100.0)
+        core.journal.close()
+        core_of(setup, tmp_path / str(seed)).recover(0.0)

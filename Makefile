@@ -18,15 +18,20 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/protofleet demo
 
-# What pip cannot bring: the broker that most tests of the fleet talk to.
+# What pip cannot bring: the broker that a fleet's tests talk to, and a browser and Node.js for the web client's.
+SYSTEM := mosquitto chromium nodejs npm
 system:
-	@if PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin" command -v mosquitto >/dev/null; then :; \
+	@missing=""; for package in $(SYSTEM); do \
+		program=$$package; test $$package = nodejs && program=node; \
+		PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin" command -v $$program >/dev/null || missing="$$missing $$package"; \
+	done; \
+	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "installing mosquitto through apt (once)"; \
-		(apt-get -qq install -y --no-install-recommends mosquitto || { apt-get -qq update && apt-get -qq install -y --no-install-recommends mosquitto; }) >/dev/null 2>&1 \
-		|| echo "mosquitto could not be installed: tests that need it are skipped"; \
+		echo "installing through apt (once):$$missing"; \
+		(apt-get -qq install -y --no-install-recommends $$missing || { apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing; }) >/dev/null 2>&1 \
+		|| echo "not installed:$$missing: tests that need them are skipped"; \
 		service mosquitto stop >/dev/null 2>&1 || true; \
-	else echo "mosquitto is not installed: tests that need it are skipped; install your system's package mosquitto"; fi
+	else echo "not installed:$$missing: tests that need them are skipped; install your system's packages"; fi
 
 test: $(READY) system
 	@$(BIN)/python -m pytest -n $(JOBS)

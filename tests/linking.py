@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link import Arrival, Connected, Event, Link
 
 DEADLINE = 20.0  # generous, because the machine may be busy; nothing waits that long when all is well
+UNSEEN: WeakKeyDictionary[Link, deque[Event]] = WeakKeyDictionary()  # polled, and left for the next who asks
 
 
 def link_to(address: Address, name: str, user: str | None = None, password: str | None = None, **how: Any) -> Link:
@@ -22,17 +25,20 @@ def link_to(address: Address, name: str, user: str | None = None, password: str 
 
 
 def poll_until(link: Link, enough: Callable[[list[Event]], bool], ack: bool = True) -> list[Event]:
-    """Events until there are enough; arrivals are acknowledged on the way."""
+    """Events until there are enough, and not one more; arrivals are acknowledged on the way."""
     seen: list[Event] = []
     deadline = time.monotonic() + DEADLINE
+    waiting = UNSEEN.setdefault(link, deque())
     while not enough(seen):
-        left = deadline - time.monotonic()
-        assert left > 0, f"still waiting; so far: {[e for e in seen if not isinstance(e, Arrival)][-10:]}"
-        got = link.poll(left)
-        seen += got
-        for event in got:
-            if ack and isinstance(event, Arrival):
-                link.ack(event)
+        if not waiting:
+            left = deadline - time.monotonic()
+            assert left > 0, f"still waiting; so far: {[e for e in seen if not isinstance(e, Arrival)][-10:]}"
+            waiting.extend(link.poll(left))
+            continue
+        event = waiting.popleft()
+        seen.append(event)
+        if ack and isinstance(event, Arrival):
+            link.ack(event)
     return seen
 
 

@@ -16,11 +16,12 @@ from protofleet.mqtt import packets
 from protofleet.mqtt.client import PATIENCE, Complaint, Setup, build, connect, hang_up, plain, properties, stream
 from protofleet.mqtt.events import Arrival, Connected, Denied, Token
 from protofleet.mqtt.inbox import Inbox
-from protofleet.mqtt.orders import Ended, Orders
+from protofleet.mqtt.orders import Ended, Orders, unanswered
 from protofleet.mqtt.outbox import Outbox, Record
 from protofleet.mqtt.packets import Delivery
 from protofleet.mqtt.stream import Stream
 from protofleet.mqtt.waker import Waker
+from protofleet.mqtt.watch import Watch
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
@@ -88,8 +89,6 @@ class Connection:
             client.on_disconnect = None
             hang_up(client)
 
-    # --- callbacks: they only note ---
-
     def _on_connect(
         self, client: Client, _: Any, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
     ) -> None:
@@ -141,8 +140,6 @@ class Connection:
             if reason.is_failure:
                 self._inbox.put_status(Denied(topic, str(reason)))
 
-    # --- the loop ---
-
     def _serve(self, client: Client) -> Ended | None:
         """Until the owner is done with it or the broker refuses (then how it ended), or the connection is gone."""
         until_answer = self._clock() + self._setup.answer
@@ -150,7 +147,7 @@ class Connection:
         next_check = self._clock()
         with selectors.DefaultSelector() as selector:
             selector.register(self._waker, selectors.EVENT_READ)
-            watched: tuple[Any, int] = (None, 0)
+            watch = Watch(selector)
             while client.socket() is not None:
                 ended = self._move(client, until_answer)
                 if ended is not None:
@@ -159,7 +156,7 @@ class Connection:
                 if through is None:
                     break
                 through.flush()
-                watched = self._watch(selector, watched, client, through)
+                watch.look(through, not self._inbox.pause(), through.waiting or client.want_write())
                 here = through.pending and not self._inbox.full
                 wait = 0 if here else min(rest, self._soonest(until_answer))
                 self._exchange(client, through, selector.select(wait))
@@ -206,21 +203,6 @@ class Connection:
                 client.loop_write()
         if readable and not self._inbox.full:
             self._read(client, through)
-
-    def _watch(
-        self, selector: selectors.BaseSelector, watched: tuple[Any, int], client: Client, through: Stream
-    ) -> tuple[Any, int]:
-        """Ask for what can be dealt with now: reading unless the inbox is full, writing if something waits."""
-        mask = (0 if self._inbox.pause() else selectors.EVENT_READ) | (
-            selectors.EVENT_WRITE if through.waiting or client.want_write() else 0
-        )
-        if watched == (through, mask):
-            return watched
-        if watched[0] is not None and watched[1]:
-            selector.unregister(watched[0])
-        if mask:
-            selector.register(through, mask)
-        return through, mask
 
     def _read(self, client: Client, through: Stream) -> None:
         """Packets that are there already, plain publications without paho."""
@@ -309,11 +291,7 @@ class Connection:
         if refusal is not None:
             return refusal
         reason = complaint or self._lost or "the connection is gone"
-        if self._greeted is None:
-            address = self._setup.address
-            guess = "; it may want a client certificate" if address.tls and address.cert is None else ""
-            return Ended(f"the broker hung up before it answered: {reason}{guess}", early=True)
-        return Ended(reason, self._greeted)
+        return unanswered(self._setup, reason) if self._greeted is None else Ended(reason, self._greeted)
 
 
 def _drained(queue: deque[T]) -> Iterator[T]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from protofleet.mqtt.client import Setup
 from protofleet.mqtt.events import Token
 
 
@@ -26,3 +27,9 @@ class Orders:
     fresh: deque[tuple[str, int]]
     acks: deque[Token]
     close_by: float | None = None  # set once: deliver what waits until then, and end
+
+
+def unanswered(setup: Setup, reason: str) -> Ended:
+    """A broker that hung up before it let us in."""
+    guess = "; it may want a client certificate" if setup.address.tls and setup.address.cert is None else ""
+    return Ended(f"the broker hung up before it answered: {reason}{guess}", early=True)

@@ -230,7 +230,7 @@ def memory(devices: int, uploads: int, rounds: int, as_json: bool) -> None:
 def overhead(rounds: int, devices: int, as_json: bool) -> None:
     """A round over MQTT with next to no training: its time, what idle devices hold, and bytes on the loopback.
 
-    Other traffic on the interface counts as well; `unshare -n` gives the bench one of its own.
+    Other traffic on the interface counts as well.
     """
     from tempfile import TemporaryDirectory
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinator.control import NotRunning, ask
+from coordinator.control import ask
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError
 from protofleet.settings import to_plain
@@ -106,7 +106,7 @@ class Stage:
         """What the running coordinator says of itself; empty if none answers."""
         try:
             return ask(self.data, "status")
-        except NotRunning:
+        except FleetError:  # none, or one that is busy
             return {}
 
 

@@ -13,9 +13,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from coordinator.control import NotRunning, ask
+from coordinator.control import ask
 from coordinator.journal import Journal
 from protofleet.contract import Training
+from protofleet.errors import FleetError
 from simulators import fleet, lab, schedule
 from simulators.config import LabConfig, Run
 from simulators.faults.scene import Case, Scene, pause
@@ -83,7 +84,7 @@ def _training(folder: Path, agent: str) -> int | None:
 def _status(folder: Path) -> dict[str, Any]:
     try:
         return ask(folder / "coordinator-data", "status")
-    except NotRunning:
+    except FleetError:  # it is not there, or fusing
         return {}
 
 

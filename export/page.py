@@ -58,7 +58,8 @@ def write(bundle: Mapping[str, bytes], out: Path, node_modules: Path | None) -> 
 
 
 def fetched(package: str, version: str, scratch: Path) -> Path:
-    """An npm package, unpacked; none of its scripts is run."""
+    """An npm package, unpacked in a folder; none of its scripts is run."""
+    scratch.mkdir(parents=True, exist_ok=True)
     command = [
         "npm",
         "pack",

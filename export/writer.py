@@ -111,6 +111,7 @@ def export(source: Source, want: Wanted) -> Exported:
         files |= mobile.to_ort(files[MODEL])
     vectors = verify.patterns(source.contract.input)
     expected, feature = verify.scores(files[MODEL], vectors, own.inputs)
+    _near(verify.scores(model, vectors, own.inputs)[0], expected, MODEL)  # what was verified is what is written
     _same_answers(files, own, vectors, expected)
     files[SELFTEST] = _npz({"image": vectors, "score": expected, "feature": feature})
     threshold = None
@@ -197,7 +198,7 @@ def _same_answers(files: Mapping[str, bytes], own: Ready, vectors: Any, expected
 def _near(got: Any, due: Any, what: str) -> None:
     apart = float(np.abs(got - due).max() / np.abs(due).max())
     if not apart <= verify.LARGEST_DIFFERENCE:
-        raise ExportError(f"{what} differs from {MODEL} by {apart:.1e} of the largest score")
+        raise ExportError(f"{what} differs from the verified graph by {apart:.1e} of the largest score")
 
 
 def _raw(own: Ready) -> dict[str, bytes]:

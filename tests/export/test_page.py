@@ -103,6 +103,7 @@ class Site(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.parametrize("case", ["prototype"], indirect=True)
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_chromium_agrees(case, tmp_path):
     out, before, after = case
@@ -127,6 +128,7 @@ def test_chromium_agrees(case, tmp_path):
     same(found["after"], after)
 
 
+@pytest.mark.parametrize("case", ["prototype"], indirect=True)
 def test_nothing_on_the_page_comes_from_elsewhere(case):
     out = case[0]
     for name in page.OWN:

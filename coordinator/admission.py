@@ -96,6 +96,10 @@ def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:
     longest = float(np.sqrt(np.einsum("ij,ij->i", part.vectors, part.vectors).max())) if part.vectors.size else 0.0
     if longest > bounds.norm:
         return Refusal("norm", f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible")
+    # No number is larger than its row is long, so most rows need no second look.
+    largest = float(np.abs(part.vectors).max()) if longest > bounds.largest else 0.0
+    if largest > bounds.largest:
+        return Refusal("size", f"vectors holds {largest:.3g}, at most {bounds.largest:g} is plausible")
     return None
 
 

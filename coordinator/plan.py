@@ -6,15 +6,13 @@ Secrets are never in it: a broker's password comes from a file that is named her
 from __future__ import annotations
 
 import json
-import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from coordinator.admission import Bounds
-from protofleet import registry
+from protofleet import layers, registry
 from protofleet.contract import Contract, Input, Numerics, Training, Wire
 from protofleet.errors import SettingError, UsageError
 from protofleet.recipe import Recipe
@@ -99,13 +97,11 @@ class Plan:
 
 def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]) -> Plan:
     """The file (where one is given), under the environment, under the command line's flags."""
-    document: dict[str, Any] = {}
+    document: layers.Sections = {}
     if path is not None:
-        document = _read(path)
+        document = layers.read(path, "`coordinator init` writes one")
         _anchor(document, path.absolute().parent)
-    for layer in (_from_environment(environ), flags):
-        for section, values in layer.items():
-            document.setdefault(section, {}).update(values)
+    document = layers.laid(document, layers.from_environment({"serve": Serving, "broker": Broker}, environ), flags)
     if "contract" not in document:
         raise SettingError(
             "the fleet's [contract] is not given", "`edge-agent contract --data SOURCE` prints one for fleet.toml"
@@ -119,32 +115,13 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapp
     return Plan(plan.contract, plan.serve, plan.broker, plan.admission, settings)
 
 
-def _anchor(document: dict[str, Any], folder: Path) -> None:
+def _anchor(document: layers.Sections, folder: Path) -> None:
     """Paths in the file are relative to the file."""
     serve, broker = document.setdefault("serve", {}), document.get("broker", {})
     serve["data_dir"] = str(folder / serve.get("data_dir", Serving.data_dir))
     for name in ("credentials", "ca", "cert", "key"):
         if broker.get(name):
             broker[name] = str(folder / broker[name])
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for section, cls in (("serve", Serving), ("broker", Broker)):
-        for name in cls.__dataclass_fields__:
-            text = environ.get(f"PROTOFLEET_{section}_{name}".upper())
-            if text is not None:
-                found.setdefault(section, {})[name] = text
-    return found
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SettingError(f"{path}: {os.strerror(error.errno or 0)}", "`coordinator init` writes one") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path}: not TOML ({' '.join(str(error).split())})") from None
 
 
 def as_toml() -> str:

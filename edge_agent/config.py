@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 import socket
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from edge_agent.windows import parse_windows
+from protofleet import layers
 from protofleet.errors import SettingError
 from protofleet.settings import from_plain, setting
 
@@ -116,23 +116,12 @@ def host_name() -> str:
 
 def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]) -> Config:
     """The file (where one is given), under the environment, under the command line's flags."""
-    document: dict[str, dict[str, Any]] = {}
+    document: layers.Sections = {}
     if path is not None:
-        document = _anchored(_read(path), path.absolute().parent)
-    for layer in (from_environment(environ), flags):
-        for section, values in layer.items():
-            document.setdefault(section, {}).update(values)
+        document = _anchored(layers.read(path, "`edge-agent init` writes one"), path.absolute().parent)
+    sections = {each.name: type(getattr(Config(), each.name)) for each in fields(Config)}
+    document = layers.laid(document, layers.from_environment(sections, environ), flags)
     return from_plain(Config, document)
-
-
-def from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """`PROTOFLEET_BROKER_URL` is `[broker] url`, and so for every setting."""
-    found: dict[str, dict[str, Any]] = {}
-    for section, name, _ in each_setting():
-        text = environ.get(f"PROTOFLEET_{section}_{name}".upper())
-        if text is not None:
-            found.setdefault(section, {})[name] = text
-    return found
 
 
 def from_pairs(pairs: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -169,15 +158,6 @@ def need_source(config: Config) -> Config:
     if not config.data.source:
         raise SettingError("data.source is not set", "name a folder, an .npz or a data set: --data, or agent.toml")
     return config
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SettingError(f"{path}: {error.strerror}", "`edge-agent init` writes one") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path}: not TOML ({' '.join(str(error).split())})") from None
 
 
 def _anchored(document: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:

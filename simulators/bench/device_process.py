@@ -46,7 +46,7 @@ from edge_agent.net import build_net
 from protofleet.contract import Contract, Input
 x, kind = np.load(sys.argv[2]), Input("image", (96, 96, 3), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 net = build_net(Contract("b", "d", 1, tuple("abcdefghij"), kind, 128), "mobilenet_v3_small", {}, 1).eval()
-net.load_state_dict(torch.load(sys.argv[1] + "/weights.pt"))
+net.load_state_dict(torch.load(sys.argv[1] + "/weights.pt", weights_only=True))
 prototypes = torch.from_numpy(np.load(sys.argv[1] + "/prototypes.npy"))
 with torch.inference_mode():
     mean, std = (torch.tensor(each).view(1, -1, 1, 1) for each in (kind.mean, kind.std))

@@ -128,6 +128,14 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, words, code, line):
     assert said.strip().count("\n") == 0
 
 
+def test_a_file_that_is_no_settings_is_said_in_one_line(tmp_path):
+    for text, line in (("serve = 3\n", "serve: a map is due"), ("[serve\n", "not TOML")):
+        (tmp_path / "other.toml").write_text(text)
+        said = says(tmp_path, "serve", "--config", "other.toml", code=2)
+        assert line in said
+        assert said.strip().count("\n") == 0
+
+
 def test_a_password_that_is_wrong_ends_it_with_one_line_and_is_not_shown(tmp_path, broker):
     url = f"mqtt://coordinator:wr0ng@127.0.0.1:{broker.address.port}"
     said = says(tmp_path, "serve", "--broker", url, "--data-dir", "data", code=1)

@@ -1,0 +1,49 @@
+"""A service's settings: a TOML file of sections, under the environment, under the command line's flags."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from protofleet.errors import SettingError
+
+Sections = dict[str, dict[str, Any]]
+
+
+def read(path: Path, hint: str) -> Sections:
+    """The file's sections; everything in it stands in one."""
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingError(f"{path}: {os.strerror(error.errno or 0)}", hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: not TOML ({' '.join(str(error).split())})") from None
+    for name, held in document.items():
+        if not isinstance(held, dict):
+            words = f"{path}: {name}: a map is due, not {type(held).__name__}"
+            raise SettingError(words, "settings go below a line like [broker]")
+    return document
+
+
+def from_environment(sections: Mapping[str, type], environ: Mapping[str, str]) -> Sections:
+    """`PROTOFLEET_BROKER_URL` is `[broker] url`, and so for every setting of these sections."""
+    found: Sections = {}
+    for section, cls in sections.items():
+        for each in fields(cls):
+            text = environ.get(f"PROTOFLEET_{section}_{each.name}".upper())
+            if text is not None:
+                found.setdefault(section, {})[each.name] = text
+    return found
+
+
+def laid(document: Sections, *layers: Mapping[str, Mapping[str, Any]]) -> Sections:
+    """The document with each layer over it, the last on top."""
+    whole = {section: dict(values) for section, values in document.items()}
+    for layer in layers:
+        for section, values in layer.items():
+            whole.setdefault(section, {}).update(values)
+    return whole

@@ -54,6 +54,8 @@ SECTIONS = (
         (
             _reading(_FASHION, "unit", "FedMPS, global prototypes of length one again", "unit_prototypes=yes"),
             _reading(_FASHION, "code", "FedMPS, as the public code has it", *CODE),
+            _reading(_FASHION, "narrow", "FedMPS, the d = 50 net that FedProto's row has", backbone="cnn-mnist"),
+            _reading(_FASHION, "long", "FedMPS, 200 rounds", rounds=200),
         ),
     ),
     Section(

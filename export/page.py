@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from edge_agent.bundle import MANIFEST, MODEL, PROTOTYPES
 from protofleet.errors import FleetError, UsageError
+from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES
 
 OWN = ("index.html", "app.mjs", "protofleet.mjs")
 # What of each npm package goes beside the page, and what it is called there (.mjs: some servers know no better type).

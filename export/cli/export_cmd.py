@@ -63,8 +63,8 @@ def export(
     )
     bundle = writer.write(made, out)
     if web is not None:
-        from edge_agent.bundle import MANIFEST
         from export import page
+        from protofleet.pfb import MANIFEST
 
         page.write({MANIFEST: writer.manifest_bytes(made), **made.files}, web, node_modules)
     if as_json:

@@ -37,9 +37,9 @@ def forget(journal: Journal) -> None:
     journal.set_meta("summaries", "{}")
 
 
-def count(journal: Journal) -> int:
-    """How many devices sent one."""
-    return len(_held(journal))
+def agents(journal: Journal) -> list[str]:
+    """Which devices sent one."""
+    return sorted(_held(journal))
 
 
 def applied(journal: Journal, bank: Bank) -> Bank:

@@ -85,14 +85,15 @@ class Classes:
         said: list[Publication] = []
         if any(each.parcel for each in versions):
             said.append(self.voice.bundle(STABLE, book.bundle, book.parcel, book.size))
+        topic = self.voice.topics.proto(STABLE)
         if bank is None:
-            return said
+            return [*said, Publication(topic, b"", retain=True)] if len(versions) > 1 else said
         envelope = Envelope(
             "global", self.voice.topics.fleet, self.voice.contract.run, self.voice.epoch, round=round,
             method=self.voice.recipe.name,
         )  # fmt: skip
         data = channel.write(bank, envelope, self.voice.contract.wire)
-        return [*said, Publication(self.voice.topics.proto(STABLE), data, retain=True)]
+        return [*said, Publication(topic, data, retain=True)]
 
     def offered(self, agent: str, payload: bytes, round: int, state: GlobalState) -> list[Publication]:
         """A device brings classes of its own: the answer, and the channel where something new is in it."""

@@ -295,4 +295,3 @@ class Journal:
         for version in range(have + 1, SCHEMA + 1):
             script = resources.files("coordinator").joinpath(f"schema/v{version}.sql").read_text()
             self._db.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")
-

@@ -72,7 +72,7 @@ def summarised(classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], na
 
 def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
     """Use it at once, here and at every later start."""
-    path = latest.enrolled_file(bundle)
+    path = latest.enrolled_file(bundle, new.bank.about.lineage)
     known = latest.read(path)
     bank = new.bank if known is None else channel.joined(known.bank, new.bank)
     latest.write(path, _local(classifier, bank))
@@ -81,7 +81,7 @@ def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
 
 def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     """Take back a class that was enrolled here; whether there was one."""
-    path = latest.enrolled_file(bundle)
+    path = latest.enrolled_file(bundle, classifier.loaded.bank.about.lineage)
     known = latest.read(path)
     if known is None or label not in known.bank.about.classes:
         return False

@@ -14,7 +14,7 @@ from edge_agent.bundle import Bundle, open_bundle
 from edge_agent.engine import Answer, Engine, Images, Loaded, Mismatch, built
 from edge_agent.points import Scores
 from protofleet import channel
-from protofleet.channel import Bank, Published
+from protofleet.channel import Bank
 from protofleet.errors import WireError
 from protofleet.prototypes import Floats
 
@@ -92,10 +92,10 @@ class Classifier:
             self._in_use = replace(now, loaded=now.engine.load(bank, state))
         return state
 
-    def change(self, bundle: Bundle, state: Published | None = None) -> None:
+    def change(self, bundle: Bundle, bank: Bank | None = None, state: str = "") -> None:
         """Classify with another bundle from the next call on, once it stands and tests itself; else nothing changes."""
         engine = built(bundle, self._threads, unknown=self.unknown)
-        state = state or bundle.published
-        loaded = engine.load(state.bank, state.digest)
+        own = bundle.published
+        loaded = engine.load(own.bank, own.digest) if bank is None else engine.load(bank, state)
         with self._swapping:
             self._in_use = InUse(engine, loaded)

@@ -13,7 +13,7 @@ from pathlib import Path
 from protofleet.errors import FleetError, UsageError
 from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES
 
-OWN = ("index.html", "app.mjs", "protofleet.mjs")
+OWN = ("index.html", "app.mjs", "protofleet.mjs", "follow.mjs", "cbor.mjs", "sha256.mjs")
 # What of each npm package goes beside the page, and what it is called there (.mjs: some servers know no better type).
 PACKAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "onnxruntime-web": (

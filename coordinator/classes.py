@@ -138,10 +138,13 @@ class Classes:
         if misfit is not None:
             self.log.warning(f"a summary is refused: {misfit.words}", agent=agent, code=misfit.code)
             return [self._answer(agent, offer.digest, "refused", misfit.code, misfit.words)]
+        answer = self._answer(agent, offer.digest, "accepted", "", "")
+        if summaries.held(self.journal, agent) == payload:
+            return [answer]
         with self.journal.commit():
             summaries.keep(self.journal, agent, payload)
         self.log.info("class means", agent=agent, classes=len(offer.bank.about.classes))
-        return [self._answer(agent, offer.digest, "accepted", "", ""), *self.publications(round, state)]
+        return [answer, *self.publications(round, state)]
 
     def told(
         self, what: str, arguments: Mapping[str, Any], round: int, state: GlobalState

@@ -61,13 +61,20 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
     return Enrolment(one, len(images), bank.about.classes[near], share)
 
 
-def summarised(classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]) -> Bank:
-    """Class means and counts of a device's own samples, through the bundle's extractor."""
-    features = classifier.embed(x).astype(np.float64)
-    held, counts = np.unique(y, return_counts=True)
-    means = np.stack([features[y == c].mean(0) for c in held]).astype(np.float32)
+def summarised(
+    classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]
+) -> tuple[Bank, list[str]]:
+    """Means and counts of a device's own samples of every class there is, and which of its classes are none."""
+    known = classifier.loaded.labels
+    held = [int(c) for c in np.unique(y) if names[c] in known]
+    left_out = [names[c] for c in np.unique(y) if names[c] not in known]
+    features = classifier.embed(x[np.isin(y, held)]).astype(np.float64)
+    of = y[np.isin(y, held)]
+    means = [features[of == c].mean(0).astype(np.float32) for c in held]
     about = About(classifier.loaded.bank.about.lineage, tuple(names[c] for c in held))
-    return Bank(about, Prototypes(np.arange(len(held)), means, counts))
+    vectors = np.stack(means) if means else np.zeros((0, features.shape[1]), np.float32)
+    counts = np.array([(of == c).sum() for c in held], np.int64)
+    return Bank(about, Prototypes(np.arange(len(held)), vectors, counts)), left_out
 
 
 def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
@@ -107,11 +114,9 @@ def offer(
     from protofleet.mqtt.link import Link
     from protofleet.mqtt.topics import Topics, check_name
 
-    manifest = classifier.bundle.manifest
-    topics = Topics(fleet or manifest.fleet)
+    topics = Topics(fleet or classifier.bundle.manifest.fleet)
     topic = topics.upload(check_name("device", agent), 0)
-    envelope = Envelope("enrol", topics.fleet, manifest.run, agent=agent, boot=secrets.token_hex(8), method=method)
-    payload = channel.write(bank, envelope, "float32")
+    payload = message(classifier, bank, topics.fleet, agent, method)
     digest = wire.decode(payload).digest
     address = Address.parse(url, credentials_file=credentials, environ=os.environ)
     link = Link(
@@ -137,6 +142,12 @@ def offer(
     finally:
         link.stop(patience=1.0)
     raise LinkError(f"no answer from the coordinator of {topics.fleet} in {patience:g} s", "is it running?")
+
+
+def message(classifier: Classifier, bank: Bank, fleet: str, agent: str, method: str | None) -> bytes:
+    """An offer as it is sent."""
+    run, boot = classifier.bundle.manifest.run, secrets.token_hex(8)
+    return channel.write(bank, Envelope("enrol", fleet, run, agent=agent, boot=boot, method=method), "float32")
 
 
 def _receipt(payload: bytes, digest: str) -> Receipt | None:

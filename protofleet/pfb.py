@@ -66,6 +66,15 @@ def unpack(data: bytes, what: str) -> Contents:
         raise BundleError(f"{what}: not a {SUFFIX} file ({error})") from None
 
 
+def name_of(path: Path) -> str:
+    """The name of a `.pfb` on disk; empty where there is none that could be opened."""
+    try:
+        with zipfile.ZipFile(path) as packed:
+            return sha256(_unzipped(packed, MANIFEST)).hexdigest()
+    except (BundleError, *_UNREADABLE):
+        return ""
+
+
 def pack(files: Mapping[str, bytes]) -> bytes:
     """One `.pfb`, the manifest among the files; equal files have equal bytes."""
     out = io.BytesIO()

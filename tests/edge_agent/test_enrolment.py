@@ -88,8 +88,8 @@ def test_a_class_that_lies_on_another_is_said_to(place):
 
 def test_a_summary_holds_means_and_counts(place):
     classifier, data = in_use(place), digits()
-    bank = enrolment.summarised(classifier, data.x[:50], data.y[:50], data.classes)
-    assert bank.points.counts.sum() == 50
+    bank, left_out = enrolment.summarised(classifier, data.x[:50], data.y[:50], data.classes)
+    assert (left_out, bank.points.counts.sum()) == (["9"], (data.y[:50] != 9).sum())
     first = int(bank.about.classes[0])
     mean = classifier.embed(data.x[:50][data.y[:50] == first]).mean(0)
     assert np.allclose(bank.points.vectors[0], mean, atol=1e-5)

@@ -5,10 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from edge_agent import follow
 from edge_agent.bundle import open_bundle
 from edge_agent.inference import Classifier
+from edge_agent.net import natural
 from export.writer import Wanted, export, write
 from protofleet import pfb
 from protofleet.mqtt import mosquitto
@@ -109,6 +111,46 @@ def test_a_device_that_is_told_not_to_takes_nothing(stage, bundle):
     assert "still to send theirs: other" in done.stdout
     assert (willing.folder / "kept" / "fleet.pfb").exists()
     assert not (other.folder / "kept" / "fleet.pfb").exists()
+
+
+def test_weights_from_elsewhere_are_made_a_bundle_and_rolled_out(stage, tmp_path):
+    joined, _, folder = stage
+    one = joined("one", slice(0, 200))
+    eventually(lambda: "one" in online(folder))
+    net = device(embedding=natural("mlp", digits().input)[0]).net
+    torch.save({f"backbone.{n}": t for n, t in net.backbone.state_dict().items()}, tmp_path / "weights.pt")
+    done = freeze(folder, tmp_path / "weights.pt", "--backbone", "mlp", "--data", "digits", "--wait", "60")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "means of 1 devices" in done.stdout
+    made = open_bundle(one.folder / "kept" / "fleet.pfb")
+    assert (made.manifest.method, made.manifest.fleet) == ("pretrained", "f")
+    assert Classifier(made).classify(digits().x[:5])[0]
+    alone = freeze(folder, tmp_path / "weights.pt")
+    assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
+    wrong = freeze(folder, tmp_path / "weights.pt", "--backbone", "cnn4", "--data", "digits")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
+    assert "backbone 'cnn4' does not fit" in wrong.stderr
+
+
+def test_a_runs_directory_is_exported_and_rolled_out(stage, tmp_path):
+    _, _, folder = stage
+    words = [
+        "--dataset",
+        "digits",
+        "--agents",
+        "2",
+        "--rounds",
+        "1",
+        "--backbone",
+        "mlp",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    command = [sys.executable, "-m", "protofleet", "simulate", *words]
+    subprocess.run(command, capture_output=True, check=True, cwd=ROOT)
+    done = freeze(folder, tmp_path / "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("lineage extractor:")
 
 
 def test_what_cannot_be_frozen_is_one_line(stage, tmp_path):

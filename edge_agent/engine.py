@@ -6,7 +6,7 @@ Nothing in here changes once it is made; `edge_agent.inference` holds one of the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edge_agent.bundle import CALIBRATION, DRIFT, Bundle
 from edge_agent.memory import give_freed_memory_back
-from edge_agent.points import Ready, Scores, oddness, ready, scores_of
+from edge_agent.points import Ready, Scores, drift_of, oddness, ready, scores_of
 from protofleet.channel import Bank
 from protofleet.errors import DataError, FleetError
 from protofleet.pfb import SELFTEST, BundleError
@@ -120,6 +120,11 @@ class Engine:
                 known = oddness(features, per_class, by) <= loaded.threshold
             best = [labels[i] if ok else None for i, ok in zip(per_class.argmax(1), known, strict=True)]
         return Answer(labels, per_class, features, best, loaded.state)
+
+    def as_published(self, names: Sequence[str], means: Floats) -> Floats:
+        """Means of what this extractor sees as the float extractor would see them, which is what the fleet shares."""
+        found: Floats = (means - drift_of(names, self._drift)).astype(np.float32)
+        return found
 
     def self_test(self) -> None:
         """The exporter's vectors, with the prototypes that came along, must give the exporter's scores."""

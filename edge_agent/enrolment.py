@@ -18,7 +18,7 @@ from edge_agent.inference import Classifier
 from protofleet import channel, wire
 from protofleet.channel import About, Bank
 from protofleet.errors import LinkError, UsageError, WireError
-from protofleet.prototypes import Floats, Prototypes
+from protofleet.prototypes import Prototypes
 from protofleet.wire import Envelope
 
 TOO_NEAR = 0.25  # of what is usual between classes
@@ -55,7 +55,9 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
         raise UsageError(f"this bundle classifies by {bank.kind}: new classes need prototypes")
     if label in classifier.loaded.labels:
         raise UsageError(f"there is a class {label!r} already", "forget it first, or take another name")
-    mean: Floats = classifier.embed(images).mean(0, keepdims=True).astype(np.float16).astype(np.float32)
+    now = classifier.in_use
+    mean = now.engine.as_published([label], now.look(images).features.mean(0, keepdims=True))
+    mean = mean.astype(np.float16).astype(np.float32)
     near, share = channel.nearest(bank.points, mean)
     one = Bank(About(bank.about.lineage, (label,)), Prototypes(np.array([0]), mean, np.array([len(images)])))
     return Enrolment(one, len(images), bank.about.classes[near], share)
@@ -65,14 +67,16 @@ def summarised(
     classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]
 ) -> tuple[Bank, list[str]]:
     """Means and counts of a device's own samples of every class there is, and which of its classes are none."""
-    known = classifier.loaded.labels
+    now = classifier.in_use
+    known = now.loaded.labels
     held = [int(c) for c in np.unique(y) if names[c] in known]
     left_out = [names[c] for c in np.unique(y) if names[c] not in known]
-    features = classifier.embed(x[np.isin(y, held)]).astype(np.float64)
+    features = now.look(x[np.isin(y, held)]).features.astype(np.float64)
     of = y[np.isin(y, held)]
-    means = [features[of == c].mean(0).astype(np.float32) for c in held]
-    about = About(classifier.loaded.bank.about.lineage, tuple(names[c] for c in held))
-    vectors = np.stack(means) if means else np.zeros((0, features.shape[1]), np.float32)
+    about = About(now.loaded.bank.about.lineage, tuple(names[c] for c in held))
+    vectors = np.zeros((0, features.shape[1]), np.float32)
+    if held:
+        vectors = now.engine.as_published(about.classes, np.stack([features[of == c].mean(0) for c in held]))
     counts = np.array([(of == c).sum() for c in held], np.int64)
     return Bank(about, Prototypes(np.arange(len(held)), vectors, counts)), left_out
 

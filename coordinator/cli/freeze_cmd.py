@@ -73,5 +73,5 @@ def exported(source: Path, how: Sequence[object]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip() or "error: no word why").splitlines()[-1]
-        words = re.sub(r"^error: | \([a-z-]+\)$", "", last)
-        raise DataError(f"{source} is no bundle and cannot be exported: {words}")
+        why = re.sub(r"^error: | \([a-z-]+\)$", "", last)
+        raise DataError(f"{source} is no bundle and cannot be exported: {why}")

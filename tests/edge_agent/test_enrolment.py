@@ -95,6 +95,27 @@ def test_a_summary_holds_means_and_counts(place):
     assert np.allclose(bank.points.vectors[0], mean, atol=1e-5)
 
 
+def test_means_through_a_quantised_extractor_are_shared_as_the_float_one_would_see_them(made, tmp_path):
+    write(export(device(), Wanted("int8", smallest=True, by="prototype", freeze=True)), tmp_path / "int8")
+    small, full, data = Classifier(tmp_path / "int8"), in_use(write_to(made, tmp_path / "full")), digits()
+    assert small.bundle.manifest.precision == "int8"
+    rows = slice(0, 400)
+    means, _ = enrolment.summarised(small, data.x[rows], data.y[rows], data.classes)
+    due, _ = enrolment.summarised(full, data.x[rows], data.y[rows], data.classes)
+    small.use(Bank(means.about, means.points), "theirs")
+    seen = small.embed(data.x[rows])
+    for c in range(10):
+        own = small.loaded.ready.inputs["proto_w"][:, c] / 2
+        assert np.allclose(own, seen[data.y[rows] == c].mean(0), atol=1e-4)
+    apart = np.abs(means.points.vectors - due.points.vectors).max()
+    assert apart < np.abs(small.loaded.ready.inputs["proto_w"].T / 2 - due.points.vectors).max()
+
+
+def write_to(made, path):
+    write(made, path)
+    return path
+
+
 def test_a_damaged_memory_falls_back_to_the_bundle(place):
     latest.state_file(place).write_bytes(b"torn")
     latest.enrolled_file(place, "").write_bytes(b"")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
-@click.option("--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too (fp32, fp16).")
+@click.option("--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too.")
 @click.option(
     "--node-modules", type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Take onnxruntime-web and mqtt from here; by default npm fetches them.",

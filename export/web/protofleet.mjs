@@ -2,6 +2,7 @@
 // docs/bundle.md has the format. Nothing here is specific to a page.
 
 import { BundleError, TEXT, decodeCbor, half } from "./cbor.mjs";
+import { readNpz } from "./npz.mjs";
 import { sha256 } from "./sha256.mjs";
 
 export { BundleError, decodeCbor, sha256 };
@@ -54,11 +55,21 @@ export function readPublished(bytes) {
   return { kind, ...about, points, rows, body: body.value };
 }
 
-/** The inputs of the graph for these points. */
-export function ready(bank, reading) {
+/** The inputs of the graph for these points; `drift` moves a class's points to where a quantised extractor sees them. */
+export function ready(bank, reading, drift = null) {
   if (bank.kind !== reading.by) throw new BundleError(`this bundle classifies by ${reading.by}, these are ${bank.kind}`);
   const build = { prototypes: nearest, head: linear, mixtures: likeliest }[bank.kind];
-  return build(bank.points, reading);
+  return build(drift ? moved(bank, drift) : bank.points, reading);
+}
+
+function moved(bank, drift) {
+  const name = { prototypes: "vectors", mixtures: "means" }[bank.kind];
+  if (!name) return bank.points;
+  const { shape, data } = bank.points[name];
+  const d = shape[1];
+  const by = bank.rows.map((c) => drift[bank.classes[c]] ?? drift[""]);
+  if (by.some((each) => each?.length !== d)) throw new BundleError("these points have another size");
+  return { ...bank.points, [name]: { shape, data: data.map((v, i) => v + by[Math.floor(i / d)][i % d]) } };
 }
 
 function transposed(rows, n, d) {
@@ -112,20 +123,20 @@ export class Classifier {
   static async open(ort, load, options = {}) {
     const manifest = JSON.parse(TEXT.decode(await load("manifest.json")));
     if (manifest.schema !== "protofleet-bundle/1") throw new BundleError(`schema ${manifest.schema} is not known here`);
-    if (manifest.files["drift.npz"]) throw new BundleError("int8 bundles are for Python and native clients");
     const files = {};
-    for (const name of ["model.onnx", "prototypes.cbor"]) {
+    for (const name of ["model.onnx", "prototypes.cbor", "drift.npz"]) {
+      if (!manifest.files[name]) continue;
       files[name] = await load(name);
       if ((await sha256(files[name])) !== manifest.files[name]) throw new BundleError(`${name} is damaged`);
     }
     const session = await ort.InferenceSession.create(files["model.onnx"], options);
-    const made = new Classifier(ort, manifest, session);
+    const made = new Classifier(ort, manifest, session, files["drift.npz"] ? await readNpz(files["drift.npz"]) : null);
     await made.swap(files["prototypes.cbor"]);
     return made;
   }
 
-  constructor(ort, manifest, session) {
-    Object.assign(this, { ort, manifest, session, loaded: null });
+  constructor(ort, manifest, session, drift) {
+    Object.assign(this, { ort, manifest, session, drift, loaded: null });
   }
 
   /** Classify by these prototypes from the next call on; what does not fit is refused and nothing changes. */
@@ -134,7 +145,7 @@ export class Classifier {
     if (!this.manifest.lineages.includes(bank.lineage)) {
       throw new BundleError(`these prototypes are of ${bank.lineage}, this bundle is of ${this.manifest.lineages[0]}`);
     }
-    const inputs = ready(bank, this.manifest.reading);
+    const inputs = ready(bank, this.manifest.reading, this.drift);
     const width = this.manifest.embedding * (bank.kind === "mixtures" ? 2 : 1);
     if (inputs.proto_w[1][0] !== width || !bank.rows.length) throw new BundleError("these points have another size");
     const tensors = Object.entries(inputs).map(([name, [data, shape]]) => [name, new this.ort.Tensor("float32", data, shape)]);

@@ -22,11 +22,12 @@ HERE = Path(__file__).parent / "web"
 N = 200
 
 
-@pytest.fixture(scope="module", params=["prototype", "cosine", "mixture", "head"])
+@pytest.fixture(scope="module", params=["prototype", "cosine", "mixture", "head", "int8"])
 def case(request, tmp_path_factory, node_modules):
     """A page with a bundle, samples, other prototypes, and what Python says of both."""
     source = device("cnn-mnist", kind=Input("image", (28, 28, 1), (0.2,), (0.3,)), embedding=20)
-    made = export(source, Wanted(by=request.param))
+    quantised = request.param == "int8"
+    made = export(source, Wanted("int8", smallest=True, by="prototype") if quantised else Wanted(by=request.param))
     out = tmp_path_factory.mktemp(request.param) / "page"
     page.write({"manifest.json": manifest_bytes(made), **made.files}, out, node_modules)
     classifier = Classifier(write(made, out.parent / "b"))
@@ -34,7 +35,7 @@ def case(request, tmp_path_factory, node_modules):
     x[:80] = source.check.x
     before = classifier.look(x)
     bank = classifier.loaded.bank
-    if request.param in ("prototype", "cosine"):
+    if request.param in ("prototype", "cosine", "int8"):
         bank = other_bank(bank)
     message = channel.write(bank, wire.Envelope("global", "f", "r", round=9))
     classifier.swap(message)
@@ -63,7 +64,7 @@ def test_node_agrees(case):
     assert found["refused"]
 
 
-@pytest.mark.parametrize("case", ["prototype"], indirect=True)
+@pytest.mark.parametrize("case", ["prototype", "int8"], indirect=True)
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_chromium_agrees(case, tmp_path):
     out, before, after = case

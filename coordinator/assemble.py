@@ -62,7 +62,7 @@ def service(
             lambda agent, round, digest, missing: voice.receipt(
                 agent, round, digest, "missing", missing=tuple(missing)
             ),
-            time.monotonic,
+            time.monotonic, journal.file,
         )  # fmt: skip
         requests: SimpleQueue[Request] = SimpleQueue()
         control = Control(plan.data_dir, requests, link.wake)

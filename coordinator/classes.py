@@ -9,16 +9,19 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
 from coordinator import summaries
 from coordinator.admission import Refusal
+from coordinator.frozen import brought
 from coordinator.journal import Journal
 from coordinator.voice import Voice
 from protofleet import channel, scoring
-from protofleet.channel import About, Bank, Published
+from protofleet.channel import STABLE, About, Bank, Published
 from protofleet.errors import UsageError, WireError
 from protofleet.exchange import GlobalState
 from protofleet.logs import Log
@@ -29,10 +32,10 @@ from protofleet.settings import from_plain, to_plain
 from protofleet.wire import Envelope
 
 Policy = Literal["auto", "manual", "off"]
-CHANNEL = "stable"
 VERSIONS = 100
 LONGEST_NAME, MOST, ROWS = 64, 1024, 1024
 TOO_NEAR = 0.25  # of what is usual between classes
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Book:
 
     frozen: str = ""  # the prototypes of a bundle that replace the run's
     bundle: str = ""  # its digest
+    parcel: str = ""  # under which name its bytes are in the journal
+    size: int = 0
     admitted: Mapping[str, str] = field(default_factory=dict)
     waiting: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -74,16 +79,21 @@ class Classes:
         return Bank(replace(bank.about, classes=names), bank.points)
 
     def publications(self, round: int, state: GlobalState) -> list[Publication]:
-        """The channel, retained."""
-        bank = self.bank(round, state)
+        """The channel, retained: the bundle where there is one, and what is classified with."""
+        versions = self.versions
+        book, bank = versions[-1], self.bank(round, state, versions[-1])
+        said: list[Publication] = []
+        if any(each.parcel for each in versions):
+            said.append(self.voice.bundle(STABLE, book.bundle, book.parcel, book.size))
+        topic = self.voice.topics.proto(STABLE)
         if bank is None:
-            return []
+            return [*said, Publication(topic, b"", retain=True)] if len(versions) > 1 else said
         envelope = Envelope(
             "global", self.voice.topics.fleet, self.voice.contract.run, self.voice.epoch, round=round,
             method=self.voice.recipe.name,
         )  # fmt: skip
         data = channel.write(bank, envelope, self.voice.contract.wire)
-        return [Publication(self.voice.topics.proto(CHANNEL), data, retain=True)]
+        return [*said, Publication(topic, data, retain=True)]
 
     def offered(self, agent: str, payload: bytes, round: int, state: GlobalState) -> list[Publication]:
         """A device brings classes of its own: the answer, and the channel where something new is in it."""
@@ -128,10 +138,13 @@ class Classes:
         if misfit is not None:
             self.log.warning(f"a summary is refused: {misfit.words}", agent=agent, code=misfit.code)
             return [self._answer(agent, offer.digest, "refused", misfit.code, misfit.words)]
+        answer = self._answer(agent, offer.digest, "accepted", "", "")
+        if summaries.held(self.journal, agent) == payload:
+            return [answer]
         with self.journal.commit():
             summaries.keep(self.journal, agent, payload)
         self.log.info("class means", agent=agent, classes=len(offer.bank.about.classes))
-        return [self._answer(agent, offer.digest, "accepted", "", ""), *self.publications(round, state)]
+        return [answer, *self.publications(round, state)]
 
     def told(
         self, what: str, arguments: Mapping[str, Any], round: int, state: GlobalState
@@ -139,12 +152,17 @@ class Classes:
         """An operator's word: the answer, and whether the channel changed."""
         if what == "list":
             return self._listed(round, state), False
+        if what == "freeze":
+            frozen, data = brought(Path(str(arguments["file"])))
+            held = b64encode(frozen.prototypes).decode()
+            fresh = Book(held, frozen.bundle, frozen.parcel, frozen.size)
+            self._write(fresh, f"freeze {frozen.bundle[:16]}", round, {frozen.parcel: data})
+            return self._listed(round, state), True
         moves: dict[str, Callable[[Book], Book]] = {
             "admit": lambda book: self._admitted(book, str(arguments["name"])),
             "remove": lambda book: self._removed(book, str(arguments["name"]), round, state),
             "rename": lambda book: self._renamed(book, str(arguments["name"]), str(arguments["to"]), round, state),
             "back": lambda book: self._back(int(arguments["version"])),
-            "freeze": lambda book: self._frozen(str(arguments["prototypes"]), str(arguments["bundle"])),
         }
         if what not in moves:
             raise UsageError(f"classes: no command {what!r}")
@@ -193,13 +211,16 @@ class Classes:
         one = Bank(About(offer.about.lineage, (name,)), Prototypes(np.zeros(len(rows.classes), np.int64), rows.vectors))
         return b64encode(channel.write(one, Envelope("enrol", self.voice.topics.fleet), "float32")).decode()
 
-    def _write(self, book: Book, why: str, round: int) -> None:
+    def _write(self, book: Book, why: str, round: int, files: Mapping[str, bytes] = NOTHING) -> None:
         before = self.versions
         kept = [*before, replace(book, why=why)][-VERSIONS:]
         with self.journal.commit():
             self.journal.set_meta("classes", json.dumps([to_plain(each) for each in kept]))
             self.journal.add_event("classes", round, why=why)
-            if book.frozen != before[-1].frozen:
+            for name, data in files.items():
+                self.journal.keep_file(name, data)
+            self.journal.drop_files({each.parcel for each in kept})
+            if book.frozen != before[-1].frozen or book.bundle != before[-1].bundle:
                 summaries.forget(self.journal)
         self.log.info("classes", what=why)
 
@@ -216,7 +237,8 @@ class Classes:
         return {
             "lineage": "" if bank is None else bank.about.lineage,
             "policy": self.policy,
-            "summaries": summaries.count(self.journal),
+            "bundle": versions[-1].bundle,
+            "summaries": summaries.agents(self.journal),
             "classes": rows,
             "waiting": list(versions[-1].waiting),
             "versions": [{"version": i, "why": book.why or "the run's own"} for i, book in enumerate(versions)],
@@ -255,13 +277,6 @@ class Classes:
         if not 0 <= version < len(versions):
             raise UsageError(f"there is no version {version}", f"there are 0 to {len(versions) - 1}")
         return versions[version]
-
-    def _frozen(self, prototypes: str, bundle: str) -> Book:
-        try:
-            channel.read(b64decode(prototypes))
-        except (WireError, ValueError) as error:
-            raise UsageError(f"these are no prototypes: {error}") from None
-        return Book(frozen=prototypes, bundle=bundle)
 
 
 def _offered(message: str) -> Bank:

@@ -6,22 +6,21 @@ One process at a time holds a journal; a lock beside it says so.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, TextIO
 
 from coordinator.errors import JournalError
+from coordinator.lock import locked
 from protofleet.exchange import GlobalState
 from protofleet.packing import pack_state, unpack_state
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Journal:
 
     def __init__(self, directory: Path, wall: Callable[[], float]) -> None:
         self.directory, self._wall = directory, wall
-        self._lock: TextIO | None = _locked(directory)
+        self._lock: TextIO | None = locked(directory)
         self._newest: OpenedRound | None = None
         path = directory / "journal.db"
         try:
@@ -158,6 +157,11 @@ class Journal:
         row = self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)).fetchone()
         return None if row is None else bytes(row[0])
 
+    def file(self, name: str) -> bytes | None:
+        """A file that is kept here."""
+        row = self._db.execute("SELECT body FROM files WHERE name=?", (name,)).fetchone()
+        return None if row is None else bytes(row[0])
+
     def cut(self, round: int) -> CutRound | None:
         """Where a round was cut."""
         row = self._db.execute("SELECT round, reason, counted FROM cuts WHERE round=?", (round,)).fetchone()
@@ -194,6 +198,16 @@ class Journal:
     def set_meta(self, key: str, value: str) -> None:
         """Remember a text."""
         self._db.execute("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", (key, value))
+
+    def keep_file(self, name: str, body: bytes) -> None:
+        """Keep a file; its name says what is in it."""
+        self._db.execute("INSERT INTO files VALUES (?, ?) ON CONFLICT(name) DO NOTHING", (name, body))
+
+    def drop_files(self, but: Collection[str]) -> None:
+        """Forget every file but these."""
+        for (name,) in self._db.execute("SELECT name FROM files").fetchall():
+            if name not in but:
+                self._db.execute("DELETE FROM files WHERE name=?", (name,))
 
     def add_round(self, opened: OpenedRound) -> None:
         """A round is announced."""
@@ -281,22 +295,3 @@ class Journal:
         for version in range(have + 1, SCHEMA + 1):
             script = resources.files("coordinator").joinpath(f"schema/v{version}.sql").read_text()
             self._db.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")
-
-
-def _locked(directory: Path) -> TextIO:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / "lock").open("a+")
-    except OSError as error:
-        raise JournalError(f"{directory} cannot be used: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.seek(0)
-        owner = lock.read().strip()
-        lock.close()
-        raise JournalError(f"{directory} is in use by another coordinator (process {owner})") from None
-    with suppress(OSError):  # who holds it is good to know; on a full disk the lock holds all the same
-        os.truncate(lock.fileno(), 0)
-        os.write(lock.fileno(), str(os.getpid()).encode())
-    return lock

@@ -1,7 +1,8 @@
 """Between the link and the core: what is too large for a packet leaves as a slip with chunks, and comes in that way.
 
 Everything retained goes out under its topic; of the newest large payload of each topic the bytes are kept, for devices
-that ask. Chunks that arrive are taken only for slips that were announced, into a bounded spool on disk.
+that ask, and of bundles on a shelf. Chunks that arrive are taken only for slips that were announced, into a bounded
+spool on disk.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SPOOL = 1 << 30  # bytes of half-received uploads, all together
 LONGEST_SLIP = 1024
 
 Missing = Callable[[str, int, str, Ranges], Publication]  # the receipt that asks for chunks
+Shelf = Callable[[str], bytes | None]  # what is kept under a sha256, for devices that ask
 
 
 class Link(Protocol):
@@ -54,8 +56,10 @@ class Post:
         spool: Path,
         missing: Missing,
         clock: Callable[[], float],
+        shelf: Shelf = lambda digest: None,
     ) -> None:
         self._link, self._topics, self._limits, self._missing = link, topics, limits, missing
+        self._shelf = shelf
         self._spool = Spool(spool, largest=limits.largest, total=SPOOL, expiry=EXPIRY, clock=clock)
         self._large: dict[str, Outgoing] = {}  # by topic: the newest only
         self._sendings: dict[tuple[str, str], Sending] = {}  # by receiver ("" for all) and digest
@@ -110,7 +114,7 @@ class Post:
         """A device asks for chunks of something we said."""
         try:
             body = wire.decode(payload).body
-            wanted = next((o for o in self._large.values() if o.slip.digest == body.get("digest")), None)
+            wanted = self._offered(str(body.get("digest")))
             if wanted is None or place.agent is None:
                 return
             ranges = read_ranges(body.get("missing"), wanted.slip.chunks)
@@ -123,6 +127,15 @@ class Post:
             self._sendings[agent, digest] = sending
         sending.want(ranges)
         self.pump()
+
+    def _offered(self, digest: str) -> Outgoing | None:
+        """What goes under this name: on its way to somebody already, said by us, or on the shelf."""
+        under_way = (sending.parcel for sending in self._sendings.values())
+        said = next((o for o in (*under_way, *self._large.values()) if o.slip.digest == digest), None)
+        if said is not None:
+            return said
+        kept = self._shelf(digest)
+        return None if kept is None else Outgoing(kept, self._limits.chunk)
 
     def _finished(self, agent: str, digest: str, place: Place) -> Whole | None:
         incoming = self._spool.find(agent, digest)

@@ -203,7 +203,8 @@ class Service:
                 str(arguments.pop("what", "list")), arguments, core.base_round, core.state
             )
             said += core.classes.publications(core.base_round, core.state) if changed else []
-            return answer
+            there = {name for name, device in core.devices.items() if device.online}
+            return {**answer, "awaited": sorted(there - set(answer["summaries"])) if answer["bundle"] else []}
         if command == "stop":
             self.stopping = True
             return {"stopping": True}

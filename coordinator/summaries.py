@@ -32,23 +32,29 @@ def keep(journal: Journal, agent: str, payload: bytes) -> None:
     journal.set_meta("summaries", json.dumps({**_held(journal), agent: b64encode(payload).decode()}))
 
 
+def held(journal: Journal, agent: str) -> bytes | None:
+    """What this device sent last."""
+    found = _held(journal).get(agent)
+    return None if found is None else b64decode(found)
+
+
 def forget(journal: Journal) -> None:
     """Another extractor: nothing of the old one means anything."""
     journal.set_meta("summaries", "{}")
 
 
-def count(journal: Journal) -> int:
-    """How many devices sent one."""
-    return len(_held(journal))
+def agents(journal: Journal) -> list[str]:
+    """Which devices sent one."""
+    return sorted(_held(journal))
 
 
 def applied(journal: Journal, bank: Bank) -> Bank:
     """The bank, with the devices' weighted means in place of its own for every class they have."""
     sums: dict[int, tuple[np.ndarray[tuple[int], np.dtype[np.float64]], int]] = {}
     points = bank.points
-    held = _held(journal)
-    for agent in sorted(held):
-        offer = channel.read(b64decode(held[agent]), "enrol").bank
+    sums_of = _held(journal)
+    for agent in sorted(sums_of):
+        offer = channel.read(b64decode(sums_of[agent]), "enrol").bank
         sent = offer.points
         if offer.about.lineage != bank.about.lineage or not isinstance(sent, Prototypes) or sent.counts is None:
             continue

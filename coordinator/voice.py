@@ -12,6 +12,7 @@ from protofleet import wire
 from protofleet.contract import Contract
 from protofleet.exchange import GlobalState
 from protofleet.mqtt.events import Publication
+from protofleet.mqtt.parcels import ParcelLimits, Slip
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
 from protofleet.settings import to_plain
@@ -78,6 +79,15 @@ class Voice:
         }
         data = wire.encode(self._envelope("round", opened.round, opened.base), body)
         return Publication(self.topics.round, data, retain=True)
+
+    def bundle(self, channel: str, name: str, parcel: str, size: int) -> Publication:
+        """The bundle that a channel's prototypes belong to, as a slip: devices fetch it in pieces. No name: none."""
+        topic = self.topics.bundle(channel)
+        if not name:
+            return Publication(topic, b"", retain=True)
+        slip = Slip(parcel, size, ParcelLimits(self.packet).chunk)
+        body = {**slip.body(), "of": "bundle", "bundle": name}
+        return Publication(topic, wire.encode(self._envelope("slip", 0), body), retain=True)
 
     def receipt(
         self, agent: str, round: int, digest: str, status: str, reason: str = "", words: str = "",

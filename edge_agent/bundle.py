@@ -6,39 +6,26 @@ No torch here. docs/bundle.md has the format.
 from __future__ import annotations
 
 import io
-import json
-import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protofleet import channel
+from protofleet import channel, pfb
 from protofleet.channel import Published
 from protofleet.contract import Input
-from protofleet.errors import FleetError, SettingError, WireError
+from protofleet.errors import SettingError, WireError
+from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES, BundleError, Contents
 from protofleet.settings import from_plain
 
-SCHEMA = "protofleet-bundle/1"
-MANIFEST, MODEL, PROTOTYPES = "manifest.json", "model.onnx", "prototypes.cbor"
-SELFTEST, CALIBRATION, DRIFT = "selftest.npz", "calibration.npz", "drift.npz"
-SUFFIX = ".pfb"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
-_LARGEST = 2 << 30
+CALIBRATION, DRIFT = "calibration.npz", "drift.npz"
 
 By = Literal["prototypes", "mixtures", "head"]
 Precision = Literal["fp32", "fp16", "int8"]
-
-
-class BundleError(FleetError):
-    """A bundle that must not be used."""
-
-    code = "bad-bundle"
 
 
 @dataclass(frozen=True)
@@ -117,56 +104,20 @@ class Bundle:
 
 def open_bundle(path: Path) -> Bundle:
     """Read and check; anything wrong is one `BundleError`."""
-    try:
-        if path.is_dir():
-            return _checked(path, lambda name: (path / name).read_bytes())
-        with zipfile.ZipFile(path) as packed:
-            return _checked(path, lambda name: _unzipped(packed, name))
-    except FileNotFoundError as error:
-        missing = Path(str(error.filename)).name if error.filename else str(path)
-        raise BundleError(f"{path}: {missing} is missing", "`protofleet export` writes a bundle") from None
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
-        raise BundleError(f"{path}: neither a bundle's folder nor a {SUFFIX} file ({error})") from None
+    return _bundle(pfb.read(path), str(path))
 
 
-def manifest_of(data: bytes) -> Manifest:
-    """The manifest's JSON against its schema."""
+def unpacked(data: bytes, what: str) -> Bundle:
+    """The same from the bytes of a `.pfb`, which an error calls `what`."""
+    return _bundle(pfb.unpack(data, what), what)
+
+
+def _bundle(found: Contents, what: str) -> Bundle:
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        raise BundleError(f"{MANIFEST}: not JSON") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        told = document.get("schema") if isinstance(document, dict) else None
-        raise BundleError(
-            f"{MANIFEST}: schema {str(told)[:60]!r} is not known here, only {SCHEMA!r}", "update edge-agent"
-        )
-    try:
-        manifest = from_plain(Manifest, document)
+        manifest = from_plain(Manifest, found.document)
     except SettingError as error:
         raise BundleError(f"{MANIFEST}: {error}") from None
-    if missing := [name for name in (MODEL, PROTOTYPES, SELFTEST) if name not in manifest.files]:
-        raise BundleError(f"{MANIFEST}: it names no {missing[0]}")
-    if bad := [name for name in manifest.files if not _NAME.fullmatch(name)]:
-        raise BundleError(f"{MANIFEST}: {bad[0][:60]!r} is no file name of a bundle")
-    return manifest
-
-
-def _checked(path: Path, read: Any) -> Bundle:
-    text = read(MANIFEST)
-    manifest = manifest_of(text)
-    files: dict[str, bytes] = {}
-    for name, due in manifest.files.items():
-        data = read(name)
-        if sha256(data).hexdigest() != due:
-            raise BundleError(f"{path}: {name} is damaged (its hash is not the manifest's)", "fetch the bundle again")
-        files[name] = data
-    bundle = Bundle(manifest, sha256(text).hexdigest(), files)
+    bundle = Bundle(manifest, found.digest, found.files)
     if bundle.published.digest != manifest.state:
-        raise BundleError(f"{path}: {PROTOTYPES} is not the state that the manifest names")
+        raise BundleError(f"{what}: {PROTOTYPES} is not the state that the manifest names")
     return bundle
-
-
-def _unzipped(packed: zipfile.ZipFile, name: str) -> bytes:
-    if packed.getinfo(name).file_size > _LARGEST:
-        raise BundleError(f"{name}: larger than any bundle's")
-    return packed.read(name)

@@ -14,6 +14,7 @@ from edge_agent.store import Store
 from protofleet.logs import Log
 
 MINUTE = 60.0
+PATIENCE = 10.0  # seconds to hear from a coordinator before the silence is remarked upon
 
 
 class Account:
@@ -57,6 +58,30 @@ class Samples:
             return False
         self._taken = found
         return True
+
+
+class Silence:
+    """Remarks once when no coordinator speaks for a while after a connection."""
+
+    def __init__(self, fleet: str, log: Log) -> None:
+        self._fleet, self._log = fleet, log
+        self._since: float | None = None
+
+    def begins(self, now: float) -> None:
+        """From here on somebody ought to speak."""
+        self._since = now
+
+    def ends(self) -> None:
+        """Somebody spoke, or nobody can be heard."""
+        self._since = None
+
+    def look(self, now: float) -> None:
+        """Called often."""
+        if self._since is not None and now - self._since > PATIENCE:
+            self._since = None
+            self._log.warning(
+                f"no coordinator speaks in fleet {self._fleet!r} yet: is it running, and is [fleet] name right?"
+            )
 
 
 class Idleness:

@@ -28,6 +28,9 @@ class AgentSection:
     log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
     export_every: int = setting(0, "write a bundle of the newest state every so many rounds; 0: never", low=0)
     export_to: str = setting("bundle", "where that bundle goes, a folder or a .pfb file; relative to this file")
+    take_bundle: bool = setting(
+        True, "take the bundle that the coordinator froze, and send class means through its extractor"
+    )
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from edge_agent import chores, status, voice
+from edge_agent.adoption import Adoption, Start, launched
 from edge_agent.config import Config
 from edge_agent.ears import Ears, Plans
 from edge_agent.foreman import Workforce
@@ -45,7 +47,6 @@ from protofleet.mqtt.link import Link
 from protofleet.mqtt.topics import Topics
 from protofleet.systemd import Notifier
 
-PATIENCE = 10.0  # seconds to hear from a coordinator before the silence is remarked upon
 LONGEST_NAP = 5.0
 
 
@@ -69,6 +70,7 @@ class Around:
     retry: bool
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = datetime.now
+    start: Start = launched
 
 
 class Daemon:
@@ -80,16 +82,17 @@ class Daemon:
         known = {run: int(epoch) for run, epoch in around.store.all_noted("epoch/").items()}
         self.me = Device(rules, epochs=known)
         self._plans: Plans = {}
-        store, foreman, told, now = around.store, around.foreman, around.config, around.clock()
+        store, foreman, told, now, clock = around.store, around.foreman, around.config, around.clock(), around.clock
         self.account = chores.Account(store, lambda: around.now().date())
         self.samples = chores.Samples(told, now)
         self.idleness = chores.Idleness(foreman, told.limits.idle_seconds, now)
         self.voice = voice.Voice(around.link, self.topics, told, around.boot, self.account.count)
         spool = told.data_dir / "spool"
-        self.transfers = Transfers(self.topics, told.id, spool, self.voice, around.clock, wire.DEFAULT.message)
+        self.transfers = Transfers(self.topics, told.id, spool, self.voice, clock, wire.DEFAULT.message)
+        self.adoption = Adoption(told, self.voice, self.transfers, around.log, clock, around.start)
         self.ears = Ears(self.topics, store, self.transfers, self._plans)
         self.hands = Hands(store, foreman, self.transfers, self.voice, around.log, self._plans, seen)
-        self._listening_since: float | None = None
+        self.silence = chores.Silence(self.topics.fleet, around.log)
         self._ask_again_at = 0.0
         self._stopping = False
         self._refused = ""
@@ -128,6 +131,7 @@ class Daemon:
     def _leave(self) -> None:
         self.around.notifier.say("STOPPING=1")
         self.around.foreman.dismiss()
+        self.adoption.stop()
         self.around.link.stop([voice.farewell(self.topics, self.around.config.id, self.around.boot)], patience=4.0)
         self.hands.keep(lambda: self.account.note(self.around.clock(), at_once=True))
         self._status = replace(self._status, doing="stopped", connected=False, training_pid=None)
@@ -135,7 +139,7 @@ class Daemon:
         self.around.log.info("stopped")
 
     def _nap(self) -> float:
-        due = [self.around.clock() + LONGEST_NAP]
+        due = [self.around.clock() + LONGEST_NAP, self.adoption.due(connected=self.me.connected)]
         if self.me.delivery is not None and self.me.connected:
             due.append(self.me.delivery.due)
         if self.me.not_before > self.around.clock():
@@ -166,14 +170,15 @@ class Daemon:
             case broker.Connected():
                 log.info("connected", broker=self.around.link.address, mqtt=event.protocol)
                 self._status = replace(self._status, connected=True, trouble="", coordinator=False)
-                self._listening_since = self.around.clock()
+                self.silence.begins(self.around.clock())
                 self.transfers.connected()
+                self.adoption.connected()
                 self._feed(Connected())
             case broker.Lost(reason):
                 if self._status.trouble != reason:
                     log.warning(f"no connection, trying on: {reason}", broker=self.around.link.address)
                 self._status = replace(self._status, connected=False, trouble=reason)
-                self._listening_since = None
+                self.silence.ends()
                 self._feed(Lost())
             case broker.Refused(reason):
                 if self._status.trouble != reason:
@@ -195,6 +200,8 @@ class Daemon:
         self.account.count(len(arrival.payload))
         place = self.topics.parse(arrival.topic)
         try:
+            if place is not None:
+                self.adoption.heard(place, arrival.payload)
             event = None if place is None else self.ears.take_in(place, arrival.payload)
         except StoreError as error:
             self.hands.trouble(error)
@@ -204,7 +211,7 @@ class Daemon:
             event = None
         if isinstance(event, Coordinator):
             self._status = replace(self._status, coordinator=event.online)
-            self._listening_since = None
+            self.silence.ends()
         if event is not None:
             self._feed(event)
         self.around.link.ack(arrival)
@@ -264,23 +271,15 @@ class Daemon:
             self._ask_again_at = now + LONGEST_NAP
             around.link.subscribe([(self.topics.train, 1), (self.topics.down(around.config.id), 1)])
         if self.me.connected and limits.may_send:
-            self._push()
-        if self._listening_since is not None and now - self._listening_since > PATIENCE:
-            self._listening_since = None
-            fleet = self.topics.fleet
-            around.log.warning(
-                f"no coordinator speaks in fleet {fleet!r} yet: is it running, and is [fleet] name right?"
-            )
+            with suppress(LinkBusy):  # the link is full: what is due stays due
+                self.transfers.push()
+        self.silence.look(now)
         self.hands.keep(lambda: self.account.note(now))
         self.idleness.look(busy, now)
         if not busy and self.samples.changed(now):
             self.hands.look_again()
-
-    def _push(self) -> None:
-        try:
-            self.transfers.push()
-        except LinkBusy:
-            return  # the link is full: what is due stays due
+            self.adoption.samples_changed()
+        self.adoption.look(may_send=self.me.connected and limits.may_send)
 
     def _tell(self) -> None:
         me, asked = self.me, self.me.announced

@@ -18,7 +18,7 @@ from edge_agent.inference import Classifier
 from protofleet import channel, wire
 from protofleet.channel import About, Bank
 from protofleet.errors import LinkError, UsageError, WireError
-from protofleet.prototypes import Floats, Prototypes
+from protofleet.prototypes import Prototypes
 from protofleet.wire import Envelope
 
 TOO_NEAR = 0.25  # of what is usual between classes
@@ -55,24 +55,35 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
         raise UsageError(f"this bundle classifies by {bank.kind}: new classes need prototypes")
     if label in classifier.loaded.labels:
         raise UsageError(f"there is a class {label!r} already", "forget it first, or take another name")
-    mean: Floats = classifier.embed(images).mean(0, keepdims=True).astype(np.float16).astype(np.float32)
+    now = classifier.in_use
+    mean = now.engine.as_published([label], now.look(images).features.mean(0, keepdims=True))
+    mean = mean.astype(np.float16).astype(np.float32)
     near, share = channel.nearest(bank.points, mean)
     one = Bank(About(bank.about.lineage, (label,)), Prototypes(np.array([0]), mean, np.array([len(images)])))
     return Enrolment(one, len(images), bank.about.classes[near], share)
 
 
-def summarised(classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]) -> Bank:
-    """Class means and counts of a device's own samples, through the bundle's extractor."""
-    features = classifier.embed(x).astype(np.float64)
-    held, counts = np.unique(y, return_counts=True)
-    means = np.stack([features[y == c].mean(0) for c in held]).astype(np.float32)
-    about = About(classifier.loaded.bank.about.lineage, tuple(names[c] for c in held))
-    return Bank(about, Prototypes(np.arange(len(held)), means, counts))
+def summarised(
+    classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]
+) -> tuple[Bank, list[str]]:
+    """Means and counts of a device's own samples of every class there is, and which of its classes are none."""
+    now = classifier.in_use
+    known = now.loaded.labels
+    held = [int(c) for c in np.unique(y) if names[c] in known]
+    left_out = [names[c] for c in np.unique(y) if names[c] not in known]
+    features = now.look(x[np.isin(y, held)]).features.astype(np.float64)
+    of = y[np.isin(y, held)]
+    about = About(now.loaded.bank.about.lineage, tuple(names[c] for c in held))
+    vectors = np.zeros((0, features.shape[1]), np.float32)
+    if held:
+        vectors = now.engine.as_published(about.classes, np.stack([features[of == c].mean(0) for c in held]))
+    counts = np.array([(of == c).sum() for c in held], np.int64)
+    return Bank(about, Prototypes(np.arange(len(held)), vectors, counts)), left_out
 
 
 def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
     """Use it at once, here and at every later start."""
-    path = latest.enrolled_file(bundle)
+    path = latest.enrolled_file(bundle, new.bank.about.lineage)
     known = latest.read(path)
     bank = new.bank if known is None else channel.joined(known.bank, new.bank)
     latest.write(path, _local(classifier, bank))
@@ -81,7 +92,7 @@ def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
 
 def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     """Take back a class that was enrolled here; whether there was one."""
-    path = latest.enrolled_file(bundle)
+    path = latest.enrolled_file(bundle, classifier.loaded.bank.about.lineage)
     known = latest.read(path)
     if known is None or label not in known.bank.about.classes:
         return False
@@ -107,11 +118,9 @@ def offer(
     from protofleet.mqtt.link import Link
     from protofleet.mqtt.topics import Topics, check_name
 
-    manifest = classifier.bundle.manifest
-    topics = Topics(fleet or manifest.fleet)
+    topics = Topics(fleet or classifier.bundle.manifest.fleet)
     topic = topics.upload(check_name("device", agent), 0)
-    envelope = Envelope("enrol", topics.fleet, manifest.run, agent=agent, boot=secrets.token_hex(8), method=method)
-    payload = channel.write(bank, envelope, "float32")
+    payload = message(classifier, bank, topics.fleet, agent, method)
     digest = wire.decode(payload).digest
     address = Address.parse(url, credentials_file=credentials, environ=os.environ)
     link = Link(
@@ -137,6 +146,12 @@ def offer(
     finally:
         link.stop(patience=1.0)
     raise LinkError(f"no answer from the coordinator of {topics.fleet} in {patience:g} s", "is it running?")
+
+
+def message(classifier: Classifier, bank: Bank, fleet: str, agent: str, method: str | None) -> bytes:
+    """An offer as it is sent."""
+    run, boot = classifier.bundle.manifest.run, secrets.token_hex(8)
+    return channel.write(bank, Envelope("enrol", fleet, run, agent=agent, boot=boot, method=method), "float32")
 
 
 def _receipt(payload: bytes, digest: str) -> Receipt | None:

@@ -1,4 +1,4 @@
-"""Prototypes that stay fresh: the fleet's retained state on one topic, fetched in pieces where it is large."""
+"""Prototypes that stay fresh: a channel's retained state, and the bundle it names, fetched in pieces where large."""
 
 from __future__ import annotations
 
@@ -13,29 +13,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from edge_agent.fetch import Fetch
 from edge_agent.inference import Classifier
-from edge_agent.latest import arrived, settled
+from edge_agent.latest import settled
+from edge_agent.succession import Succession
 from edge_agent.transfers import Transfers, Whole
 from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.logs import Log
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link import Arrival, Connected, Link, Refused
-from protofleet.mqtt.topics import Topics, check_name
+from protofleet.mqtt.topics import Place, Topics, check_name
+from protofleet.pfb import LARGEST_PARCEL
 
 FIRST = 5.0  # seconds to wait for the fleet's state before a call that ends falls back to what is at hand
-LARGEST = 64 << 20
+FETCHING = 300.0  # for a bundle that it takes to use them
 
 
 class Ear:
-    """Listens on one topic, in a thread of its own; large states are fetched in pieces."""
+    """Listens to one channel, in a thread of its own; what is large is fetched in pieces."""
 
-    def __init__(self, classifier: Classifier, bundle: Path, link: Link, transfers: Transfers, log: Log) -> None:
-        self._classifier, self._bundle, self._link, self._log = classifier, bundle, link, log
+    def __init__(self, succession: Succession, link: Link, transfers: Transfers, log: Log) -> None:
+        self._succession, self._link, self._log = succession, link, log
         self._transfers = transfers
         self.fresh = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="follow", daemon=True)
+
+    def wait(self) -> bool:
+        """Whether the fleet's word came in time; a bundle that is on its way gets longer."""
+        if self.fresh.wait(FIRST):
+            return True
+        return self._succession.fetching and self.fresh.wait(FETCHING)
 
     def start(self) -> None:
         """Listen until `stop`."""
@@ -64,29 +73,40 @@ class Ear:
 
     def _heard(self, topic: str, payload: bytes) -> None:
         place = self._transfers.topics.parse(topic)
-        if place is None or not payload:
+        if place is None:
             return
         try:
-            if place.kind == "proto" and wire.unseal(payload)[0].t == "slip":
-                whole = self._transfers.slip(place, wire.decode(payload))
-            elif place.kind == "proto":
-                whole = Whole(place, payload)
-            else:
-                whole = self._transfers.chunk(place.rest[0], int(place.rest[1]), payload)
+            if self._came(place, payload):
+                self.fresh.set()
         except FleetError as error:
             self._log.warning(f"what came cannot be used: {error}", topic=topic)
-            return
-        if whole is not None:
-            arrived(self._classifier, self._bundle, whole.payload, self._log)
-            self.fresh.set()
+
+    def _came(self, place: Place, payload: bytes) -> bool:
+        if place.kind == "bundle":
+            return self._succession.announced(place, payload)
+        if place.kind == "blob_down":
+            whole = self._transfers.chunk(place.rest[0], int(place.rest[1]), payload)
+        elif not payload:
+            return False  # an empty payload takes a retained message back
+        elif wire.unseal(payload)[0].t == "slip":
+            whole = self._transfers.slip(place, wire.decode(payload))
+        else:
+            whole = Whole(place, payload)
+        if whole is None:
+            return False
+        return (
+            self._succession.whole(whole.payload)
+            if whole.place.kind == "bundle"
+            else self._succession.state(whole.payload)
+        )
 
 
 @contextmanager
 def following(
     classifier: Classifier, bundle: Path, url: str, channel: str, fleet: str | None, credentials: Path | None,
-    *, wait: bool, log: Log | None = None,
+    *, wait: bool, fetch: bool = True, log: Log | None = None,
 ) -> Iterator[None]:  # fmt: skip
-    """Keep the classifier's prototypes fresh for as long as the block lasts."""
+    """Keep the classifier up with a channel for as long as the block lasts; with `fetch` to other bundles, too."""
     log = log or Log(sys.stderr)
     topics = Topics(fleet or classifier.bundle.manifest.fleet)
     address = Address.parse(url, credentials_file=credentials, environ=os.environ)
@@ -95,13 +115,19 @@ def following(
     who = address.username or name  # a broker's rules let a device ask for pieces under its own name only
     settled(classifier, bundle)
     with TemporaryDirectory(prefix="protofleet-") as spool:
-        transfers = Transfers(topics, who, Path(spool), link, time.monotonic, LARGEST)
-        ear = Ear(classifier, bundle, link, transfers, log)
-        link.subscribe([(topics.proto(check_name("channel", channel)), 1), (f"{topics.prefix}/d/{who}/blob/+/+", 1)])
+        transfers = Transfers(topics, who, Path(spool), link, time.monotonic, LARGEST_PARCEL)
+        succession = Succession(classifier, bundle, Fetch(transfers) if fetch else None, log)
+        ear = Ear(succession, link, transfers, log)
+        heard = (
+            topics.bundle(check_name("channel", channel)),
+            topics.proto(channel),
+            f"{topics.prefix}/d/{who}/blob/+/+",
+        )
+        link.subscribe([(topic, 1) for topic in heard])
         link.start()
         ear.start()
         try:
-            if wait and not ear.fresh.wait(FIRST):
+            if wait and not ear.wait():
                 log.warning("the fleet's prototypes did not come in time; those at hand are used", broker=address)
             yield
         finally:

@@ -1,103 +1,68 @@
-"""Classification on a device: numpy and onnxruntime, prototypes that are replaced while it runs, and "none of these".
+"""Classification on a device: numpy and onnxruntime; prototypes, and whole bundles, are replaced while it runs.
 
-A classification reads one reference to an immutable value, so it sees the old prototypes or the new ones and never a
-mixture. The extractor's session is built once; new prototypes cost microseconds.
+A classification reads one reference to an immutable value, so it sees the old prototypes or the new ones, of the old
+extractor or the new one, and never a mixture. New prototypes cost microseconds, a new bundle is a session to build.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from threading import Lock
 
-# Before numpy is imported: its linear algebra starts threads, which costs more than all that is done with it here.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-import numpy as np
-from numpy.typing import NDArray
-
-from edge_agent.bundle import CALIBRATION, DRIFT, SELFTEST, Bundle, BundleError, open_bundle
-from edge_agent.memory import give_freed_memory_back
-from edge_agent.points import Ready, Scores, oddness, ready, scores_of
+from edge_agent.bundle import Bundle, open_bundle
+from edge_agent.engine import Answer, Engine, Images, Loaded, Mismatch, built
+from edge_agent.points import Scores
 from protofleet import channel
 from protofleet.channel import Bank
-from protofleet.errors import DataError, FleetError, WireError
+from protofleet.errors import WireError
 from protofleet.prototypes import Floats
 
-Images = NDArray[Any]
-BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
-
-
-class Mismatch(FleetError):
-    """Prototypes that mean nothing to this bundle's extractor."""
-
-    code = "other-lineage"
+__all__ = ["Answer", "Classifier", "InUse", "Loaded", "Mismatch"]
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    """Everything about classes that one classification reads; replaced as a whole."""
+class InUse:
+    """Everything that one classification reads; replaced as a whole."""
 
-    bank: Bank
-    ready: Ready
-    values: Mapping[str, Any]  # the same as onnxruntime takes it
-    state: str
-    threshold: float | None
+    engine: Engine
+    loaded: Loaded
 
     @property
-    def labels(self) -> list[str]:
-        """The names of the classes that have points: a score each."""
-        return [self.bank.about.classes[c] for c in self.ready.held]
+    def bundle(self) -> Bundle:
+        """Whose extractor it is, without the graph's bytes."""
+        return self.engine.bundle
 
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What was seen in some samples. Scores and distances have a column for each of `labels`, best by highest score."""
-
-    labels: list[str]
-    scores: Scores
-    features: Floats
-    best: list[str | None]  # None: none of these
-    state: str
-
-    @property
-    def distances(self) -> Scores:
-        """Squared distances to each class, where the bundle compares with prototypes."""
-        found: Scores = np.maximum((self.features**2).sum(1)[:, None] - self.scores, 0)
-        return found
-
-    def top(self, row: int, n: int) -> list[tuple[str, float]]:
-        """The best classes of one sample, with their scores."""
-        order = np.argsort(-self.scores[row], kind="stable")[:n]
-        return [(self.labels[i], float(self.scores[row, i])) for i in order]
+    def look(self, images: Images) -> Answer:
+        """What is seen in samples."""
+        return self.engine.look(images, self.loaded)
 
 
 class Classifier:
-    """A bundle in use. Any number of threads may classify while another swaps prototypes."""
+    """A bundle in use. Any number of threads may classify while another swaps prototypes, or the bundle."""
 
     def __init__(self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True) -> None:
         bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        self.unknown = unknown
-        self._runtime = runtime()
-        self._session = _session(self._runtime, bundle, threads)
-        self.bundle = replace(bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")})
-        self._drift = self.bundle.arrays(DRIFT)
-        self._calibration: Floats | None = self.bundle.arrays(CALIBRATION).get("features") if unknown else None
-        published = self.bundle.published
-        self._loaded = self._load(published.bank, published.digest)
-        if check:
-            self._self_test()
-        give_freed_memory_back()
-        if unknown and self._loaded.threshold is None:
-            raise BundleError("this bundle holds nothing to tell unknown things by", "export it with check samples")
+        self.unknown, self._threads = unknown, threads
+        engine = built(bundle, threads, unknown=unknown, check=check)
+        published = bundle.published
+        self._in_use = InUse(engine, engine.load(published.bank, published.digest))
+        self._swapping = Lock()
+
+    @property
+    def in_use(self) -> InUse:
+        """Extractor and classes as they stand: one immutable value, for whoever asks more than once."""
+        return self._in_use
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle as it stands."""
+        return self._in_use.bundle
 
     @property
     def loaded(self) -> Loaded:
-        """The classes as they stand: one immutable value."""
-        return self._loaded
+        """The classes as they stand."""
+        return self._in_use.loaded
 
     def classify(self, images: Images) -> tuple[list[str | None], Scores]:
         """A label for each sample (None: none of these), and the scores of every class that has points."""
@@ -106,17 +71,7 @@ class Classifier:
 
     def look(self, images: Images) -> Answer:
         """The same with everything that stands behind it."""
-        loaded, by = self._loaded, self.bundle.manifest.reading.by
-        blocks = [self._run(each, loaded) for each in self._blocks(images)]
-        score, features = (np.concatenate(each) for each in zip(*blocks, strict=True))
-        per_class, labels = loaded.ready.by_class(score, by), loaded.labels
-        best: list[str | None] = [None] * len(score)
-        if labels:
-            known = np.ones(len(score), np.bool_)
-            if self.unknown and loaded.threshold is not None:
-                known = oddness(features, per_class, by) <= loaded.threshold
-            best = [labels[i] if ok else None for i, ok in zip(per_class.argmax(1), known, strict=True)]
-        return Answer(labels, per_class, features, best, loaded.state)
+        return self._in_use.look(images)
 
     def embed(self, images: Images) -> Floats:
         """Features alone."""
@@ -132,92 +87,15 @@ class Classifier:
 
     def use(self, bank: Bank, state: str) -> str:
         """The same of a bank that was made here."""
-        lineages = self.bundle.manifest.lineages
-        if bank.about.lineage not in lineages:
-            other = bank.about.bundle
-            raise Mismatch(
-                f"these prototypes are of {bank.about.lineage[:60]}, this bundle is of {lineages[0][:60]}",
-                f"fetch the bundle {other[:16]}" if other else "take the bundle that was exported with them",
-            )
-        self._loaded = self._load(bank, state)
+        with self._swapping:
+            now = self._in_use
+            self._in_use = replace(now, loaded=now.engine.load(bank, state))
         return state
 
-    def _load(self, bank: Bank, state: str) -> Loaded:
-        manifest = self.bundle.manifest
-        if bank.kind != manifest.reading.by:
-            raise Mismatch(f"this bundle classifies by {manifest.reading.by}, these are {bank.kind}")
-        made = ready(bank, manifest.reading, self._drift)
-        width = manifest.embedding * (2 if manifest.reading.by == "mixtures" else 1)
-        if made.inputs["proto_w"].shape[0] != width:
-            got = made.inputs["proto_w"].shape[0] * manifest.embedding // width
-            raise Mismatch(f"these points have {got} numbers each, this bundle's features {manifest.embedding}")
-        if not len(made.held):
-            raise Mismatch("there is not one class in these prototypes")
-        values = {name: self._runtime.OrtValue.ortvalue_from_numpy(array) for name, array in made.inputs.items()}
-        return Loaded(bank, made, values, state, self._threshold(made))
-
-    def _threshold(self, made: Ready) -> float | None:
-        """Where the farthest of the calibration samples lie with these prototypes; nothing where nobody asks."""
-        if self._calibration is None or not len(self._calibration):
-            return None
-        by, features = self.bundle.manifest.reading.by, self._calibration.astype(np.float32)
-        odd = oddness(features, made.by_class(scores_of(features, made), by), by)
-        return float(np.quantile(odd, self.bundle.manifest.unknown.keep))
-
-    def _blocks(self, images: Images) -> Iterator[Images]:
-        kind = self.bundle.manifest.input
-        dtype = np.uint8 if kind.kind == "image" else np.float32
-        if images.shape[1:] != kind.shape or images.dtype != dtype:
-            due = "×".join(map(str, kind.shape))
-            raise DataError(
-                f"samples of {images.dtype} {list(images.shape)}", f"this bundle takes {np.dtype(dtype).name} N×{due}"
-            )
-        for start in range(0, max(len(images), 1), BLOCK):
-            yield np.ascontiguousarray(images[start : start + BLOCK])
-
-    def _run(self, images: Images, loaded: Loaded) -> tuple[Scores, Floats]:
-        given = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
-        score, feature = self._session.run_with_ort_values(["score", "feature"], given)
-        return score.numpy(), feature.numpy()
-
-    def _self_test(self) -> None:
-        """The exporter's vectors, with the prototypes that came along, must give the exporter's scores."""
-        vectors = self.bundle.arrays(SELFTEST)
-        if not {"image", "score"} <= vectors.keys():
-            raise BundleError(f"{SELFTEST}: inputs and scores are due")
-        due = vectors["score"]
-        score = np.concatenate([self._run(each, self._loaded)[0] for each in self._blocks(vectors["image"])])
-        apart = float(np.abs(score - due).max() / np.abs(due).max()) if score.shape == due.shape else float("inf")
-        if not apart <= self.bundle.manifest.tolerance:
-            raise BundleError(
-                f"the self-test fails: scores differ by {apart:.1e} of the largest", "this device computes differently"
-            )
-
-
-def runtime() -> ModuleType:
-    """onnxruntime, told before its import to keep to itself: since 1.29 it writes telemetry to the home folder."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime
-
-    module: ModuleType = onnxruntime
-    return module
-
-
-def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.enable_cpu_mem_arena = False  # as fast for one model, and what a large batch took is given back
-    options.log_severity_level = 4
-    try:
-        session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises a class of its own for each of its codes
-        raise BundleError(f"the graph cannot be loaded: {' '.join(str(error).split())[:160]}") from None
-    manifest = bundle.manifest
-    inputs = {each.name: each.shape for each in session.get_inputs()}
-    outputs = {each.name: each.shape for each in session.get_outputs()}
-    centre = {"proto_c"} if manifest.reading.by == "mixtures" else set()
-    if inputs.keys() != {"image", "proto_w", "proto_b"} | centre or outputs.keys() != {"score", "feature"}:
-        raise BundleError("the graph has other inputs or outputs than a bundle's")
-    if outputs["feature"][1] != manifest.embedding or tuple(inputs["image"][1:]) != manifest.input.shape:
-        raise BundleError(f"the graph's sizes are not the manifest's: features of {outputs['feature'][1]}")
-    return session
+    def change(self, bundle: Bundle, bank: Bank | None = None, state: str = "") -> None:
+        """Classify with another bundle from the next call on, once it stands and tests itself; else nothing changes."""
+        engine = built(bundle, self._threads, unknown=self.unknown)
+        own = bundle.published
+        loaded = engine.load(own.bank, own.digest) if bank is None else engine.load(bank, state)
+        with self._swapping:
+            self._in_use = InUse(engine, loaded)

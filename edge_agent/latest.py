@@ -1,19 +1,21 @@
-"""The newest prototypes that a device could use, on disk beside its bundle, and the classes that were enrolled on it.
+"""What a device could use last, on disk beside its bundle, and the classes that were enrolled on it.
 
-Beside a bundle `B` lie `B.state.cbor`, the fleet's, and `B.enrolled.cbor`, the device's own. Both have the bundle's
-lineage, and both may be removed at any time.
+Beside a bundle `B` lie `B.state.cbor`, the fleet's newest prototypes, `B.fleet.pfb`, the bundle that they belong to
+where it is another one than `B`, and `B.enrolled.cbor`, the device's own classes. All may be removed at any time.
 """
 
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 
+from edge_agent.bundle import Bundle, open_bundle
 from edge_agent.inference import Classifier, Mismatch
 from protofleet import channel as published
-from protofleet.channel import Published
+from protofleet.channel import Bank, Published
 from protofleet.errors import WireError
-from protofleet.logs import Log
+from protofleet.pfb import BundleError
 
 
 def state_file(bundle: Path) -> Path:
@@ -21,24 +23,62 @@ def state_file(bundle: Path) -> Path:
     return bundle.with_name(bundle.name + ".state.cbor")
 
 
-def enrolled_file(bundle: Path) -> Path:
-    """The classes that were enrolled on this device."""
-    return bundle.with_name(bundle.name + ".enrolled.cbor")
+def fleet_file(bundle: Path) -> Path:
+    """The bundle that the fleet's channel named, where it is another one."""
+    return bundle.with_name(bundle.name + ".fleet.pfb")
+
+
+def enrolled_file(bundle: Path, lineage: str) -> Path:
+    """The classes that were enrolled on this device; those of a second extractor have a file of their own."""
+    first = bundle.with_name(bundle.name + ".enrolled.cbor")
+    further = bundle.with_name(f"{bundle.name}.enrolled.{sha256(lineage.encode()).hexdigest()[:8]}.cbor")
+    held = read(first)
+    return further if further.exists() or (held is not None and held.bank.about.lineage != lineage) else first
 
 
 def settled(classifier: Classifier, bundle: Path) -> None:
     """Use the newest state on disk, where it fits, and the classes that were enrolled here."""
     held = read(state_file(bundle))
-    if held is not None and held.bank.about.lineage in classifier.bundle.manifest.lineages:
+    if held is None:
+        take(classifier, bundle, classifier.bundle.published)
+    elif held.bank.about.lineage in classifier.bundle.manifest.lineages:
         take(classifier, bundle, held)
     else:
-        take(classifier, bundle, classifier.bundle.published)
+        _settled_elsewhere(classifier, bundle, held)
+
+
+def _settled_elsewhere(classifier: Classifier, bundle: Path, held: Published) -> None:
+    other = fitting(bundle, held.bank.about.lineage)
+    try:
+        if other is not None:
+            classifier.change(other, with_enrolled(bundle, held.bank), held.digest)
+            return
+    except (BundleError, Mismatch):
+        pass  # no longer what it was when it was fetched: the one that was asked for serves, and the fleet says more
+    take(classifier, bundle, classifier.bundle.published)
+
+
+def fitting(bundle: Path, lineage: str) -> Bundle | None:
+    """Which of the bundles on disk prototypes of this lineage are for."""
+    for path in (bundle, fleet_file(bundle)):
+        try:
+            found = open_bundle(path)
+        except BundleError:
+            continue
+        if lineage in found.manifest.lineages:
+            return found
+    return None
+
+
+def with_enrolled(bundle: Path, bank: Bank) -> Bank:
+    """The bank, and the classes that were enrolled here and are not in it."""
+    local = read(enrolled_file(bundle, bank.about.lineage))
+    return bank if local is None else published.joined(bank, local.bank)
 
 
 def take(classifier: Classifier, bundle: Path, state: Published) -> None:
     """Classify by this state and the classes that were enrolled here and are not in it."""
-    local = read(enrolled_file(bundle))
-    classifier.use(state.bank if local is None else published.joined(state.bank, local.bank), state.digest)
+    classifier.use(with_enrolled(bundle, state.bank), state.digest)
 
 
 def write(path: Path, data: bytes) -> None:
@@ -56,18 +96,3 @@ def read(path: Path) -> Published | None:
         return published.read(path.read_bytes())
     except (OSError, WireError):
         return None  # none yet, or damaged: the bundle has its own
-
-
-def arrived(classifier: Classifier, bundle: Path, payload: bytes, log: Log) -> None:
-    """A state came: use it and remember it, or say why not and go on with what there is."""
-    try:
-        state = published.read(payload)
-        take(classifier, bundle, state)
-    except (WireError, Mismatch) as error:
-        log.warning(f"the fleet's prototypes cannot be used: {error}")
-        return
-    try:
-        write(state_file(bundle), payload)
-    except OSError as error:
-        log.warning(f"{state_file(bundle)} cannot be written: {error.strerror}")
-    log.info("new prototypes", state=state.digest[:16], classes=len(classifier.loaded.labels))

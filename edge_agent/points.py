@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +40,7 @@ class Ready:
 def ready(bank: Bank, reading: Reading, drift: Mapping[str, Floats] | None = None) -> Ready:
     """The inputs for these points; `drift` moves a class's points to where a quantised extractor sees them."""
     points = bank.points
-    moved = _drift(bank, drift or {})
+    moved = drift_of([bank.about.classes[c] for c in points.classes], drift or {})
     match points:
         case Prototypes():
             inputs = _nearest(points.vectors + moved, reading.metric)
@@ -73,12 +73,9 @@ def _likeliest(points: Mixtures, means: Floats) -> dict[str, NDArray[np.floating
     return {"proto_w": np.concatenate([-0.5 * precision, mean * precision], 1).T, "proto_b": b, "proto_c": centre}
 
 
-def _drift(bank: Bank, drift: Mapping[str, Floats]) -> Floats:
-    """What is added to each row: its class's own drift, or the mean for a class that came later."""
-    if not drift:
-        return np.zeros(1, np.float32)
-    names = bank.about.classes
-    rows = [drift.get(names[c], drift[""]) for c in bank.points.classes]
+def drift_of(names: Sequence[str], drift: Mapping[str, Floats]) -> Floats:
+    """What is added to a row of each of these classes: its own drift, or the mean for a class that came later."""
+    rows = [drift.get(name, drift[""]) for name in names] if drift else []
     return np.stack(rows) if rows else np.zeros(1, np.float32)
 
 

@@ -103,6 +103,12 @@ class Transfers:
         self._down[place.kind] = _Wanted(place, slip, message.envelope, self.clock() + wait)
         return self._taken(place.kind)
 
+    def forget(self, kind: str) -> None:
+        """Nobody wants the payload of this kind any more."""
+        wanted = self._down.pop(kind, None)
+        if wanted is not None:
+            self._spool.close(kind, wanted.slip.digest)
+
     def chunk(self, digest: str, index: int, chunk: bytes) -> Whole | None:
         """A piece came; the payload, if it was the last one."""
         for kind, wanted in self._down.items():

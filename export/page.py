@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from edge_agent.bundle import MANIFEST, MODEL, PROTOTYPES
+from edge_agent.bundle import DRIFT
 from protofleet.errors import FleetError, UsageError
+from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES
 
-OWN = ("index.html", "app.mjs", "protofleet.mjs")
+OWN = ("index.html", "app.mjs", "protofleet.mjs", "follow.mjs", "cbor.mjs", "npz.mjs", "sha256.mjs")
 # What of each npm package goes beside the page, and what it is called there (.mjs: some servers know no better type).
 PACKAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "onnxruntime-web": (
@@ -36,15 +37,15 @@ class PackageMissing(FleetError):
 
 def write(bundle: Mapping[str, bytes], out: Path, node_modules: Path | None) -> list[str]:
     """The page with the bundle in it; packages from `node_modules`, else from npm."""
-    if "drift.npz" in bundle:
-        raise UsageError("the page takes fp32 and fp16 bundles", "leave --precision int8 out")
     if out.exists() and any(out.iterdir()) and not (out / "protofleet.mjs").exists():
         raise UsageError(f"{out} is not empty and holds no page", "name another --web")
     (out / "bundle").mkdir(parents=True, exist_ok=True)
     for name in OWN:
         (out / name).write_bytes((resources.files("export") / "web" / name).read_bytes())
-    for name in (MANIFEST, MODEL, PROTOTYPES):
-        (out / "bundle" / name).write_bytes(bundle[name])
+    for name in (MANIFEST, MODEL, PROTOTYPES, DRIFT):
+        (out / "bundle" / name).unlink(missing_ok=True)
+        if name in bundle:
+            (out / "bundle" / name).write_bytes(bundle[name])
     with tempfile.TemporaryDirectory() as scratch:
         for package, (version, files) in PACKAGES.items():
             where = node_modules / package if node_modules else fetched(package, version, Path(scratch))

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from edge_agent.bundle import Precision, Reading
-from edge_agent.inference import runtime
+from edge_agent.engine import runtime
 from edge_agent.points import Ready, ready
 from export import verify
 from export.graph import cleaned

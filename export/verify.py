@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from edge_agent.inference import BLOCK, runtime
+from edge_agent.engine import BLOCK, runtime
 from edge_agent.points import Ready
 from export.graph import ExportError, finished
 from export.source import Trial

@@ -15,21 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.bundle import (
-    CALIBRATION,
-    DRIFT,
-    MANIFEST,
-    MODEL,
-    PROTOTYPES,
-    SCHEMA,
-    SELFTEST,
-    SUFFIX,
-    Bundle,
-    Manifest,
-    Precision,
-    Unknown,
-    open_bundle,
-)
+from edge_agent.bundle import CALIBRATION, DRIFT, Bundle, Manifest, Precision, Unknown, open_bundle
 from edge_agent.inference import Classifier
 from edge_agent.points import Ready, oddness, ready
 from export import graph, mobile, verify
@@ -38,10 +24,11 @@ from export.quantise import Lower, lowered
 from export.reading import chosen
 from export.source import Source, Trial
 from export.verify import Check
-from protofleet import channel
+from protofleet import channel, pfb
 from protofleet.channel import About, Bank
 from protofleet.errors import UsageError
 from protofleet.parts import heads
+from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES, SCHEMA, SELFTEST, SUFFIX
 from protofleet.settings import to_plain
 from protofleet.wire import Envelope
 
@@ -147,9 +134,7 @@ def write(made: Exported, out: Path) -> Bundle:
     contents = {MANIFEST: manifest_bytes(made), **made.files}
     new.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == SUFFIX:
-        with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as packed:
-            for name, data in contents.items():
-                packed.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+        new.write_bytes(pfb.pack(contents))
     else:
         new.mkdir()
         for name, data in contents.items():

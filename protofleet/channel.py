@@ -25,6 +25,7 @@ from protofleet.wire import Envelope
 
 Points = Prototypes | Mixtures | Head
 KINDS: Mapping[str, type[Points]] = {"prototypes": Prototypes, "mixtures": Mixtures, "head": Head}
+STABLE = "stable"  # the channel that devices follow unless they are told otherwise
 _ABOUT = "about"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 import protofleet
-from coordinator.cli.classes_cmd import classes, freeze
+from coordinator.cli.classes_cmd import classes
+from coordinator.cli.freeze_cmd import freeze
 from coordinator.cli.journal_cmd import backup, compact, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
 from coordinator.cli.serve_cmd import init, serve

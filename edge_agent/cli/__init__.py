@@ -9,11 +9,12 @@ import click
 import protofleet
 from edge_agent.cli.config_cmd import config
 from edge_agent.cli.contract_cmd import contract
-from edge_agent.cli.enroll_cmd import enroll, forget, summarise
+from edge_agent.cli.enroll_cmd import enroll, forget
 from edge_agent.cli.infer_cmd import infer
 from edge_agent.cli.init_cmd import init
 from edge_agent.cli.run_cmd import run as run_command
 from edge_agent.cli.status_cmd import status
+from edge_agent.cli.summarise_cmd import summarise
 from protofleet.cli.main import run
 
 

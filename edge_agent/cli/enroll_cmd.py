@@ -78,35 +78,3 @@ def forget(bundle: Path, label: str) -> None:
     if not enrolment.forget(Classifier(bundle), bundle, label):
         raise UsageError(f"no class {label!r} was enrolled with this bundle on this device")
     click.echo(f"{label}: forgotten on this device")
-
-
-@click.command()
-@bundle_option
-@click.option("--data", required=True, help="A folder of images by class, an .npz, or a data set's name.")
-@click.option("--offer", "url", required=True, metavar="URL", help="The fleet's broker (mqtt://host).")
-@click.option("--id", "agent", help="This device's name in the fleet; by default its host name.")
-@fleet_option
-@credentials_option
-def summarise(
-    bundle: Path, data: str, url: str, agent: str | None, fleet: str | None, credentials: Path | None
-) -> None:
-    """Send this device's class means through the BUNDLE's extractor: no training, and no torch.
-
-    With an extractor that the coordinator froze, the means of all devices become the fleet's prototypes.
-    """
-    import os
-
-    from edge_agent import enrolment
-    from edge_agent.config import DataSection, host_name
-    from edge_agent.data.source import read
-    from edge_agent.inference import Classifier
-
-    classifier = Classifier(bundle)
-    where = os.environ.get("PROTOFLEET_DATA")
-    pool = read(DataSection(source=data), Path(where) if where else None, classifier.bundle.manifest.input)
-    rows = pool.train
-    bank = enrolment.summarised(classifier, pool.data.x[rows], pool.data.y[rows], pool.data.classes)
-    receipt = enrolment.offer(classifier, bank, url, fleet, agent or host_name(), credentials, method="summarise")
-    if receipt.status != "accepted":
-        raise FleetError(f"the coordinator does not take it: {receipt.words}")
-    click.echo(f"means of {len(bank.about.classes)} classes, {len(rows)} samples: taken")

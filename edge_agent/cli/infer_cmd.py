@@ -28,6 +28,10 @@ follow_option = click.option(
 )
 channel_option = click.option("--channel", default="stable", show_default=True, help="Which of the fleet's channels.")
 fleet_option = click.option("--fleet", help="The fleet's name; by default the bundle's own.")
+fetch_option = click.option(
+    "--fetch/--no-fetch", default=True, show_default=True,
+    help="Where the channel names a bundle of another extractor: take that one, or stay with this.",
+)  # fmt: skip
 credentials_option = click.option(
     "--credentials", type=click.Path(path_type=Path), help="A file with user name and password for the broker."
 )
@@ -45,12 +49,13 @@ credentials_option = click.option(
 @click.option("--stdin", "from_stdin", is_flag=True, help="Paths come on stdin, one a line.")
 @follow_option
 @channel_option
+@fetch_option
 @fleet_option
 @credentials_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line.")
 def infer(
     paths: tuple[Path, ...], bundle: Path, top: int, unknown: bool, threads: int, watch: Path | None, from_stdin: bool,
-    follow: str | None, channel: str, fleet: str | None, credentials: Path | None, as_json: bool,
+    follow: str | None, channel: str, fetch: bool, fleet: str | None, credentials: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Classify photos: PATHS are files or folders."""
     from edge_agent import photos
@@ -65,7 +70,10 @@ def infer(
         if follow:
             from edge_agent.follow import following
 
-            held.enter_context(following(classifier, bundle, follow, channel, fleet, credentials, wait=not endless))
+            following_it = following(
+                classifier, bundle, follow, channel, fleet, credentials, wait=not endless, fetch=fetch
+            )
+            held.enter_context(following_it)
         else:
             settled(classifier, bundle)
         if not endless:
@@ -86,8 +94,9 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
 
     from edge_agent import photos
 
-    kind, far = classifier.bundle.manifest.input, classifier.bundle.manifest.reading.by == "prototypes"
     for start in range(0, len(files), AT_ONCE):
+        now = classifier.in_use  # for photos read at its size, even if another bundle comes meanwhile
+        kind, far = now.bundle.manifest.input, now.bundle.manifest.reading.by == "prototypes"
         read: dict[Path, Any] = {}
         wrong: dict[Path, str] = {}
         for path in files[start : start + AT_ONCE]:
@@ -95,7 +104,7 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
                 read[path] = photos.read(path, kind)
             except DataError as error:
                 wrong[path] = str(error)
-        seen = classifier.look(np.stack(list(read.values()))) if read else None
+        seen = now.look(np.stack(list(read.values()))) if read else None
         rows = iter(range(len(read)))
         for path in files[start : start + AT_ONCE]:
             if seen is None or path in wrong:

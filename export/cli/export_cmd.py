@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from protofleet.errors import UsageError
+
+if TYPE_CHECKING:
+    from export.source import Source
 
 
 @click.command()
 @click.option(
-    "--from", "where", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+    "--from", "where", type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A run's directory (`simulate --out`), or one checkpoint in it.",
 )  # fmt: skip
+@click.option("--weights", help="Instead of a run: a file of tensors (.pt), or imagenet; with --backbone and --data.")
+@click.option("--backbone", help="With --weights: whose they are.")
+@click.option("--fleet", default="fleet", show_default=True, help="With --weights: the fleet it is for.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The bundle: a folder, or a file NAME.pfb.")
 @click.option("--agent", help="Whose network; by default the first.")
 @click.option("--by", help="How it shall classify (prototype, head, mixture); by default as the method does.")
@@ -34,7 +42,7 @@ import click
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
-@click.option("--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too (fp32, fp16).")
+@click.option("--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too.")
 @click.option(
     "--node-modules", type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Take onnxruntime-web and mqtt from here; by default npm fetches them.",
@@ -42,35 +50,61 @@ import click
 @click.option("--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
-    where: Path, out: Path, agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
+    where: Path | None, weights: str | None, backbone: str | None, fleet: str, out: Path,
+    agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
     image_size: int | None, data: str | None, calibration: bool, formats: str,
     web: Path | None, node_modules: Path | None, freeze: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
-    from edge_agent.data.sets import load
-    from export import source, writer
+    from export import writer
 
-    saved = source.find(where)
-    folder = os.environ.get("PROTOFLEET_DATA")
-    found = load(
-        data or saved.config["dataset"], data_dir=Path(folder) if folder else None, seed=int(saved.config["seed"]),
-        image_size=image_size or saved.config.get("image_size") or None,
-    )  # fmt: skip
-    model = source.from_run(saved, agent, found, image_size)
+    if where is not None and weights is None:
+        model = of_run(where, agent, data, image_size)
+    elif where is None and weights and backbone and data:
+        model, freeze = of_weights(weights, backbone, data, fleet, image_size), True
+    else:
+        raise UsageError("one of --from and --weights is due", "with --weights also --backbone and --data")
     made = writer.export(
         model,
         writer.Wanted(precision, smallest, by, also, calibration=calibration, freeze=freeze, ort=formats == "onnx,ort"),
     )
     bundle = writer.write(made, out)
     if web is not None:
-        from edge_agent.bundle import MANIFEST
         from export import page
+        from protofleet.pfb import MANIFEST
 
         page.write({MANIFEST: writer.manifest_bytes(made), **made.files}, web, node_modules)
     if as_json:
         click.echo(json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1))
     else:
         click.echo("\n".join(lines(made.manifest, made.report, str(out), bundle.digest)))
+
+
+def of_run(where: Path, agent: str | None, data: str | None, image_size: int | None) -> Source:
+    """A device of a lab run, and samples of the run's data set or of another."""
+    from edge_agent.data.sets import load
+    from export import source
+
+    saved = source.find(where)
+    found = load(
+        data or saved.config["dataset"], data_dir=folder(), seed=int(saved.config["seed"]),
+        image_size=image_size or saved.config.get("image_size") or None,
+    )  # fmt: skip
+    return source.from_run(saved, agent, found, image_size)
+
+
+def of_weights(weights: str, backbone: str, data: str, fleet: str, image_size: int | None) -> Source:
+    """A pretrained extractor with class means of these samples."""
+    from edge_agent.data.sets import load
+    from export.pretrained import from_weights
+
+    return from_weights(weights, backbone, load(data, data_dir=folder(), image_size=image_size), fleet)
+
+
+def folder() -> Path | None:
+    """Where known data sets are kept."""
+    where = os.environ.get("PROTOFLEET_DATA")
+    return Path(where) if where else None
 
 
 def lines(manifest: Any, report: Any, out: str, digest: str) -> list[str]:

@@ -1,4 +1,5 @@
 import * as ort from "./ort.wasm.min.mjs";
+import { Follower } from "./follow.mjs";
 import { Classifier, fromRgba } from "./protofleet.mjs";
 
 ort.env.wasm.wasmPaths = new URL("./", import.meta.url).href;
@@ -14,6 +15,7 @@ const load = async (name) => {
 
 let last = null; // the picture in view, to be looked at again after a swap
 let filming = null;
+let following = null;
 
 function show(answer) {
   const far = answer.distances ?? answer.scores.map((s) => -s);
@@ -95,15 +97,14 @@ async function film() {
 
 async function follow() {
   const { default: mqtt } = await import("./mqtt.esm.mjs");
-  const { fleet } = classifier.manifest;
-  const topic = `pf/1/${new URLSearchParams(location.search).get("fleet") ?? fleet}/g/stable/proto`;
+  const query = new URLSearchParams(location.search);
+  following?.stop();
   const client = mqtt.connect(at("broker").value, { protocolVersion: 5, clean: true });
   client.on("connect", () => say("connected"));
   client.on("error", (error) => say(error.message));
-  client.on("message", (_, payload) => {
-    if (payload.length) swapped(new Uint8Array(payload)).catch((error) => say(error.message));
-  });
-  client.subscribe(topic, { qos: 1 });
+  client.on("close", () => say("no connection, trying on"));
+  const channel = query.get("channel") ?? "stable";
+  following = new Follower(client, { fleet: query.get("fleet") ?? classifier.manifest.fleet, channel, take: swapped, say });
 }
 
 let classifier = null;

@@ -1,66 +1,14 @@
 // A bundle in JavaScript: the browser's and Node's client, with any build of onnxruntime passed in.
 // docs/bundle.md has the format. Nothing here is specific to a page.
 
-const TEXT = new TextDecoder("utf-8", { fatal: true });
+import { BundleError, TEXT, decodeCbor, half } from "./cbor.mjs";
+import { readNpz } from "./npz.mjs";
+import { sha256 } from "./sha256.mjs";
+
+export { BundleError, decodeCbor, sha256 };
+
 const TYPED = { 64: 1, 72: 1, 79: 8, 84: 2, 85: 4 }; // RFC 8746 tag: bytes a value
-const LONGEST = 64 << 20;
 const BLOCK = 64; // samples a call
-
-export class BundleError extends Error {}
-
-/** The deterministic subset of CBOR that ProtoFleet writes. */
-export function decodeCbor(bytes) {
-  if (bytes.length > LONGEST) throw new BundleError("the message is too long");
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let at = 0;
-  const take = (n) => {
-    if (at + n > bytes.length) throw new BundleError("the message is cut short");
-    at += n;
-    return at - n;
-  };
-  const length = (info) => {
-    if (info < 24) return info;
-    if (info === 24) return view.getUint8(take(1));
-    if (info === 25) return view.getUint16(take(2));
-    if (info === 26) return view.getUint32(take(4));
-    if (info === 27) return Number(view.getBigUint64(take(8)));
-    throw new BundleError("the message is not of the known form");
-  };
-  const slice = (n) => bytes.subarray(take(n), at);
-  const value = (depth) => {
-    if (depth > 16) throw new BundleError("the message is nested too deep");
-    const head = view.getUint8(take(1));
-    const [major, info] = [head >> 5, head & 31];
-    if (major === 7) {
-      if (info === 20 || info === 21) return info === 21;
-      if (info === 22) return null;
-      if (info === 25) return half(view.getUint16(take(2)));
-      if (info === 26) return view.getFloat32(take(4));
-      if (info === 27) return view.getFloat64(take(8));
-      throw new BundleError("the message is not of the known form");
-    }
-    const n = length(info);
-    if (major === 0) return n;
-    if (major === 1) return -1 - n;
-    if (major === 2) return slice(n);
-    if (major === 3) return TEXT.decode(slice(n));
-    if (major === 6) return { tag: n, value: value(depth + 1) };
-    if (n > bytes.length) throw new BundleError("the message is cut short");
-    if (major === 4) return Array.from({ length: n }, () => value(depth + 1));
-    const map = new Map();
-    for (let i = 0; i < n; i++) map.set(value(depth + 1), value(depth + 1));
-    return map;
-  };
-  const found = value(0);
-  if (at !== bytes.length) throw new BundleError("the message has bytes to spare");
-  return found;
-}
-
-function half(bits) {
-  const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
-  if (exponent === 31) throw new BundleError("a number is not finite");
-  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
-}
 
 /** A typed array as { shape, data }, numbers in double precision. */
 function array(raw) {
@@ -107,11 +55,21 @@ export function readPublished(bytes) {
   return { kind, ...about, points, rows, body: body.value };
 }
 
-/** The inputs of the graph for these points. */
-export function ready(bank, reading) {
+/** The inputs of the graph for these points; `drift` moves a class's points to where a quantised extractor sees them. */
+export function ready(bank, reading, drift = null) {
   if (bank.kind !== reading.by) throw new BundleError(`this bundle classifies by ${reading.by}, these are ${bank.kind}`);
   const build = { prototypes: nearest, head: linear, mixtures: likeliest }[bank.kind];
-  return build(bank.points, reading);
+  return build(drift ? moved(bank, drift) : bank.points, reading);
+}
+
+function moved(bank, drift) {
+  const name = { prototypes: "vectors", mixtures: "means" }[bank.kind];
+  if (!name) return bank.points;
+  const { shape, data } = bank.points[name];
+  const d = shape[1];
+  const by = bank.rows.map((c) => drift[bank.classes[c]] ?? drift[""]);
+  if (by.some((each) => each?.length !== d)) throw new BundleError("these points have another size");
+  return { ...bank.points, [name]: { shape, data: data.map((v, i) => v + by[Math.floor(i / d)][i % d]) } };
 }
 
 function transposed(rows, n, d) {
@@ -160,33 +118,25 @@ function likeliest(points) {
   return { proto_w: [transposed(rows, n, 2 * d), [2 * d, n]], proto_b: [b, [n]], proto_c: [centre, [d]] };
 }
 
-export async function sha256(bytes) {
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  return Array.from(digest, (b) => b.toString(16).padStart(2, "0")).join("");
-}
-
 /** A bundle in use. `load(name)` gives a file of it as bytes. */
 export class Classifier {
   static async open(ort, load, options = {}) {
     const manifest = JSON.parse(TEXT.decode(await load("manifest.json")));
     if (manifest.schema !== "protofleet-bundle/1") throw new BundleError(`schema ${manifest.schema} is not known here`);
-    if (manifest.files["drift.npz"]) throw new BundleError("int8 bundles are for Python and native clients");
     const files = {};
-    for (const name of ["model.onnx", "prototypes.cbor"]) {
+    for (const name of ["model.onnx", "prototypes.cbor", "drift.npz"]) {
+      if (!manifest.files[name]) continue;
       files[name] = await load(name);
-      // Browsers have no hashes on pages that are neither https nor local.
-      if (globalThis.crypto?.subtle && (await sha256(files[name])) !== manifest.files[name]) {
-        throw new BundleError(`${name} is damaged`);
-      }
+      if ((await sha256(files[name])) !== manifest.files[name]) throw new BundleError(`${name} is damaged`);
     }
     const session = await ort.InferenceSession.create(files["model.onnx"], options);
-    const made = new Classifier(ort, manifest, session);
+    const made = new Classifier(ort, manifest, session, files["drift.npz"] ? await readNpz(files["drift.npz"]) : null);
     await made.swap(files["prototypes.cbor"]);
     return made;
   }
 
-  constructor(ort, manifest, session) {
-    Object.assign(this, { ort, manifest, session, loaded: null });
+  constructor(ort, manifest, session, drift) {
+    Object.assign(this, { ort, manifest, session, drift, loaded: null });
   }
 
   /** Classify by these prototypes from the next call on; what does not fit is refused and nothing changes. */
@@ -195,12 +145,12 @@ export class Classifier {
     if (!this.manifest.lineages.includes(bank.lineage)) {
       throw new BundleError(`these prototypes are of ${bank.lineage}, this bundle is of ${this.manifest.lineages[0]}`);
     }
-    const inputs = ready(bank, this.manifest.reading);
+    const inputs = ready(bank, this.manifest.reading, this.drift);
     const width = this.manifest.embedding * (bank.kind === "mixtures" ? 2 : 1);
     if (inputs.proto_w[1][0] !== width || !bank.rows.length) throw new BundleError("these points have another size");
     const tensors = Object.entries(inputs).map(([name, [data, shape]]) => [name, new this.ort.Tensor("float32", data, shape)]);
     const held = [...new Set(bank.rows)].sort((a, b) => a - b);
-    const state = globalThis.crypto?.subtle ? await sha256(bank.body) : "";
+    const state = await sha256(bank.body);
     this.loaded = Object.freeze({ bank, tensors: Object.fromEntries(tensors), held, labels: held.map((c) => bank.classes[c]), state });
     return this.loaded.state;
   }

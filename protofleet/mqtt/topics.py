@@ -81,6 +81,9 @@ class Topics:
     def proto(self, channel: str) -> str:
         return f"{self.prefix}/g/{channel}/proto"
 
+    def bundle(self, channel: str) -> str:
+        return f"{self.prefix}/g/{channel}/bundle"
+
     def state(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/state"
 
@@ -135,6 +138,7 @@ class Topics:
             (self.train, 1),
             (f"{self.prefix}/g/blob/+/+", 1),
             (f"{self.prefix}/g/+/proto", 1),
+            (f"{self.prefix}/g/+/bundle", 1),
             *((f"{self.prefix}/d/{agent}/{end}", 1) for end in own),
         ]
 
@@ -150,8 +154,8 @@ class Topics:
                 return _device(agent, rest)
             case ["g", "blob", digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(chunk):
                 return Place(None, "blob", (digest, chunk))
-            case ["g", channel, "proto"] if NAME.fullmatch(channel):
-                return Place(None, "proto", (channel,))
+            case ["g", channel, ("proto" | "bundle") as kind] if NAME.fullmatch(channel):
+                return Place(None, kind, (channel,))
         return None
 
 

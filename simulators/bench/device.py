@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -222,10 +222,10 @@ def _swaps(net: FleetNet, kind: Input, features: NDArray[np.float32], blocks: in
         )
         classifier = Classifier(bundle)
         bank = classifier.loaded.bank
-        loaded = classifier._load(bank, "other")
+        other = replace(classifier.in_use, loaded=classifier.in_use.engine.load(bank, "other"))
 
         def exchange() -> None:
-            classifier._loaded = loaded
+            classifier._in_use = other
 
         took = interleaved(
             {

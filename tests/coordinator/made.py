@@ -1,6 +1,8 @@
 """A coordinator's core on a journal in a folder, and uploads for it, without a broker."""
 
 import io
+import json
+from hashlib import sha256
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from coordinator.core import Core, Terms
 from coordinator.journal import Journal
 from coordinator.rounds import Rules
 from coordinator.voice import Voice
-from protofleet import registry, wire
+from protofleet import channel, pfb, registry, wire
 from protofleet.contract import Contract, Input
 from protofleet.logs import Log
 from protofleet.mqtt.topics import Topics
@@ -77,3 +79,16 @@ def joined(made, agents=AGENTS, now=0.0):
     """Recover, and let the devices join: the announcement of the first round."""
     said = made.recover(now)
     return announced(said + made.take([birth(a) for a in agents], now))
+
+
+def packed_bundle(path, bank, **changes):
+    """A bundle as far as a coordinator looks into it: prototypes, and a manifest with the hashes of what is there."""
+    message = channel.write(bank, wire.Envelope("global", "f"))
+    files = {"model.onnx": b"a graph", "prototypes.cbor": message, "selftest.npz": b"vectors"}
+    manifest = {
+        "schema": pfb.SCHEMA,
+        "files": {name: sha256(data).hexdigest() for name, data in files.items()},
+        "state": wire.decode(message).digest,
+    }
+    path.write_bytes(pfb.pack({pfb.MANIFEST: json.dumps(manifest | changes).encode(), **files}))
+    return path

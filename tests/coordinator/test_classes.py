@@ -1,18 +1,16 @@
 """Classes that come from devices, and what an operator decides about them."""
 
-from base64 import b64encode
-
 import numpy as np
 import pytest
 
 from coordinator.classes import Classes
 from protofleet import channel, wire
 from protofleet.channel import About, Bank
-from protofleet.errors import UsageError
+from protofleet.errors import FleetError, UsageError
 from protofleet.exchange import GlobalState
 from protofleet.mqtt.topics import Place
 from protofleet.prototypes import Prototypes
-from tests.coordinator.made import CONTRACT, core, receipts
+from tests.coordinator.made import CONTRACT, core, packed_bundle, receipts
 
 STATE = GlobalState(shared={"prototypes": Prototypes(np.arange(2), np.array([[0, 0, 1], [0, 4, 1]], np.float32))})
 
@@ -138,15 +136,73 @@ def test_a_removed_class_can_be_enrolled_anew(made):
     assert made.classes.bank(1, STATE).points.vectors[-1].tolist() == [9, 9, 9]
 
 
+ANTS = Bank(About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32)))
+
+
+def frozen(made, bank=ANTS, **changes):
+    file = packed_bundle(made.journal.directory / "b.pfb", bank, **changes)
+    made.classes.told("freeze", {"file": str(file)}, 1, STATE)
+    return file.read_bytes()
+
+
+def slips(said):
+    return [p for p in said if p.topic.endswith("/g/stable/bundle")]
+
+
 def test_a_frozen_extractor_takes_the_place_of_the_run(made):
-    bank = Bank(About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32)))
-    message = b64encode(channel.write(bank, wire.Envelope("global", "f"))).decode()
-    made.classes.told("freeze", {"prototypes": message, "bundle": "ab"}, 1, STATE)
+    frozen(made)
     now = made.classes.bank(1, STATE)
-    assert (now.about.lineage, now.about.bundle, now.about.classes) == ("extractor:e", "ab", ("ant", "bee"))
+    assert (now.about.lineage, len(now.about.bundle), now.about.classes) == ("extractor:e", 64, ("ant", "bee"))
     assert receipts(made.take([offer(made, vector=(5, 5, 5))], 1.0))[0][1] == "accepted"
-    with pytest.raises(UsageError, match="no prototypes"):
-        made.classes.told("freeze", {"prototypes": "AAAA", "bundle": ""}, 1, STATE)
+
+
+def test_its_bundle_is_announced_and_kept_for_those_who_fetch_it(made):
+    assert not slips(made.greetings())
+    data = frozen(made)
+    (said,) = slips(made.greetings())
+    slip = wire.decode(said.payload)
+    assert (slip.envelope.t, slip.body["of"], said.retain) == ("slip", "bundle", True)
+    assert slip.body["bundle"] == made.classes.bank(1, STATE).about.bundle
+    assert made.journal.file(slip.body["digest"]) == data
+    assert slip.body["size"] == len(data)
+    again = Classes(made.journal, made.voice, "auto", made.log)
+    assert slips(again.publications(1, STATE)) == [said]
+
+
+def test_going_back_takes_the_announcement_back_and_the_bundle_stays_to_go_forth_to(made):
+    data = frozen(made)
+    made.classes.told("back", {"version": 0}, 1, STATE)
+    (said,) = slips(made.greetings())
+    assert (said.payload, said.retain) == (b"", True)
+    made.classes.told("back", {"version": 1}, 1, STATE)
+    (said,) = slips(made.greetings())
+    assert made.journal.file(wire.decode(said.payload).body["digest"]) == data
+
+
+@pytest.mark.parametrize(
+    ("bank", "changes", "words"),
+    [
+        (Bank(About("run:f/r/0", ANTS.about.classes), ANTS.points), {}, "export it with --freeze"),
+        (Bank(ANTS.about, Prototypes([], np.zeros((0, 3)))), {}, "not one prototype"),
+        (ANTS, {"state": "0" * 64}, "not the state"),
+        (ANTS, {"schema": "other"}, "schema 'other' is not known"),
+        (ANTS, {"files": {"model.onnx": "0", "prototypes.cbor": "0", "selftest.npz": "0"}}, "damaged"),
+        (ANTS, {"files": {}}, "names no model.onnx"),
+    ],
+)
+def test_a_bundle_that_cannot_be_the_fleets_changes_nothing(made, bank, changes, words):
+    with pytest.raises(FleetError, match=words):
+        frozen(made, bank, **changes)
+    assert len(made.classes.versions) == 1
+    assert made.classes.bank(1, STATE).about.lineage.startswith("run:")
+
+
+def test_a_file_that_is_no_bundle_changes_nothing(made, tmp_path):
+    (tmp_path / "junk").write_bytes(b"PK junk")
+    for file in ("junk", "nowhere"):
+        with pytest.raises(FleetError, match=file):
+            made.classes.told("freeze", {"file": str(tmp_path / file)}, 1, STATE)
+    assert len(made.classes.versions) == 1
 
 
 @pytest.mark.parametrize(
@@ -173,12 +229,6 @@ def summary(made, agent, vector, count, name="ant", **changes):
     return Place(agent, "upload", ("0",)), channel.write(bank, envelope, "float32")
 
 
-def frozen(made):
-    bank = Bank(About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32)))
-    message = b64encode(channel.write(bank, wire.Envelope("global", "f"))).decode()
-    made.classes.told("freeze", {"prototypes": message, "bundle": "ab"}, 1, STATE)
-
-
 def test_summaries_of_a_frozen_extractor_become_the_prototypes(made):
     frozen(made)
     made.take([summary(made, "x", (4, 0, 0), 1)], 1.0)
@@ -188,10 +238,10 @@ def test_summaries_of_a_frozen_extractor_become_the_prototypes(made):
     assert bank.points.only([1]).vectors.tolist() == [[0, 1, 0]]
     made.take([summary(made, "y", (4, 0, 0), 3)], 1.0)  # a newer one replaces the device's own
     assert made.classes.bank(1, STATE).points.only([0]).vectors.tolist() == [[4, 0, 0]]
-    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == 2
+    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == ["x", "y"]
     frozen(made)
     made.classes.told("back", {"version": 0}, 1, STATE)
-    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == 0
+    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == []
 
 
 def test_summaries_that_do_not_fit_are_refused(made):

@@ -120,3 +120,25 @@ def test_a_newer_schema_is_left_alone(tmp_path):
         db.execute("PRAGMA user_version=99")
     with pytest.raises(JournalError, match="schema 99"):
         journal(tmp_path)
+
+
+def test_a_journal_of_the_release_before_is_brought_up_and_keeps_files(tmp_path):
+    first = Journal(tmp_path, lambda: 0.0)
+    with first.commit():
+        first.set_meta("run", "r")
+    first.close()
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        db.execute("DROP TABLE files")
+        db.execute("PRAGMA user_version=1")
+    again = Journal(tmp_path, lambda: 0.0)
+    with again.commit():
+        again.keep_file("a", b"first")
+        again.keep_file("b", b"second")
+        again.drop_files({"b"})
+    again.backup(tmp_path / "copy.db")
+    again.close()
+    (tmp_path / "restored").mkdir()
+    (tmp_path / "copy.db").rename(tmp_path / "restored" / "journal.db")
+    restored = Journal(tmp_path / "restored", lambda: 0.0)
+    assert (restored.meta("run"), restored.file("a"), restored.file("b")) == ("r", None, b"second")
+    restored.close()

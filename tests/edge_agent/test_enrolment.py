@@ -3,15 +3,13 @@
 import json
 import subprocess
 import sys
-from base64 import b64encode
-from contextlib import contextmanager
 from io import StringIO
 
 import numpy as np
 import pytest
 
-from coordinator.control import NotRunning, ask
 from edge_agent import enrolment, follow, latest
+from edge_agent.bundle import open_bundle
 from edge_agent.inference import Classifier
 from export.writer import Wanted, export, write
 from protofleet import channel, wire
@@ -22,7 +20,9 @@ from protofleet.mqtt import mosquitto
 from protofleet.mqtt.broker import running_broker
 from protofleet.prototypes import Prototypes
 from tests.bundles import device, digits
+from tests.coordinator.made import packed_bundle
 from tests.linking import eventually
+from tests.serving import coordinator, frozen
 
 
 @pytest.fixture(scope="module")
@@ -88,55 +88,38 @@ def test_a_class_that_lies_on_another_is_said_to(place):
 
 def test_a_summary_holds_means_and_counts(place):
     classifier, data = in_use(place), digits()
-    bank = enrolment.summarised(classifier, data.x[:50], data.y[:50], data.classes)
-    assert bank.points.counts.sum() == 50
+    bank, left_out = enrolment.summarised(classifier, data.x[:50], data.y[:50], data.classes)
+    assert (left_out, bank.points.counts.sum()) == (["9"], (data.y[:50] != 9).sum())
     first = int(bank.about.classes[0])
     mean = classifier.embed(data.x[:50][data.y[:50] == first]).mean(0)
     assert np.allclose(bank.points.vectors[0], mean, atol=1e-5)
 
 
+def test_means_through_a_quantised_extractor_are_shared_as_the_float_one_would_see_them(made, tmp_path):
+    write(export(device(), Wanted("int8", smallest=True, by="prototype", freeze=True)), tmp_path / "int8")
+    small, full, data = Classifier(tmp_path / "int8"), in_use(write_to(made, tmp_path / "full")), digits()
+    assert small.bundle.manifest.precision == "int8"
+    rows = slice(0, 400)
+    means, _ = enrolment.summarised(small, data.x[rows], data.y[rows], data.classes)
+    due, _ = enrolment.summarised(full, data.x[rows], data.y[rows], data.classes)
+    small.use(Bank(means.about, means.points), "theirs")
+    seen = small.embed(data.x[rows])
+    for c in range(10):
+        own = small.loaded.ready.inputs["proto_w"][:, c] / 2
+        assert np.allclose(own, seen[data.y[rows] == c].mean(0), atol=1e-4)
+    apart = np.abs(means.points.vectors - due.points.vectors).max()
+    assert apart < np.abs(small.loaded.ready.inputs["proto_w"].T / 2 - due.points.vectors).max()
+
+
+def write_to(made, path):
+    write(made, path)
+    return path
+
+
 def test_a_damaged_memory_falls_back_to_the_bundle(place):
     latest.state_file(place).write_bytes(b"torn")
-    latest.enrolled_file(place).write_bytes(b"")
+    latest.enrolled_file(place, "").write_bytes(b"")
     assert "9" in in_use(place).loaded.labels
-
-
-FLEET = """
-[broker]
-packet = {packet}
-[serve]
-fleet = "f"
-min_agents = 1000
-[contract]
-classes = ["a", "b"]
-embedding = 24
-[contract.input]
-kind = "image"
-shape = [8, 8, 1]
-"""
-
-
-@contextmanager
-def coordinator(url, folder, bank, packet):
-    """A service that publishes this bank."""
-    folder.mkdir()
-    (folder / "fleet.toml").write_text(FLEET.format(packet=packet))
-    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(folder / "fleet.toml"), "--broker", url]
-    service = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        frozen = {"prototypes": b64encode(published(bank)).decode(), "bundle": ""}
-        eventually(lambda: _answers(folder / "coordinator-data", what="freeze", **frozen))
-        yield
-    finally:
-        service.terminate()
-        service.wait(20)
-
-
-def _answers(folder, **words):
-    try:
-        return ask(folder, "classes", **words)
-    except NotRunning:
-        return None
 
 
 @pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
@@ -150,7 +133,8 @@ def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
         bank = Bank(bank.about, points)
     with running_broker(tmp_path / "broker", prefer="mosquitto") as broker:
         url, first = str(broker.address), in_use(place)
-        with coordinator(url, tmp_path / "c", bank, packet):
+        with coordinator(url, tmp_path / "c", packet):
+            frozen(tmp_path / "c", packed_bundle(tmp_path / "few.pfb", bank))
             second = Classifier(other)
             with follow.following(second, other, url, "stable", "f", None, wait=True, log=Log(StringIO())):
                 assert "9" not in second.loaded.labels
@@ -175,18 +159,25 @@ def test_an_answer_that_does_not_come_is_one_line(place):
         enrolment.offer(classifier, new.bank, "mqtt://127.0.0.1:9", None, "a", None, patience=0.3)
 
 
-def test_prototypes_of_another_lineage_do_not_move_a_follower(place):
-    classifier, log = in_use(place), StringIO()
-    before = classifier.loaded
-    wrong = Bank(About("run:f/other", before.bank.about.classes), before.bank.points)
-    latest.arrived(classifier, place, published(wrong), Log(log))
-    latest.arrived(classifier, place, b"junk", Log(log))
-    assert classifier.loaded is before
-    assert log.getvalue().count("cannot be used") == 2
-    moved = Bank(before.bank.about, Prototypes(before.bank.points.classes, before.bank.points.vectors + 1))
-    latest.arrived(classifier, place, published(moved), Log(log))
-    assert classifier.loaded is not before
-    assert in_use(place).loaded.state == classifier.loaded.state
+def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place, made, tmp_path):
+    classifier = in_use(place)
+    enrolment.keep(classifier, place, enrolment.embedded(classifier, "9", nines()))
+    first = latest.enrolled_file(place, classifier.loaded.bank.about.lineage)
+    before = first.read_bytes()
+    other = write_other(tmp_path)
+    latest.write(latest.fleet_file(place), other.read_bytes())
+    latest.write(latest.state_file(place), open_bundle(other).files["prototypes.cbor"])
+    latest.settled(classifier, place)
+    enrolment.keep(classifier, place, enrolment.embedded(classifier, "dark", np.zeros((2, 8, 8, 1), np.uint8)))
+    assert first.read_bytes() == before
+    second = latest.enrolled_file(place, classifier.loaded.bank.about.lineage)
+    assert latest.read(second).bank.about.classes == ("dark",)
+    assert {"dark"} == set(in_use(place).loaded.labels) - {str(n) for n in range(10)}
+
+
+def write_other(folder):
+    write(export(device(embedding=12), Wanted(by="prototype", freeze=True)), folder / "second.pfb")
+    return folder / "second.pfb"
 
 
 def test_the_commands(place, tmp_path):

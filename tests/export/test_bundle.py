@@ -8,12 +8,13 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from edge_agent.bundle import BundleError, open_bundle
+from edge_agent.bundle import open_bundle
 from edge_agent.inference import Classifier, Mismatch
 from export.writer import Wanted, export, write
 from protofleet import channel, wire
 from protofleet.channel import About, Bank
 from protofleet.errors import UsageError
+from protofleet.pfb import BundleError
 from protofleet.prototypes import Prototypes
 from tests.bundles import device
 

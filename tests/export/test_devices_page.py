@@ -15,7 +15,7 @@ from export.writer import Wanted, export, manifest_bytes, write
 from protofleet import channel, wire
 from protofleet.contract import Input
 from tests.bundles import device, other_bank
-from tests.export.test_page import node_modules
+from tests.export.browser import node_modules
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "devices.md").read_text()

@@ -16,6 +16,7 @@ MADE = {
     T.train: Place(None, "train"),
     T.blob(D, 7): Place(None, "blob", (D, "7")),
     T.proto("stable"): Place(None, "proto", ("stable",)),
+    T.bundle("stable"): Place(None, "bundle", ("stable",)),
     T.state("a"): Place("a", "state"),
     T.desired("a"): Place("a", "desired"),
     T.reported("a"): Place("a", "reported"),
@@ -33,7 +34,7 @@ FROM_DEVICE = {"state", "reported", "upload", "blob_req", "ub", "ack", "evt"}
 
 
 def test_there_is_a_kind_for_every_method():
-    assert len({place.kind for place in MADE.values()}) == len(MADE) == 17
+    assert len({place.kind for place in MADE.values()}) == len(MADE) == 18
     assert T.upload("a", 12) == "pf/1/orchard/d/a/up/12"
 
 

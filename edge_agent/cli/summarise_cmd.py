@@ -1,0 +1,64 @@
+"""`edge-agent summarise`: this device's class means through a frozen extractor."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edge_agent.cli.common import settings, told
+from edge_agent.cli.infer_cmd import bundle_option
+from protofleet.errors import DataError, FleetError, UsageError
+
+
+@click.command()
+@bundle_option
+@click.option("--offer", "url", metavar="URL", help="Send them to the coordinator at this broker (mqtt://host).")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write the message here instead: `edge-agent run` sends it."
+)
+@click.option("--to", type=click.Path(path_type=Path), help="Move the bundle here once it has passed its self-test.")
+@told
+def summarise(
+    bundle: Path, url: str | None, out: Path | None, to: Path | None, file: Path | None, **flags: Any
+) -> None:
+    """Send this device's class means through the BUNDLE's extractor: no training, and no torch.
+
+    With an extractor that the coordinator froze, the means of all devices become the fleet's prototypes. A device
+    that is part of a live fleet (`edge-agent run`) does this by itself.
+    """
+    from edge_agent import enrolment, latest
+    from edge_agent.config import need_source
+    from edge_agent.data.source import read
+    from edge_agent.inference import Classifier
+
+    if (url is None) == (out is None):
+        raise UsageError("one of --offer and --out is due")
+    config = need_source(settings(file, flags))
+    if out is not None:
+        os.nice(config.limits.nice)
+    classifier = Classifier(bundle)
+    latest.settled(classifier, bundle)
+    if to is not None and to != bundle:
+        bundle.replace(to)
+    where = os.environ.get("PROTOFLEET_DATA")
+    pool = read(config.data, Path(where) if where else None, classifier.bundle.manifest.input)
+    bank, left_out = enrolment.summarised(
+        classifier, pool.data.x[pool.train], pool.data.y[pool.train], pool.data.classes
+    )
+    if not bank.about.classes:
+        raise DataError("none of the samples is of a class that the fleet knows", "enroll new classes")
+    if left_out:
+        click.echo(f"left out, because the fleet has no such class: {', '.join(left_out)}")
+    fleet = flags.get("fleet") or classifier.bundle.manifest.fleet
+    if out is not None:
+        latest.write(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
+        return
+    credentials = Path(config.broker.credentials) if config.broker.credentials else None
+    receipt = enrolment.offer(classifier, bank, url or "", fleet, config.id, credentials, method="summarise")
+    if receipt.status != "accepted":
+        raise FleetError(f"the coordinator does not take it: {receipt.words}")
+    counts = getattr(bank.points, "counts", None)
+    click.echo(f"means of {len(bank.about.classes)} classes, {0 if counts is None else counts.sum()} samples: taken")

@@ -1,0 +1,82 @@
+"""A page in headless Chromium, and the npm packages it needs, for tests."""
+
+import functools
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+
+import pytest
+
+from export import page
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+
+
+@pytest.fixture(scope="module")
+def node_modules(request):
+    """The npm packages: those that PROTOFLEET_NODE_MODULES names, else fetched once and kept in pytest's cache."""
+    if os.environ.get("PROTOFLEET_NODE_MODULES"):
+        return Path(os.environ["PROTOFLEET_NODE_MODULES"])
+    kept = Path(request.config.cache.mkdir("npm"))
+    try:
+        for name, (version, files) in page.PACKAGES.items():
+            for source in files:
+                if not (kept / name / source).exists():
+                    fetched = page.fetched(name, version, kept / ".new")
+                    (kept / name / source).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(fetched / source, kept / name / source)
+    except (page.PackageMissing, OSError) as error:
+        pytest.skip(f"no npm packages: {error}")
+    return kept
+
+
+class Site(http.server.SimpleHTTPRequestHandler):
+    """Gives the page out and takes its answers."""
+
+    extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {
+        ".mjs": "text/javascript",
+        ".wasm": "application/wasm",
+    }
+
+    def do_POST(self):
+        self.server.answers.put(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+
+@contextmanager
+def visited(out, address, profile, *flags):
+    """Chromium at a page of the folder; what the page posts comes out of the queue."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Site, directory=str(out))) as server:
+        server.answers = Queue()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+        command += ["--remote-debugging-port=0", *flags, f"http://127.0.0.1:{server.server_port}/{address}"]
+        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield server.answers
+        finally:
+            browser.terminate()
+            browser.wait(20)
+            server.shutdown()
+
+
+def answer(answers):
+    """The next thing that the page posts."""
+    try:
+        found = json.loads(answers.get(timeout=120))
+    except Empty:
+        pytest.fail("Chromium did not answer")
+    assert "error" not in found, found["error"]
+    return found

@@ -1,0 +1,137 @@
+"""The page itself in Chromium: what a real coordinator publishes over a real broker's WebSocket, and the camera."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edge_agent.inference import Classifier
+from export import page
+from export.writer import Wanted, export, manifest_bytes, write
+from protofleet import channel, wire
+from protofleet.channel import About, Bank
+from protofleet.contract import Input
+from protofleet.mqtt import mosquitto
+from protofleet.mqtt.broker import running_broker
+from protofleet.prototypes import Prototypes
+from tests.bundles import device, other_bank
+from tests.coordinator.made import packed_bundle
+from tests.export.browser import CHROMIUM, answer, node_modules, visited
+from tests.export.test_page import HERE
+from tests.serving import coordinator, frozen, told
+
+__all__ = ["node_modules"]
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+needs_broker = pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+
+
+@pytest.fixture(scope="module")
+def made():
+    source = device("cnn-mnist", kind=Input("image", (28, 28, 3), (0.4,) * 3, (0.3,) * 3), embedding=20)
+    return export(source, Wanted(by="prototype", freeze=True))
+
+
+@pytest.fixture
+def site(made, node_modules, tmp_path):
+    out = tmp_path / "page"
+    page.write({"manifest.json": manifest_bytes(made), **made.files}, out, node_modules)
+    shutil.copyfile(HERE / "live.html", out / "live.html")
+    pixels = np.random.default_rng(3).integers(0, 256, (28, 28, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(out / "photo.png")
+    return out
+
+
+def image(found):
+    """What the page looked at, as Python takes it."""
+    return np.array(found["rgba"], np.uint8).reshape(1, 28, 28, 4)[..., :3]
+
+
+def larger(bank, rows):
+    points = other_bank(bank, seed=5, rows=rows).points
+    return Bank(bank.about, points)
+
+
+@needs_chromium
+@needs_broker
+def test_what_a_coordinator_publishes_swaps_live_small_and_in_pieces(made, site, tmp_path):
+    due = Classifier(write(made, tmp_path / "b"))
+    own = due.loaded.bank
+    with (
+        running_broker(tmp_path / "broker", prefer="mosquitto", ws_port=0) as broker,
+        coordinator(str(broker.address), tmp_path / "c", 4096),
+    ):
+        frozen(tmp_path / "c", packed_bundle(tmp_path / "small.pfb", other_bank(own)))
+        address = f"live.html?broker={broker.ws_address}"
+        with visited(site, address, tmp_path / "profile") as answers:
+            small = answer(answers)
+            told(tmp_path / "c", what="rename", name="a", to="apple")
+            renamed = answer(answers)
+            frozen(tmp_path / "c", packed_bundle(tmp_path / "large.pfb", larger(own, 60)))
+            large = answer(answers)
+            frozen(tmp_path / "c", packed_bundle(tmp_path / "larger.pfb", larger(own, 64)))
+            largest = answer(answers)
+            told(tmp_path / "c", what="back", version=1)
+            back = answer(answers)
+            foreign = Bank(About("extractor:other", own.about.classes), own.points)
+            frozen(tmp_path / "c", packed_bundle(tmp_path / "foreign.pfb", foreign))
+            refused = answer(answers)
+    for found, bank in ((small, other_bank(own)), (large, larger(own, 60)), (largest, larger(own, 64))):
+        sent = channel.read(channel.write(bank, wire.Envelope("global", "f"))).bank
+        due.use(sent, "")
+        assert found["label"] == due.look(image(found)).best[0]
+        assert found["rows"] == 4
+    assert renamed["labels"] == ["apple", "b", "c", "d"]
+    assert len({small["state"], renamed["state"], large["state"], largest["state"], back["state"]}) >= 4
+    assert back["labels"] == ["a", "b", "c", "d"]
+    assert refused["state"] == back["state"]
+    assert "these prototypes are of extractor:other" in refused["said"]
+
+
+@needs_chromium
+@needs_broker
+def test_the_broker_may_ask_for_a_password_and_let_a_page_fetch_under_its_own_name_only(made, site, tmp_path):
+    users = {"coordinator": "c", "page-1": "p"}
+    due = Classifier(write(made, tmp_path / "b"))
+    own = due.loaded.bank
+    with running_broker(tmp_path / "broker", prefer="mosquitto", ws_port=0, users=users) as broker:
+        coordinating = str(broker.address).replace("mqtt://", "mqtt://coordinator:c@")
+        with coordinator(coordinating, tmp_path / "c", 4096):
+            frozen(tmp_path / "c", packed_bundle(tmp_path / "large.pfb", larger(own, 60)))
+            address = f"live.html?broker={broker.ws_address}".replace("ws://", "ws://page-1:p@")
+            with visited(site, address, tmp_path / "profile") as answers:
+                found = answer(answers)
+    due.use(channel.read(channel.write(larger(own, 60), wire.Envelope("global", "f"))).bank, "")
+    assert found["label"] == due.look(image(found)).best[0]
+
+
+@needs_chromium
+def test_the_cameras_frames_are_classified_until_it_is_switched_off(made, site, tmp_path):
+    flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+    with visited(site, "live.html", tmp_path / "profile", *flags) as answers:
+        found = answer(answers)
+    due = Classifier(write(made, tmp_path / "b"))
+    assert found["still"]
+    for frame in found["frames"]:
+        assert image(frame).std() > 0
+        assert frame["label"] == due.look(image(frame)).best[0]
+    first, *others = [image(frame) for frame in found["frames"]]
+    assert any(not np.array_equal(first, other) for other in others)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+@pytest.mark.parametrize("precision", ["half", "float32", "int8"])
+def test_every_precision_of_the_wire_is_read_to_the_same_numbers(precision, tmp_path):
+    rng = np.random.default_rng(2)
+    ids = np.array([0, 0, 1, 300])
+    points = Prototypes(ids, rng.normal(size=(4, 7)).astype(np.float32) * [[1], [1e-3], [50], [1e4]], np.arange(1, 5))
+    bank = Bank(About("run:x", tuple(f"c{i}" for i in range(301))), points)
+    data = channel.write(bank, wire.Envelope("global", "f"), precision)
+    (tmp_path / "p.cbor").write_bytes(data)
+    run = subprocess.run(["node", str(HERE / "read.mjs"), str(tmp_path / "p.cbor")], capture_output=True, check=True)
+    found = np.frombuffer(run.stdout, "<f4").reshape(4, 8)
+    due = channel.read(data).bank.points
+    assert np.array_equal(found[:, 0], due.classes)
+    assert np.array_equal(found[:, 1:], due.vectors)

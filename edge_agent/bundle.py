@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from protofleet import channel
 from protofleet.channel import Published
-from protofleet.contract import Input
 from protofleet.errors import FleetError, SettingError, WireError
+from protofleet.inputs import Input
 from protofleet.settings import from_plain
 
 SCHEMA = "protofleet-bundle/1"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.bundle import CALIBRATION, DRIFT, SELFTEST, Bundle, BundleError, open_bundle
-from edge_agent.memory import give_freed_memory_back
+from edge_agent.memory import room_to_load
 from edge_agent.points import Ready, Scores, oddness, ready, scores_of
 from protofleet import channel
 from protofleet.channel import Bank
@@ -29,6 +29,7 @@ from protofleet.prototypes import Floats
 
 Images = NDArray[Any]
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
+TESTED = 4  # samples at once in the self-test: what they touch is still in the caches, and fresh memory costs more
 
 
 class Mismatch(FleetError):
@@ -79,18 +80,19 @@ class Classifier:
     """A bundle in use. Any number of threads may classify while another swaps prototypes."""
 
     def __init__(self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True) -> None:
-        bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         self.unknown = unknown
-        self._runtime = runtime()
-        self._session = _session(self._runtime, bundle, threads)
-        self.bundle = replace(bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")})
-        self._drift = self.bundle.arrays(DRIFT)
-        self._calibration: Floats | None = self.bundle.arrays(CALIBRATION).get("features") if unknown else None
-        published = self.bundle.published
-        self._loaded = self._load(published.bank, published.digest)
-        if check:
-            self._self_test()
-        give_freed_memory_back()
+        with room_to_load():
+            self._runtime = runtime()
+            bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+            self._session = _session(self._runtime, bundle, threads)
+            self.bundle = replace(bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")})
+            self._drift = self.bundle.arrays(DRIFT)
+            self._calibration: Floats | None = self.bundle.arrays(CALIBRATION).get("features") if unknown else None
+            published = self.bundle.published
+            self._loaded = self._load(published.bank, published.digest)
+            if check:
+                self._self_test()
+            del bundle
         if unknown and self._loaded.threshold is None:
             raise BundleError("this bundle holds nothing to tell unknown things by", "export it with check samples")
 
@@ -107,7 +109,7 @@ class Classifier:
     def look(self, images: Images) -> Answer:
         """The same with everything that stands behind it."""
         loaded, by = self._loaded, self.bundle.manifest.reading.by
-        blocks = [self._run(each, loaded) for each in self._blocks(images)]
+        blocks = [self._run(each, loaded) for each in self._blocks(images, BLOCK)]
         score, features = (np.concatenate(each) for each in zip(*blocks, strict=True))
         per_class, labels = loaded.ready.by_class(score, by), loaded.labels
         best: list[str | None] = [None] * len(score)
@@ -164,7 +166,7 @@ class Classifier:
         odd = oddness(features, made.by_class(scores_of(features, made), by), by)
         return float(np.quantile(odd, self.bundle.manifest.unknown.keep))
 
-    def _blocks(self, images: Images) -> Iterator[Images]:
+    def _blocks(self, images: Images, size: int) -> Iterator[Images]:
         kind = self.bundle.manifest.input
         dtype = np.uint8 if kind.kind == "image" else np.float32
         if images.shape[1:] != kind.shape or images.dtype != dtype:
@@ -172,8 +174,8 @@ class Classifier:
             raise DataError(
                 f"samples of {images.dtype} {list(images.shape)}", f"this bundle takes {np.dtype(dtype).name} N×{due}"
             )
-        for start in range(0, max(len(images), 1), BLOCK):
-            yield np.ascontiguousarray(images[start : start + BLOCK])
+        for start in range(0, max(len(images), 1), size):
+            yield np.ascontiguousarray(images[start : start + size])
 
     def _run(self, images: Images, loaded: Loaded) -> tuple[Scores, Floats]:
         given = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
@@ -186,7 +188,7 @@ class Classifier:
         if not {"image", "score"} <= vectors.keys():
             raise BundleError(f"{SELFTEST}: inputs and scores are due")
         due = vectors["score"]
-        score = np.concatenate([self._run(each, self._loaded)[0] for each in self._blocks(vectors["image"])])
+        score = np.concatenate([self._run(each, self._loaded)[0] for each in self._blocks(vectors["image"], TESTED)])
         apart = float(np.abs(score - due).max() / np.abs(due).max()) if score.shape == due.shape else float("inf")
         if not apart <= self.bundle.manifest.tolerance:
             raise BundleError(

@@ -53,13 +53,14 @@ def infer(
     follow: str | None, channel: str, fleet: str | None, credentials: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Classify photos: PATHS are files or folders."""
-    from edge_agent import photos
-    from edge_agent.inference import Classifier
-    from edge_agent.latest import settled
+    from edge_agent.inference import Classifier  # before all that imports numpy: it keeps that to one thread
 
     endless = watch is not None or from_stdin
     if bool(paths) == endless:
         raise UsageError("one of PATHS, --watch and --stdin is due")
+    from edge_agent import photos
+    from edge_agent.latest import settled
+
     with ExitStack() as held:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
         if follow:

@@ -15,7 +15,7 @@ _LARGEST_ON_HEAP = 32 << 20  # what glibc admits at most
 _KEPT = 1 << 30
 _LARGE_PAGE, _MADV_HUGEPAGE = 2 << 20, 14
 _ROOM = _LARGEST_ON_HEAP - (1 << 20)
-_MAPPED_FROM = 8 << 20
+_MAPPED_FROM = 16 << 20
 
 
 def keep_freed_memory() -> bool:
@@ -51,9 +51,9 @@ def room_to_load() -> Iterator[None]:
     try:
         yield
     finally:
-        # About where glibc comes to by itself once it has seen a block of a model's size.
+        # Near where glibc comes to by itself once it has seen a model: what a batch of images takes is kept, not more.
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM)
-        mallopt(_M_TRIM_THRESHOLD, 2 * _MAPPED_FROM)
+        mallopt(_M_TRIM_THRESHOLD, 3 * _MAPPED_FROM)
         give_freed_memory_back()
 
 

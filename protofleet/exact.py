@@ -21,7 +21,7 @@ from protofleet.prototypes import Ints, Parts
 _HIGH, _LOW = 8, 32  # bits after the point kept in `high`, and the further ones kept in `low`
 _MAX_VALUE, _MAX_WEIGHT = 2.0**23, 2**31  # together below 2⁶²: nothing can overflow
 _MAX_REACH = 2.0**62
-# Added to a number below 2¹¹ in size this leaves it, rounded, on the grid in a float's last bits: the shortest way there.
+# Added to a number below 2¹¹ in size, this leaves it on the grid in a float's last bits: the shortest way there.
 _NEAR, _ONTO_GRID = 2.0**11, np.float64(1.5 * 2**12)
 _GRID_BITS = _ONTO_GRID.view(np.int64)
 _NOTHING = np.zeros((), np.int64)
@@ -112,7 +112,9 @@ class Sum:
 
 def _on_grid(value: NDArray[Any], peak: float) -> Ints:
     if peak < _NEAR:
-        low: Ints = np.add(value, _ONTO_GRID, dtype=np.float64).view(np.int64)
+        shifted = value.astype(np.float64)
+        shifted += _ONTO_GRID
+        low: Ints = shifted.view(np.int64)
         low -= _GRID_BITS
         return low
     scaled = np.multiply(value, 2.0 ** (_HIGH + _LOW), dtype=np.float64)

@@ -111,14 +111,15 @@ class Sum:
 
 
 def _on_grid(value: NDArray[Any], peak: float) -> Ints:
+    exact = value.astype(np.float64)
     if peak < _NEAR:
-        shifted = value.astype(np.float64)
-        shifted += _ONTO_GRID
-        low: Ints = shifted.view(np.int64)
+        exact += _ONTO_GRID
+        low: Ints = exact.view(np.int64)
         low -= _GRID_BITS
-        return low
-    scaled = np.multiply(value, 2.0 ** (_HIGH + _LOW), dtype=np.float64)
-    return np.rint(scaled, out=scaled).astype(np.int64)
+    else:
+        exact *= 2.0 ** (_HIGH + _LOW)
+        low = np.rint(exact, out=exact).astype(np.int64)
+    return low
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,6 +56,9 @@ class Forms:
     def __init__(self) -> None:
         self._known: dict[int, Form] = {}
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def find(self, data: bytes, limits: Limits) -> Form | None:
         """The form of this body, if one like it was let in under the same limits."""
         form = self._known.get(len(data))

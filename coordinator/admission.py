@@ -83,13 +83,19 @@ def _part(want: Expected, name: str, part: Part) -> Refusal | None:
             return Refusal("count", f"{most} samples of a class, at most {want.bounds.count} are plausible")
     if isinstance(part, Prototypes):
         return _lengths(want.bounds, part)
-    for field_name, array in _arrays(part).items():
-        if not array.size or array.dtype.kind != "f":
-            continue
-        largest = float(np.abs(array).max())
-        if largest > want.bounds.largest:
-            return Refusal("size", f"{field_name} holds {largest:.3g}, at most {want.bounds.largest:g} is plausible")
-    return None
+    return next(filter(None, (_numbers(want.bounds, name, array) for name, array in _arrays(part).items())), None)
+
+
+def _numbers(bounds: Bounds, name: str, array: NDArray[Any]) -> Refusal | None:
+    if not array.size:
+        return None
+    if array.dtype.kind != "f":  # samples or steps: other whole numbers no method sends
+        most = max(int(array.max()), -int(array.min()))
+        words = f"{name} holds {most}, at most {bounds.count} is plausible"
+        return Refusal("count", words) if most > bounds.count else None
+    largest = float(np.abs(array).max())
+    words = f"{name} holds {largest:.3g}, at most {bounds.largest:g} is plausible"
+    return Refusal("size", words) if largest > bounds.largest else None
 
 
 def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:

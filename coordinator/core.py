@@ -18,7 +18,7 @@ from coordinator.fusion import fuse_total, start_state
 from coordinator.intake import Intake
 from coordinator.journal import CutRound, Journal, Kept, OpenedRound
 from coordinator.rounds import Rules, Standing
-from coordinator.running import Running
+from coordinator.running import AGREED, Running
 from coordinator.voice import Voice
 from protofleet import wire
 from protofleet.errors import WireError
@@ -240,17 +240,22 @@ class Core:
         current = [k for k in self.journal.uploads(number, "accepted") if k.cut is None]
         usable = self._usable(self.journal.uploads(None, "held"), {k.agent for k in current}, number)
         stale = [kept for kept in usable if self.running.add(self.running.upload(kept)) is None]
-        cut = CutRound(
-            number, reason, tuple((k.round, k.agent, self.running.weight(k.round)) for k in [*current, *stale])
-        )
+        out, agreed = self.running.close(len(self._eligible(now)))
+        fits = [kept for kept in [*current, *stale] if (kept.round, kept.agent) not in out]
+        cut = CutRound(number, reason, tuple((k.round, k.agent, self.running.weight(k.round)) for k in fits))
         with self.journal.commit():
-            self.journal.add_cut(cut)
+            self.journal.add_cut(cut, out)
+            self.journal.set_meta(AGREED, agreed)
             if opened.base_round and self.accuracy():
                 self.journal.add_event("measured", opened.base_round, accuracy=self.accuracy(), std=self.spread())
-        self.log.info("round closed", round=number, reason=reason, uploads=len(cut.counted), stale=len(stale))
+        self.log.info("round closed", round=number, reason=reason, uploads=len(fits), stale=len({*stale} & {*fits}))
+        said: list[Publication] = []
+        for kept in [*current, *stale]:
+            why = out.get((kept.round, kept.agent))
+            said += [] if why is None else self.intake.refuse(kept.agent, kept.round, kept.digest, why)
         if not opened.talks:
-            return [*self._advance(rounds.Fused(), now), *self._tick(now)]
-        return self._fuse(opened, now)
+            return [*said, *self._advance(rounds.Fused(), now), *self._tick(now)]
+        return [*said, *self._fuse(opened, now)]
 
     def _usable(self, held: Sequence[Kept], present: set[str], number: int) -> list[Kept]:
         """The newest held upload of every agent that has none in this round, if it is not too old."""

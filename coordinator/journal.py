@@ -226,8 +226,8 @@ class Journal:
         self._db.executemany("INSERT INTO blobs VALUES (?, ?)", blobs)
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 
-    def add_cut(self, cut: CutRound) -> None:
-        """A round is cut here; its uploads are fused in it."""
+    def add_cut(self, cut: CutRound, left_out: Iterable[tuple[int, str]] = ()) -> None:
+        """A round is cut here; its uploads are fused in it; others are left out, and kept like late ones."""
         self._db.execute(
             "INSERT INTO cuts VALUES (?, ?, ?, ?)", (cut.round, cut.reason, json.dumps(cut.counted), self._wall())
         )
@@ -235,6 +235,7 @@ class Journal:
             "UPDATE uploads SET cut=?, status='accepted' WHERE round=? AND agent=?",
             [(cut.round, round, agent) for round, agent, _ in cut.counted],
         )
+        self._db.executemany("UPDATE uploads SET status='late' WHERE round=? AND agent=?", list(left_out))
 
     def add_state(self, round: int, state: GlobalState) -> None:
         """What a round ended in."""

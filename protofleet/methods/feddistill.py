@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from protofleet.errors import FusionError
 from protofleet.exact import Partial, Sum
 from protofleet.exchange import GlobalState, Upload
 from protofleet.methods import local
@@ -80,7 +81,10 @@ def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Answers into one sum a class."""
-    return fusions.fold_means("answers", need(upload.parts, "answers", Prototypes), weight, by_count=False)
+    answers = need(upload.parts, "answers", Prototypes)
+    if answers.dim != turn.contract.n_classes:
+        raise FusionError(f"answers: {answers.dim} numbers a row where {turn.contract.n_classes} are due")
+    return fusions.fold_means("answers", answers, weight, by_count=False)
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:

@@ -72,12 +72,12 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     if cluster >= turn.hyper.clusters:
         raise FusionError(f"cluster: there is no {cluster}, only 0 to {turn.hyper.clusters - 1}")
     samples = int(one_number(upload.parts, "data", "samples", 1))
-    return fusions.fold_tensors(part(cluster), need(upload.parts, "weights", Tensors), weight * samples)
+    return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * samples, cluster)
 
 
 def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
     """Every cluster's mean; a model that nobody chose stays as it was."""
-    means = {part(j): fusions.mean_tensors(part(j), total) for j in range(turn.hyper.clusters)}
+    means = {part(j): fusions.mean_tensors("weights", total, j) for j in range(turn.hyper.clusters)}
     return GlobalState({**before.shared, **{name: mean for name, mean in means.items() if mean is not None}})
 
 

@@ -36,17 +36,17 @@ def means(name: str, total: Partial, before: Prototypes | None) -> Prototypes:
     return Prototypes(np.concatenate([now.classes, kept.classes]), np.concatenate([now.vectors, kept.vectors]))
 
 
-def fold_tensors(name: str, tensors: Tensors, weight: int) -> Partial:
-    """Every tensor into a weighted sum of its own."""
-    return {f"{name}/{key}": Sum.of([0], array[None], [weight]) for key, array in tensors.arrays.items()}
+def fold_tensors(name: str, tensors: Tensors, weight: int, row: int = 0) -> Partial:
+    """Every tensor into a weighted sum of its own; who keeps several apart gives each a row."""
+    return {f"{name}/{key}": Sum.of([row], array[None], [weight]) for key, array in tensors.arrays.items()}
 
 
-def mean_tensors(name: str, total: Partial) -> Tensors | None:
+def mean_tensors(name: str, total: Partial, row: int = 0) -> Tensors | None:
     """The weighted mean of every tensor; None when nobody sent any."""
-    prefix = f"{name}/"
-    found = {
-        key.removeprefix(prefix): part.mean()[0].astype(np.float32)
-        for key, part in total.items()
-        if key.startswith(prefix) and isinstance(part, Sum) and part.weights[0] > 0
-    }
+    prefix, found = f"{name}/", {}
+    for key, part in total.items():
+        if key.startswith(prefix) and isinstance(part, Sum):
+            at = np.flatnonzero((part.keys == row) & (part.weights > 0))
+            if at.size:
+                found[key.removeprefix(prefix)] = part.mean()[at[0]].astype(np.float32)
     return Tensors(found) if found else None

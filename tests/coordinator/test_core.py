@@ -183,7 +183,7 @@ def test_asynchronous_rounds_are_cuts_of_so_many_uploads(tmp_path):
     assert made.standing.number == 3
 
 
-def test_a_held_upload_that_cannot_be_folded_is_refused_and_one_that_does_not_fit_the_others_is_left_out(tmp_path):
+def test_a_late_upload_that_cannot_be_folded_or_is_unlike_what_is_settled_is_refused(tmp_path):
     made = core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2)
 
     def weights(**sizes):
@@ -200,7 +200,7 @@ def test_a_held_upload_that_cannot_be_folded_is_refused_and_one_that_does_not_fi
     strange = upload("c", 1, base, {"others": parts_of("c", 1)["prototypes"]}, method="fedavg")
     assert receipts(made.take([strange], 62.0))[0][:2] == ("c", "refused")
     unlike = upload("c", 1, base, weights(w=5), method="fedavg")
-    assert receipts(made.take([unlike], 62.0)) == [("c", "accepted", "")]
+    assert receipts(made.take([unlike], 62.0)) == [("c", "refused", "unlike")]
     made.take([upload(who, 2, second, weights(w=3), method="fedavg") for who in "ab"], 63.0)
     made.tick(200.0)
     assert [agent for _, agent, _ in made.journal.cut(2).counted] == ["a", "b"]

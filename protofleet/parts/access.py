@@ -31,9 +31,10 @@ def find(parts: Parts, name: str, kind: type[P]) -> P | None:
 
 
 def one_number(parts: Parts, name: str, tensor: str, low: float) -> float:
-    """A single number that somebody sent, and not less than `low`."""
-    array = need(parts, name, Tensors).arrays.get(tensor)
-    if array is None or array.size != 1 or not array.item() >= low:
+    """The one number that somebody sent in this part, and not less than `low`."""
+    arrays = need(parts, name, Tensors).arrays
+    array = arrays.get(tensor)
+    if array is None or len(arrays) > 1 or array.size != 1 or not array.item() >= low:
         raise FusionError(f"{name}.{tensor}: one number from {low:g} up is due")
     return float(array.item())
 

@@ -24,23 +24,24 @@ AGENTS = ("a", "b", "c")
 
 
 def core(
-    folder, *, rounds=3, min_agents=3, timeout=60.0, quorum=0.8, cut=None, staleness=0, share=1.0, method="fedproto"
-):
-    journal = Journal(folder, lambda: 0.0)
+    folder, *, rounds=3, min_agents=3, timeout=60.0, quorum=0.8, cut=None, staleness=0, share=1.0, method="fedproto",
+    contract=CONTRACT, hyper=None,
+):  # fmt: skip
+    journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
-    hyper = recipe.hyper()
-    expected = Expected("orchard", "r1", recipe, CONTRACT)
+    hyper = hyper or recipe.hyper()
+    expected = Expected(contract.fleet, contract.run, recipe, contract)
     rules = Rules(
-        lambda n, who: selection.participants(CONTRACT, n, who, share), rounds, min_agents, quorum, timeout, cut
+        lambda n, who: selection.participants(contract, n, who, share), rounds, min_agents, quorum, timeout, cut
     )
     terms = Terms(expected, hyper, staleness, share >= 1, lost_after=100.0)
-    voice = Voice(TOPICS, CONTRACT, recipe, hyper, 1, "boot", 131_072)
-    return Core(journal, rules, terms, TOPICS, voice, Log(io.StringIO()))
+    voice = Voice(topics, contract, recipe, hyper, 1, "boot", 131_072)
+    return Core(journal, rules, terms, topics, voice, Log(io.StringIO()))
 
 
-def birth(agent, online=True, boot="b1", **more):
+def birth(agent, online=True, boot="b1", fleet="orchard", **more):
     body = {"online": online, "version": "1", "wire": [1], "classes": ["apple"], "samples": 5, **more}
-    message = wire.encode(wire.Envelope(t="birth", fleet="orchard", agent=agent, boot=boot), body)
+    message = wire.encode(wire.Envelope(t="birth", fleet=fleet, agent=agent, boot=boot), body)
     return TOPICS.parse(TOPICS.state(agent)), message
 
 
@@ -58,11 +59,16 @@ def upload(agent, round, base, parts=None, **envelope):
     return TOPICS.parse(TOPICS.upload(agent, round)), message
 
 
+def parsed(topic):
+    """What a topic of any fleet is about."""
+    return Topics(topic.split("/")[2]).parse(topic)
+
+
 def receipts(said):
     """(agent, status, reason) of every receipt among publications."""
     found = []
     for each in said:
-        place = TOPICS.parse(each.topic)
+        place = parsed(each.topic)
         if place.kind == "receipt":
             body = wire.decode(each.payload).body
             found.append((place.agent, body["status"], body.get("reason", "")))
@@ -71,14 +77,14 @@ def receipts(said):
 
 def announced(said):
     """The last announcement among publications, as (round, phase, base)."""
-    rounds = [wire.decode(p.payload) for p in said if TOPICS.parse(p.topic).kind == "round"]
+    rounds = [wire.decode(p.payload) for p in said if parsed(p.topic).kind == "round"]
     return (rounds[-1].envelope.round, rounds[-1].body["phase"], rounds[-1].envelope.base) if rounds else None
 
 
 def joined(made, agents=AGENTS, now=0.0):
     """Recover, and let the devices join: the announcement of the first round."""
     said = made.recover(now)
-    return announced(said + made.take([birth(a) for a in agents], now))
+    return announced(said + made.take([birth(a, fleet=made.topics.fleet) for a in agents], now))
 
 
 def packed_bundle(path, bank, **changes):

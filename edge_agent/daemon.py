@@ -235,6 +235,7 @@ class Daemon:
                 self.voice.report(self.me.run, self.me.epoch, self.me.trained, {"notice": words[:200]})
             case Done(Train() as task):
                 log.info("trained", round=task.round, seconds=f"{answer.seconds:.2f}", peak_mb=answer.peak_mb)
+                self.hands.trained_by(answer.device, self.me)
                 self._feed(Trained(task.run, task.round, task.base_round))
             case Done():
                 self._feed(Evaluated())

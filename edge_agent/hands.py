@@ -47,13 +47,14 @@ class Hands:
         self.plans = plans
         self.seen = seen
         self.version = 0
+        self.device = store.noted("device") or ""  # what computes here: only a training process can tell
         self.missed = False  # something that arrived found no room on the disk
 
     def do(self, action: Action, me: Device) -> Event | None:
         """Do it, and say what came of it at once, if anything did."""
         match action:
             case Birth(run, epoch):
-                self.voice.birth(run, epoch, self.seen)
+                self.voice.birth(run, epoch, self.seen, self.device)
             case OpenRun(run, epoch):
                 return self._open(run, epoch)
             case Train() | Evaluate():
@@ -75,6 +76,14 @@ class Hands:
         """The samples changed: count them, and read them anew before the next round."""
         self.version += 1
         self.foreman.order(Look())
+
+    def trained_by(self, device: str, me: Device) -> None:
+        """Tell of what computes here, if that is news."""
+        if device and device != self.device:
+            self.device = device
+            self.keep(lambda: self.store.note(device=device))
+            if me.connected:
+                self.do(Birth(me.run, me.epoch), me)
 
     def keep(self, write: Callable[[], object]) -> None:
         """Write to the store, and survive a full disk."""

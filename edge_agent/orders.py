@@ -75,11 +75,12 @@ class Notice:
 
 @dataclass(frozen=True)
 class Done:
-    """An order was carried out."""
+    """An order was carried out; `device` is what computed it: cpu, cuda or mps."""
 
     task: Train | Evaluate
     seconds: float
     peak_mb: int
+    device: str = ""
 
 
 @dataclass(frozen=True)

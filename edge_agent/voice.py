@@ -49,16 +49,16 @@ class Voice:
     count: Callable[[int], None]
     seq: int = 0
 
-    def birth(self, run: str, epoch: int, seen: Seen) -> None:
-        """Here we are, and this is what we have."""
+    def birth(self, run: str, epoch: int, seen: Seen, device: str) -> None:
+        """Here we are, and this is what we have; what computes is known once something was trained."""
         body = {
             "online": True,
             "version": protofleet.__version__,
             "wire": [wire.VERSION],
             "classes": list(seen.classes),
             "backbone": self.config.data.backbone,
-            "device": "cpu",
             "samples": seen.samples,
+            **({"device": device} if device else {}),
         }
         agent = self.config.id
         message = _birth(self.topics, agent, self.boot, body, run, epoch, self._next())

@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,7 @@ class Worker:
             if not agent.workshop.recipe.talks(agent.workshop.turn(task.round, agent.name)):
                 parts = {}  # a round of local training only: the coordinator hears that it is done
             self._commit(order.plan, task, agent, parts)
-        yield Done(task, time.monotonic() - began, _peak_mb())
+        yield Done(task, time.monotonic() - began, _peak_mb(), agent.workshop.contract.numerics.device)
 
     def _made(self, order: Work) -> Generator[Answer, None, Agent]:
         """The device as the store has it: kept from order to order as long as nothing changed behind its back."""
@@ -117,7 +118,8 @@ class Worker:
         from edge_agent.workshop import Workshop, settle
         from protofleet.packing import unpack
 
-        resolve_device(contract.numerics.device)
+        here = resolve_device(contract.numerics.device)
+        contract = replace(contract, numerics=replace(contract.numerics, device=here))
         fitted = fit(self._read(order.version, contract), contract)
         if fitted.left_out:
             named = ", ".join(f"{name} ({count} samples)" for name, count in fitted.left_out.items())

@@ -92,6 +92,8 @@ def test_devices_join_train_measure_and_leave_and_end_in_the_laboratorys_state(s
         }  # fmt: skip
     births = [m for m in coordinator.messages("state") if m.body["online"]]
     assert {m.envelope.agent: m.body["samples"] for m in births} == {s.agent: len(s.train) for s in shards}
+    assert all(m.body.get("device", "cpu") == "cpu" for m in births)
+    assert {m.envelope.agent for m in births if "device" in m.body} == devices.keys()
     one = devices["agent-00"]
     words = [sys.executable, "-m", "edge_agent", "status", *one.words]
     shown = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from edge_agent.hands import Hands
-from edge_agent.happenings import Settle
+from edge_agent.happenings import Birth, Settle
 from edge_agent.orders import Seen
+from edge_agent.protocol import Device
+from edge_agent.rules import Rules
 from edge_agent.store import Store
 from protofleet.logs import Log
 
@@ -21,3 +23,17 @@ def test_a_refusal_is_written_down_and_said_with_its_reason(tmp_path, status):
     assert settled == [("r", 3)]
     assert f"upload {status} round=3 reason=size because=weight holds 5e6" in lines.getvalue()
     store.close()
+
+
+def test_what_computes_is_told_once_it_is_known_and_known_in_the_next_life(tmp_path):
+    told = []
+    voice = SimpleNamespace(birth=lambda run, epoch, seen, device: told.append((run, epoch, device)))
+    me = Device(Rules("one"), connected=True, run="r", epoch=3)
+    for _ in range(2):
+        store = Store(tmp_path)
+        hands = Hands(store, None, None, voice, Log(io.StringIO()), {}, Seen((), 0))
+        hands.do(Birth("r", 3), me)
+        for _ in range(2):
+            hands.trained_by("mps", me)
+        store.close()
+    assert told == [("r", 3, ""), ("r", 3, "mps"), ("r", 3, "mps")]

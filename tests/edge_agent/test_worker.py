@@ -12,6 +12,7 @@ from PIL import Image
 
 from coordinator.fusion import as_published, fuse_round
 from edge_agent.config import DataSection, LimitsSection
+from edge_agent.device import resolve_device
 from edge_agent.foreman import Foreman
 from edge_agent.happenings import Train
 from edge_agent.orders import Broken, Done, Gone, Job, Look, Measured, Notice, Plan, Seen, Work
@@ -171,6 +172,19 @@ def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab,
     notice, done = child.order(Work(replace(plan, contract=missing), task, 0))
     assert isinstance(done, Done)
     assert notice.words.startswith("left out, because the fleet's contract has no such class: 9 (")
+
+
+def test_auto_is_what_the_machine_has_and_the_answer_names_it(small_lab, bench, tmp_path):
+    setup = prepare(small_lab(agents=2))
+    shard = setup.partition.shards[0]
+    child = bench(shard.agent, rows_of(setup, shard, tmp_path))
+    state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
+    child.hold(setup, 0, state)
+    plan = plan_of(setup)
+    auto = plan.contract | {"numerics": plan.contract["numerics"] | {"device": "auto"}}
+    (done,) = child.order(Work(replace(plan, contract=auto), Train("lab", 1, 0, state.base, False, False), 0))
+    assert isinstance(done, Done)
+    assert done.device == resolve_device("auto")
 
 
 def test_new_samples_enter_with_the_next_round_that_is_told_of_them(small_lab, bench, tmp_path):

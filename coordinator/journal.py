@@ -228,9 +228,8 @@ class Journal:
 
     def add_cut(self, cut: CutRound, left_out: Iterable[tuple[int, str]] = ()) -> None:
         """A round is cut here; its uploads are fused in it; others are left out, and kept like late ones."""
-        self._db.execute(
-            "INSERT INTO cuts VALUES (?, ?, ?, ?)", (cut.round, cut.reason, json.dumps(cut.counted), self._wall())
-        )
+        values = (cut.round, cut.reason, json.dumps(cut.counted), self._wall())
+        self._db.execute("INSERT INTO cuts VALUES (?, ?, ?, ?)", values)
         self._db.executemany(
             "UPDATE uploads SET cut=?, status='accepted' WHERE round=? AND agent=?",
             [(cut.round, round, agent) for round, agent, _ in cut.counted],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator import likeness
@@ -134,7 +134,7 @@ class Running:
     def _fitting(self, upload: Upload, weight: int) -> tuple[Partial, Likeness] | Refusal:
         seen = Seen(upload.parts)
         try:
-            partial = self._fold(replace(upload, parts=seen), weight)
+            partial = self._fold(Upload(upload.agent, upload.round, upload.base, seen), weight)
         except Exception as error:  # whatever a recipe stumbles over in what a stranger sent is a refusal
             return _unfit(error)
         for name in upload.parts:

@@ -114,6 +114,27 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
     _said(failed)
 
 
+@bench.command()
+@click.option("--task", "tasks", multiple=True, help="A task by name; all by default.")
+@click.option("--only", multiple=True, help="A contender by name; all by default.")
+@click.option("--seeds", default=5, show_default=True, help="Seeds 0, 1, … of every run.")
+@click.option(
+    "--out", default="runs/cross", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+)
+@workers_option
+def cross(tasks: tuple[str, ...], only: tuple[str, ...], seeds: int, out: Path, workers: int) -> None:
+    """`fleet` against the papers' methods, seed by seed (needs the real data in PROTOFLEET_DATA); resumable.
+
+    \b
+    protofleet bench cross --only fleet --only fedproto
+    """
+    from simulators.bench import cross as bench
+
+    runs = bench.plan(seeds, tasks, only)
+    failed = _each({f"{t.name} {c.name} {s}": partial(bench.run, t, c, s, out, workers) for t, c, s in runs})
+    _said(failed)
+
+
 @bench.command(name="bytes")
 @click.option("--only", multiple=True, help="A method by name; all by default.")
 @click.option(

@@ -116,8 +116,7 @@ class Core:
                 events += self._report_came(place.agent, payload, now)
         if self.intake.fresh or births:
             with self.journal.commit():
-                for each in self.intake.fresh.values():
-                    self.journal.add_upload(each.round, each.agent, each.digest, each.status, each.body)
+                self.journal.add_uploads(self.intake.fresh.values())
                 for agent, birth in births.items():
                     self.journal.add_agent(agent, birth)
         written = self.intake.written()

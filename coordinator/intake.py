@@ -57,11 +57,12 @@ class Intake:
     anyone: bool  # who was not asked may answer, too
     counters: Counters = field(default_factory=Counters)
     fresh: dict[tuple[int, str], Fresh] = field(default_factory=dict)
+    forms: wire.Forms = field(default_factory=wire.Forms)
 
     def take(self, agent: str, round: int, payload: bytes, at: Standing) -> list[Publication]:
         """The answer, where there is one before the upload is written."""
         try:
-            message = wire.decode(payload)
+            message = wire.decode(payload, forms=self.forms)
         except WireError as error:
             return self.refuse(agent, round, "", Refusal(error.code, error.words))
         digest = message.digest

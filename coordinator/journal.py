@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -215,10 +215,16 @@ class Journal:
         self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
         self._newest = opened
 
-    def add_upload(self, round: int, agent: str, digest: str, status: str, message: bytes) -> None:
-        """An upload came; (round, agent) is taken once. Of one that is only recorded the message is empty."""
-        values = (round, agent, digest, self._add_blob(message) if message else None, status, self._wall())
-        self._db.execute("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", values)
+    def add_uploads(self, uploads: Iterable[tuple[int, str, str, str, bytes]]) -> None:
+        """Uploads came: round, agent, hash, status and message; of one that is only recorded the message is empty."""
+        last, at = self._db.execute("SELECT coalesce(max(id), 0) FROM blobs").fetchone()[0], self._wall()
+        blobs: list[tuple[int, bytes]] = []
+        rows = []
+        for round, agent, digest, status, message in uploads:
+            blobs += [(last + len(blobs) + 1, message)] if message else []
+            rows.append((round, agent, digest, blobs[-1][0] if message else None, status, at))
+        self._db.executemany("INSERT INTO blobs VALUES (?, ?)", blobs)
+        self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 
     def add_cut(self, cut: CutRound) -> None:
         """A round is cut here; its uploads are fused in it."""
@@ -232,8 +238,8 @@ class Journal:
 
     def add_state(self, round: int, state: GlobalState) -> None:
         """What a round ended in."""
-        values = (round, state.sha256, self._add_blob(pack_state(state)), self._wall())
-        self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", values)
+        blob = self._db.execute("INSERT INTO blobs (body) VALUES (?)", (pack_state(state),)).lastrowid
+        self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", (round, state.sha256, blob, self._wall()))
 
     def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
         """A device said who it is."""
@@ -248,9 +254,6 @@ class Journal:
             "INSERT INTO events (at, round, kind, body) VALUES (?, ?, ?, ?)",
             (self._wall(), round, kind, json.dumps(body)),
         )
-
-    def _add_blob(self, body: bytes) -> int:
-        return int(self._db.execute("INSERT INTO blobs (body) VALUES (?)", (body,)).lastrowid or 0)
 
     # upkeep
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from protofleet import channel, pfb
 from protofleet.channel import Published
-from protofleet.contract import Input
 from protofleet.errors import SettingError, WireError
+from protofleet.inputs import Input
 from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES, BundleError, Contents
 from protofleet.settings import from_plain
 

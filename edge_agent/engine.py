@@ -11,14 +11,11 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-# Before numpy is imported: its linear algebra starts threads, which costs more than all that is done with it here.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.bundle import CALIBRATION, DRIFT, Bundle
-from edge_agent.memory import give_freed_memory_back
+from edge_agent.memory import room_to_load
 from edge_agent.points import Ready, Scores, drift_of, oddness, ready, scores_of
 from protofleet.channel import Bank
 from protofleet.errors import DataError, FleetError
@@ -27,6 +24,7 @@ from protofleet.prototypes import Floats
 
 Images = NDArray[Any]
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
+TESTED = 4  # samples at once in the self-test: what they touch is still in the caches, and fresh memory costs more
 
 
 class Mismatch(FleetError):
@@ -110,7 +108,7 @@ class Engine:
     def look(self, images: Images, loaded: Loaded) -> Answer:
         """What these classes make of samples."""
         by = self.bundle.manifest.reading.by
-        blocks = [self._run(each, loaded) for each in self._blocks(images)]
+        blocks = [self._run(each, loaded) for each in self._blocks(images, BLOCK)]
         score, features = (np.concatenate(each) for each in zip(*blocks, strict=True))
         per_class, labels = loaded.ready.by_class(score, by), loaded.labels
         best: list[str | None] = [None] * len(score)
@@ -132,7 +130,7 @@ class Engine:
         if not {"image", "score"} <= vectors.keys():
             raise BundleError(f"{SELFTEST}: inputs and scores are due")
         due, loaded = vectors["score"], self.load(published.bank, published.digest)
-        score = np.concatenate([self._run(each, loaded)[0] for each in self._blocks(vectors["image"])])
+        score = np.concatenate([self._run(each, loaded)[0] for each in self._blocks(vectors["image"], TESTED)])
         apart = float(np.abs(score - due).max() / np.abs(due).max()) if score.shape == due.shape else float("inf")
         if not apart <= self.bundle.manifest.tolerance:
             raise BundleError(
@@ -147,7 +145,7 @@ class Engine:
         odd = oddness(features, made.by_class(scores_of(features, made), by), by)
         return float(np.quantile(odd, self.bundle.manifest.unknown.keep))
 
-    def _blocks(self, images: Images) -> Iterator[Images]:
+    def _blocks(self, images: Images, size: int) -> Iterator[Images]:
         kind = self.bundle.manifest.input
         dtype = np.uint8 if kind.kind == "image" else np.float32
         if images.shape[1:] != kind.shape or images.dtype != dtype:
@@ -155,8 +153,8 @@ class Engine:
             raise DataError(
                 f"samples of {images.dtype} {list(images.shape)}", f"this bundle takes {np.dtype(dtype).name} N×{due}"
             )
-        for start in range(0, max(len(images), 1), BLOCK):
-            yield np.ascontiguousarray(images[start : start + BLOCK])
+        for start in range(0, max(len(images), 1), size):
+            yield np.ascontiguousarray(images[start : start + size])
 
     def _run(self, images: Images, loaded: Loaded) -> tuple[Scores, Floats]:
         given = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
@@ -166,10 +164,10 @@ class Engine:
 
 def built(bundle: Bundle, threads: int, *, unknown: bool, check: bool = True) -> Engine:
     """A bundle's engine, its self-test run."""
-    engine = Engine(bundle, threads, unknown=unknown)
-    if check:
-        engine.self_test()
-    give_freed_memory_back()
+    with room_to_load():
+        engine = Engine(bundle, threads, unknown=unknown)
+        if check:
+            engine.self_test()
     return engine
 
 

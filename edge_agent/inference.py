@@ -6,12 +6,17 @@ extractor or the new one, and never a mixture. New prototypes cost microseconds,
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
+# Before numpy is imported: its linear algebra starts threads, which costs more than all that is done with it here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from edge_agent.bundle import Bundle, open_bundle
 from edge_agent.engine import Answer, Engine, Images, Loaded, Mismatch, built
+from edge_agent.memory import room_to_load
 from edge_agent.points import Scores
 from protofleet import channel
 from protofleet.channel import Bank
@@ -42,11 +47,13 @@ class Classifier:
     """A bundle in use. Any number of threads may classify while another swaps prototypes, or the bundle."""
 
     def __init__(self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True) -> None:
-        bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         self.unknown, self._threads = unknown, threads
-        engine = built(bundle, threads, unknown=unknown, check=check)
-        published = bundle.published
-        self._in_use = InUse(engine, engine.load(published.bank, published.digest))
+        with room_to_load():
+            bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+            engine = built(bundle, threads, unknown=unknown, check=check)
+            published = bundle.published
+            self._in_use = InUse(engine, engine.load(published.bank, published.digest))
+            del bundle
         self._swapping = Lock()
 
     @property

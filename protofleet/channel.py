@@ -10,18 +10,20 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protofleet import wire
-from protofleet.contract import Contract, Wire
 from protofleet.errors import SettingError, WireError
 from protofleet.nearest import squared_distances
 from protofleet.prototypes import Head, Mixtures, Parts, Prototypes, Tensors
 from protofleet.settings import from_plain, to_plain
 from protofleet.wire import Envelope
+
+if TYPE_CHECKING:
+    from protofleet.contract import Contract, Wire
 
 Points = Prototypes | Mixtures | Head
 KINDS: Mapping[str, type[Points]] = {"prototypes": Prototypes, "mixtures": Mixtures, "head": Head}

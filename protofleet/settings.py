@@ -6,7 +6,6 @@ A field made with `setting(default, help)` carries its own help; the dataclass i
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
@@ -64,6 +63,8 @@ def from_plain(cls: type[T], document: Mapping[str, Any], where: str = "") -> T:
     for name, raw in document.items():
         place = f"{where}.{name}" if where else str(name)
         if name not in fields:
+            import difflib
+
             near = difflib.get_close_matches(str(name), fields, 1)
             raise SettingError(
                 f"unknown setting {place!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(fields)}"

@@ -25,14 +25,15 @@ def enroll(
     credentials: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn a new class from a few PHOTOS: in use here at once, on every following device once it is admitted."""
+    from edge_agent.inference import Classifier  # before all that imports numpy: it keeps that to one thread
+
+    classifier = Classifier(bundle)
     import numpy as np
 
     from edge_agent import enrolment, latest
     from edge_agent import photos as files
     from edge_agent.config import host_name
-    from edge_agent.inference import Classifier
 
-    classifier = Classifier(bundle)
     latest.settled(classifier, bundle)
     kind = classifier.bundle.manifest.input
     found = files.find(photos)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 32
 NAP = 0.5
+Stamp = tuple[int, int]
 
 bundle_option = click.option(
     "--bundle", required=True, type=click.Path(path_type=Path), help="A bundle's folder or .pfb file."
@@ -58,13 +59,14 @@ def infer(
     follow: str | None, channel: str, fetch: bool, fleet: str | None, credentials: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Classify photos: PATHS are files or folders."""
-    from edge_agent import photos
-    from edge_agent.inference import Classifier
-    from edge_agent.latest import settled
+    from edge_agent.inference import Classifier  # before all that imports numpy: it keeps that to one thread
 
     endless = watch is not None or from_stdin
-    if bool(paths) == endless:
+    if bool(paths) + (watch is not None) + from_stdin != 1:
         raise UsageError("one of PATHS, --watch and --stdin is due")
+    from edge_agent import photos
+    from edge_agent.latest import settled
+
     with ExitStack() as held:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
         if follow:
@@ -142,15 +144,25 @@ def from_lines(lines: Iterable[str]) -> Iterator[list[Path]]:
 
 
 def appearing(folder: Path) -> Iterator[list[Path]]:
-    """What is in the folder, and then what is new in it; a file is read once its size has settled."""
+    """What is in the folder, then what is new or written anew in it; a file is read once it stays as it is."""
     from edge_agent import photos
 
-    done: set[Path] = set()
-    sizes: dict[Path, int] = {}
+    done: dict[Path, Stamp] = {}
+    now: dict[Path, Stamp] = {}
     while True:
-        before, sizes = sizes, {path: path.stat().st_size for path in photos.find([folder]) if path not in done}
-        fresh = sorted(path for path, size in sizes.items() if before.get(path) == size)
+        before, now = now, {path: stamp for path in photos.find([folder]) if (stamp := stamp_of(path))}
+        done = {path: stamp for path, stamp in done.items() if path in now}
+        fresh = [path for path, stamp in now.items() if before.get(path) == stamp != done.get(path)]
         if fresh:
-            done |= set(fresh)
+            done |= {path: now[path] for path in fresh}
             yield fresh
         time.sleep(NAP)
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """By what a file that was written anew is known; nothing of one that has gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns

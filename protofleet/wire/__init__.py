@@ -5,6 +5,7 @@
 """
 
 from protofleet.wire.arrays import Precision
+from protofleet.wire.forms import Forms
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.messages import (
     DOCUMENT_TYPES,
@@ -27,6 +28,7 @@ __all__ = [
     "TYPES",
     "VERSION",
     "Envelope",
+    "Forms",
     "Limits",
     "Message",
     "Precision",

@@ -20,8 +20,13 @@ ALLOWED_SIMPLE = frozenset({0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB})  # false, true,
 LEAST = {24: 24, 25: 2**8, 26: 2**16, 27: 2**32}  # smallest number that needs a header of this length
 
 
-def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912, PLR0915 - one loop, without calls
-    """Return if the bytes are one deterministic CBOR item within the limits, else raise `WireError`."""
+def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
+    data: bytes, limits: Limits, where: str, strings: list[tuple[int, int]] | None = None
+) -> None:
+    """Return if the bytes are one deterministic CBOR item within the limits, else raise `WireError`.
+
+    Where the contents of its byte strings begin and end is added to `strings`.
+    """
     end = len(data)
     if end > limits.message:
         raise WireError(f"{where}: {end} bytes, at most {limits.message} are allowed")
@@ -52,7 +57,10 @@ def walk(data: bytes, limits: Limits, where: str) -> None:  # noqa: PLR0912, PLR
             at += n
             if at > end:
                 raise _refused(where, start, f"{n} bytes claimed where {end - at + n} are left")
-            if major == TEXT and n > limits.text:
+            if major == BYTES:
+                if strings is not None:
+                    strings.append((at - n, at))
+            elif n > limits.text:
                 raise _refused(where, start, f"text of {n} bytes, at most {limits.text} are allowed")
             if is_key:
                 last, key = key, data[start:at]
@@ -104,9 +112,9 @@ def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
     return major, n, at
 
 
-def load(data: bytes, limits: Limits, where: str) -> Any:
+def load(data: bytes, limits: Limits, where: str, strings: list[tuple[int, int]] | None = None) -> Any:
     """Walk the bytes, then let cbor2 make Python values of them."""
-    walk(data, limits, where)
+    walk(data, limits, where, strings)
     try:
         # One level more than the walk allows, so that where the two count differently the walk decides.
         depth = limits.nesting + 1

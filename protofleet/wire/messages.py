@@ -10,14 +10,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from cbor2 import CBORTag
 
 from protofleet.errors import WireError
-from protofleet.wire import door
+from protofleet.wire import door, heads
 from protofleet.wire.arrays import Precision
 from protofleet.wire.door import shown
+from protofleet.wire.forms import Forms
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.values import NONE, decode_parts, encode_parts
 
@@ -45,8 +46,7 @@ class Envelope:
     base: str | None = None
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """What the door lets in: `body` is Parts or a document, by the envelope's type; `digest` is over its bytes."""
 
     envelope: Envelope
@@ -83,12 +83,12 @@ def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> byt
     return data
 
 
-def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
-    """The one way in: a checked message, or `WireError` and nothing else ever."""
+def decode(data: bytes, limits: Limits = DEFAULT, forms: Forms | None = None) -> Message:
+    """The one way in: a checked message, or `WireError` and nothing else ever. `forms` as in `decode_parts`."""
     envelope, body = unseal(data, limits)
     content: Any
     if envelope.t in PART_TYPES:
-        content = decode_parts(body, limits, where=f"{envelope.t}.parts")
+        content = decode_parts(body, limits, f"{envelope.t}.parts", forms)
     else:
         path = f"{envelope.t}.body"
         content = _document(door.load(body, limits, path), path, limits)
@@ -98,6 +98,11 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
 def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
     """The checked envelope and the body as it travelled: for those who only keep it or pass it on."""
     # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload whose signature held.
+    head = heads.read(data, limits)
+    if head is not None and head.pop("v") == VERSION and head["t"] in TYPES:
+        _check_size(data, head["t"], limits)
+        body = head.pop("body")
+        return Envelope(**head), body
     raw = door.load(data, limits, "message")
     if not isinstance(raw, dict):
         raise WireError("message: not a map")

@@ -19,6 +19,7 @@ from protofleet.prototypes import Head, Mixtures, Part, Parts, Prototypes, SoftL
 from protofleet.wire import door
 from protofleet.wire.arrays import Precision, decode_array, encode_array
 from protofleet.wire.door import shown
+from protofleet.wire.forms import Forms
 from protofleet.wire.limits import DEFAULT, Limits
 
 
@@ -61,12 +62,22 @@ def encode_parts(
     return data
 
 
-def decode_parts(data: bytes, limits: Limits = DEFAULT, where: str = "parts") -> Parts:
-    """The parts behind the bytes, checked; `where` begins the field path in a refusal."""
-    raw = door.load(data, limits, where)
+def decode_parts(data: bytes, limits: Limits = DEFAULT, where: str = "parts", forms: Forms | None = None) -> Parts:
+    """The parts behind the bytes, checked; `where` begins the field path in a refusal.
+
+    Who decodes many of the same forms keeps the `forms` from one to the next.
+    """
+    form = None if forms is None else forms.find(data, limits)
+    if form is not None:
+        return {n: _made(kind, content, limits, f"{where}.{shown(n)}") for n, kind, content in form.read(data)}
+    strings: list[tuple[int, int]] = []
+    raw = door.load(data, limits, where, strings)
     if not isinstance(raw, dict):
         raise WireError(f"{where}: not a map of parts")
-    return {name: _unpack(part, limits, f"{where}.{shown(name)}") for name, part in raw.items()}
+    parts = {name: _unpack(part, limits, f"{where}.{shown(name)}") for name, part in raw.items()}
+    if forms is not None:
+        forms.learn(data, limits, raw, strings)
+    return parts
 
 
 def as_received(
@@ -119,6 +130,10 @@ def _unpack(raw: Any, limits: Limits, where: str) -> Part:
             content[name] = _unpack_field(raw[name], field, path)
         elif not field.optional:
             raise WireError(f"{path}: missing")
+    return _made(kind, content, limits, where)
+
+
+def _made(kind: str, content: Mapping[str, Any], limits: Limits, where: str) -> Part:
     try:
         part = KINDS[kind](**content)
     except ValueRefused as error:

@@ -96,7 +96,8 @@ def pictures(kind: Input, n: int, seed: int = 0) -> NDArray[np.uint8]:
     height, width, channels = kind.shape
     coarse = torch.from_numpy(rng.random((n, channels, 6, 6)).astype(np.float32))
     smooth = nn.functional.interpolate(coarse, (height, width), mode="bicubic").clamp(0, 1)
-    return (smooth.permute(0, 2, 3, 1).numpy() * 255).astype(np.uint8)
+    # In the order of a decoded file: onnxruntime would copy a permuted view on every call.
+    return np.ascontiguousarray((smooth.permute(0, 2, 3, 1).numpy() * 255).astype(np.uint8))
 
 
 def lively(net: FleetNet, kind: Input) -> FleetNet:

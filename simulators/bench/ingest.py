@@ -3,10 +3,14 @@
 Publishers write ready-made packets to plain sockets, a window of unacknowledged ones each, so that they cost next to
 nothing; CPU is what the receiving process used, read from the system. The coordinator does all it does in the field:
 decoding, admission, hash, journal, folding, receipts.
+
+The receiver has a processor to itself, broker and publishers have another: left to the scheduler, the same subscriber
+took 15,000 uploads a second or 31,000, by whom it had to share with. The two receivers take turns, and medians count.
 """
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import subprocess
@@ -14,14 +18,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from coordinator.control import ask
 from protofleet import wire
-from protofleet.mqtt.broker import running_broker
+from protofleet.mqtt.broker import Running, running_broker
 from protofleet.mqtt.topics import Topics
 from protofleet.prototypes import Prototypes
 from simulators.bench import raw
@@ -42,32 +47,74 @@ class Ingested:
     per_second: float
     cpu_us: float
     rss_mb: float
+    broker_us: float
+    publishers_us: float
     p50_ms: float | None = None
     p99_ms: float | None = None
 
 
-def bench_ingest(uploads: int, folder: Path, tell: Callable[[str], None]) -> list[Ingested]:
-    """The bare subscriber, then the coordinator, on the same broker and the same packets."""
-    with running_broker(folder / "broker", prefer="mosquitto") as broker:
-        host, port = broker.address.host, broker.address.port
-        tell("bare paho subscriber")
-        with _bare(host, port) as process:
-            bare = _measure("bare paho subscriber", process, host, port, bench_uploads(uploads, "0" * 64), None)
-        tell("coordinator")
-        serve = {"run": "bench", "round_timeout": 3600.0}
-        with serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as process:
-            _open_round(folder, host, port)
-            base = ask(folder / "data", "show", round=1)["base"]
-            count = lambda: int(ask(folder / "data", "status")["uploads"])  # noqa: E731
-            ours = _measure("coordinator", process, host, port, bench_uploads(uploads, base), count)
-    return [bare, ours]
+def bench_ingest(uploads: int, runs: int, folder: Path, tell: Callable[[str], None]) -> list[Ingested]:
+    """The bare subscriber and the coordinator in turn on the same packets, each time with a broker of its own."""
+    found = []
+    for run in range(1, runs + 1):
+        for measure in (_bare, _coordinator):
+            tell(f"run {run} of {runs}: {measure.__name__.strip('_')}")
+            place = folder / f"{run}{measure.__name__}"
+            with running_broker(place / "broker", prefer="mosquitto") as broker, _apart(broker.pid) as receive:
+                found.append(measure(uploads, place, broker, receive))
+    return found
+
+
+def middle(found: Sequence[Ingested]) -> list[Ingested]:
+    """The median of each receiver's figures, and all that it lost."""
+    made = []
+    for name in dict.fromkeys(each.name for each in found):
+        runs = [each for each in found if each.name == name]
+        figures = {f.name: [getattr(each, f.name) for each in runs] for f in fields(Ingested) if f.name != "name"}
+        medians = {key: None if None in values else median(values) for key, values in figures.items()}
+        made.append(Ingested(name, **{**medians, "lost": sum(figures["lost"])}))
+    return made
+
+
+def _bare(uploads: int, folder: Path, broker: Running, receive: Callable[[int], None]) -> Ingested:
+    host, port = broker.address.host, broker.address.port
+    with _subscriber(host, port) as process:
+        receive(process.pid)
+        return _measure("bare paho subscriber", process, broker, bench_uploads(uploads, "0" * 64), None)
+
+
+def _coordinator(uploads: int, folder: Path, broker: Running, receive: Callable[[int], None]) -> Ingested:
+    serve = {"run": "bench", "round_timeout": 3600.0}
+    with serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as process:
+        _open_round(folder, broker.address.host, broker.address.port)
+        receive(process.pid)
+        base = ask(folder / "data", "show", round=1)["base"]
+        count = lambda: int(ask(folder / "data", "status")["uploads"])  # noqa: E731
+        return _measure("coordinator", process, broker, bench_uploads(uploads, base), count)
+
+
+@contextmanager
+def _apart(broker: int) -> Iterator[Callable[[int], None]]:
+    """Broker and publishers (which are this process) on one processor; what is given moves a receiver to another."""
+    before = os.sched_getaffinity(0)
+    ours, *others = sorted(before)
+    if not others:
+        yield lambda pid: None
+        return
+    raw.place(broker, ours)
+    raw.place(os.getpid(), ours)
+    try:
+        yield lambda pid: raw.place(pid, others[0])
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _measure(
-    name: str, process: subprocess.Popen[str], host: str, port: int, messages: Sequence[tuple[str, bytes]],
+    name: str, process: subprocess.Popen[str], broker: Running, messages: Sequence[tuple[str, bytes]],
     count: Callable[[], int] | None,
 ) -> Ingested:  # fmt: skip
-    cpu = raw.cpu(process.pid)
+    host, port = broker.address.host, broker.address.port
+    before = _used(process.pid, broker.pid)
     sent, answered, began = blast(host, port, messages, Topics(FLEET), wait_for_receipts=count is not None)
     taken = len(messages)
     if count is not None:
@@ -79,11 +126,17 @@ def _measure(
         process.stdin.write(f"{len(messages)}\n")
         process.stdin.flush()
         taken, ended = (float(x) for x in process.stdout.readline().split())  # type: ignore[assignment]
-    used = raw.cpu(process.pid) - cpu
+    after = _used(process.pid, broker.pid)
+    each = [1e6 * (b - a) / max(taken, 1) for a, b in zip(before, after, strict=True)]
     waits = np.array([1e3 * (answered[a] - sent[a]) for a in answered]) if answered else None
     waited = (None, None) if waits is None else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
     lost, rate = len(messages) - int(taken), taken / (ended - began)
-    return Ingested(name, int(taken), lost, rate, 1e6 * used / max(taken, 1), raw.rss(process.pid), *waited)
+    return Ingested(name, int(taken), lost, rate, each[0], raw.rss(process.pid), each[1], each[2], *waited)
+
+
+def _used(receiver: int, broker: int) -> tuple[float, float, float]:
+    """Seconds of processor time: receiver, broker, publishers."""
+    return raw.cpu(receiver), raw.cpu(broker), time.process_time()
 
 
 def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
@@ -175,7 +228,7 @@ class _Hand:
 
 
 @contextmanager
-def _bare(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
+def _subscriber(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
     """A process with nothing but paho, which counts and drops."""
     process = subprocess.Popen(
         [sys.executable, "-c", _BARE, host, str(port), f"{Topics(FLEET).prefix}/d/+/up/+"],

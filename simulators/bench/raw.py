@@ -86,6 +86,12 @@ def cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
+def place(pid: int, processor: int) -> None:
+    """Let a process run on this processor only, all of its threads."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {processor})
+
+
 def rss(pid: int) -> float:
     """Megabytes of memory that a process holds."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -27,7 +27,7 @@ def device(blocks: int, only: str | None, samples: int, as_json: bool) -> None:
     if only in (None, "cost"):
         found["cost"] = [asdict(row) | {"ratio": row.ratio} for row in bundles.costs(blocks, say)]
     if only in (None, "process"):
-        found["process"] = [asdict(row) for row in process.processes(5, say)]
+        found["process"] = [asdict(row) for row in process.processes(12, say)]
     if only in (None, "agree"):
         found["agree"] = [asdict(row) for row in bundles.agree(tuple(bundles.NETS), samples, say)]
     click.echo("", err=True)

@@ -27,7 +27,7 @@ def filled(folder, rounds):
         with made.commit():
             made.add_round(OpenedRound(r, "00" * 32, r - 1, ("a", "b"), True))
         with made.commit():
-            made.add_upload(r, "a", f"{r:064x}", "accepted", bytes([r]) * 1000)
+            made.add_uploads([(r, "a", f"{r:064x}", "accepted", bytes([r]) * 1000)])
         with made.commit():
             made.add_cut(CutRound(r, "complete", ((r, "a", 1),)))
             made.add_state(r, state(r))
@@ -48,7 +48,7 @@ def test_what_is_committed_is_there_again(tmp_path):
 def test_a_block_that_fails_leaves_nothing(tmp_path):
     made = filled(tmp_path, 1)
     with contextlib.suppress(RuntimeError), made.commit():
-        made.add_upload(1, "b", "ff" * 32, "accepted", b"x")
+        made.add_uploads([(1, "b", "ff" * 32, "accepted", b"x")])
         raise RuntimeError
     assert made.upload(1, "b") is None
     assert [made.body(i) for i in (1, 2, 3)][2] is None
@@ -57,7 +57,7 @@ def test_a_block_that_fails_leaves_nothing(tmp_path):
 def test_an_upload_is_taken_once(tmp_path):
     made = filled(tmp_path, 1)
     with pytest.raises(JournalError), made.commit():
-        made.add_upload(1, "a", "ff" * 32, "accepted", b"other")
+        made.add_uploads([(1, "a", "ff" * 32, "accepted", b"other")])
     assert made.upload(1, "a").digest == f"{1:064x}"
 
 

@@ -47,6 +47,16 @@ def test_the_sum_is_the_true_sum_to_the_grid(items):
             assert abs(Fraction(got) - want) <= Fraction(weights, 2**40) + abs(want) / 2**50
 
 
+@pytest.mark.parametrize("value", [-2047.9998779296875, 3e-12, 5.0, 2048.0, 8_388_607.5])
+@pytest.mark.parametrize("weight", [1, 700])
+def test_sums_that_outgrow_one_integer_stay_exact(value, weight):
+    once = Fraction(round(Fraction(value) * 2**40), 2**40) * weight
+    total = Sum.of([0], [[np.float32(value)] if value == np.float32(value) else [value]], weight)
+    for doubled in range(1, 21):
+        total = total.merge(total)
+        assert Fraction(total.total()[0, 0]) == Fraction(float(once * 2**doubled))
+
+
 def test_half_precision_values_are_exact_on_the_grid():
     x = np.float16([6e-8, -0.3333, 65504, 1e-4]).astype(np.float64)
     assert np.array_equal(Sum.of([0], [x], [1]).total()[0], x)

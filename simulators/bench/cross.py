@@ -42,7 +42,7 @@ class Contender:
         config = replace(task.config, settings=(*task.settings.get(self.method, ()), *self.settings))
         if self.method == OURS:
             config = changed(config, backbone="", compile=False)  # it brings its own, which never learns
-        return changed(config, method=self.method, **dict(self.changes))
+        return changed(config, (), method=self.method, **dict(self.changes))
 
 
 _OWN = {"prototype": "prototype", "head": "head_own_classes"}

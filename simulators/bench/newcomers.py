@@ -29,6 +29,7 @@ class Case:
     """What is changed in what devices hold, and what is measured of each of a method's classifiers."""
 
     name: str
+    title: str
     task: Task
     deal: Callable[[Setup], Partition]
     measure: Callable[[Setup, Crew], Mapping[str, Numbers]]
@@ -130,6 +131,12 @@ def _rareness(setup: Setup, crew: Crew) -> Mapping[str, Numbers]:
 
 _TASKS = {task.name: task for task in TASKS}
 CASES = (
-    Case("late", _TASKS["cifar10"], _late_with_few, _lateness),
-    Case("rare", _TASKS["dir-0.5"], _seen_by_one, _rareness),
-)
+    Case(
+        "late",
+        f"{LATE} devices that come late, with {SHOTS} samples a class",
+        _TASKS["cifar10"],
+        _late_with_few,
+        _lateness,
+    ),
+    Case("rare", "A class that one device alone has seen, at the others", _TASKS["dir-0.5"], _seen_by_one, _rareness),
+)  # fmt: skip

@@ -24,7 +24,7 @@ class Serving:
     """Which fleet is served, and when its rounds open and close."""
 
     fleet: str = setting("fleet", "the fleet's name, the same word at every device")
-    method: str = setting("fedproto", "a method of `protofleet methods`")
+    method: str = setting("fleet", "a method of `protofleet methods`")
     data_dir: str = setting("coordinator-data", "where the journal is kept; relative to this file")
     run: str = setting("", "name of the run; empty: one is made for a new journal")
     rounds: int = setting(0, "rounds in all; 0: no end", low=0)
@@ -67,6 +67,7 @@ class Agreement:
     training: Training = field(default_factory=Training)
     numerics: Numerics = field(default_factory=Numerics)
     wire: Wire = "half"
+    averaging: int = 0
     common_start: bool | None = None  # none: as the method says
     pretrained: str = ""
     freeze: bool = False

@@ -14,6 +14,7 @@ from protofleet.contract import Input
 
 FILTERS, GRID = 28, 3
 WIDTH = 2 * FILTERS * GRID * GRID
+_FLOOR = 1e-4
 
 
 class BothSigns(nn.Module):
@@ -24,10 +25,10 @@ class BothSigns(nn.Module):
 
 
 class Root(nn.Module):
-    """The square root of numbers that are not negative."""
+    """The square root of numbers that are not negative, without its steepness at nothing, which is rounding there."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.sqrt(x)
+        return torch.sqrt(x + _FLOOR)
 
 
 def stages(input: Input) -> tuple[nn.Sequential, nn.Sequential]:

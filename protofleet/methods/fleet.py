@@ -31,7 +31,7 @@ class Hyper:
     ridge: float = setting(0.01, "added to the covariance, as a share of its mean variance", low=1e-6)
     recall: float = setting(0.9, "how much what was known counts beside what comes, for devices not heard now", low=0)
     temper: float = setting(2.0, "divides log-likelihoods, which are too sure, before the prior", low=1e-3)
-    smooth: float = setting(0.5, "samples that a device's prior adds to each class; inf: no prior", low=1e-6)
+    smooth: float = setting(2.0, "samples that a device's prior adds to each class; large: no prior", low=1e-6)
 
 
 def talks(turn: Turn[Hyper]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ class Serving:
     """Which fleet is served, and when its rounds open and close."""
 
     fleet: str = setting("fleet", "the fleet's name, the same word at every device")
-    method: str = setting("fedproto", "a method of `protofleet methods`")
+    method: str = setting("fleet", "a method of `protofleet methods`")
     data_dir: str = setting("coordinator-data", "where the journal is kept; relative to this file")
     run: str = setting("", "name of the run; empty: one is made for a new journal")
     rounds: int = setting(0, "rounds in all; 0: no end", low=0)
@@ -61,12 +61,13 @@ class Agreement:
 
     classes: tuple[str, ...]
     input: Input
-    embedding: int = 128
+    embedding: int = 0  # 0: as wide as the method's own backbone, else 128
     seed: int = 0
     head_hidden: tuple[int, ...] = ()
     training: Training = field(default_factory=Training)
     numerics: Numerics = field(default_factory=Numerics)
     wire: Wire = "half"
+    averaging: int = 0
     common_start: bool | None = None  # none: as the method says
     pretrained: str = ""
     freeze: bool = False
@@ -89,10 +90,14 @@ class Plan:
 
     def contract_for(self, run: str, recipe: Recipe[Any]) -> Contract:
         """The contract as it is announced."""
-        held = {name: value for name, value in vars(self.contract).items() if name != "common_start"}
-        common = self.contract.common_start
-        wanted = recipe.traits.common_start or self.contract.freeze
-        return Contract(self.serve.fleet, run, common_start=wanted if common is None else common, **held)
+        told, traits = self.contract, recipe.traits
+        freeze = told.freeze or traits.frozen
+        common = traits.common_start or freeze if told.common_start is None else told.common_start
+        settled = replace(
+            told, embedding=told.embedding or traits.embedding or 128, common_start=common, freeze=freeze,
+            head_hidden=() if traits.frozen else told.head_hidden,
+        )  # fmt: skip
+        return Contract(self.serve.fleet, run, **vars(settled))
 
 
 def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]) -> Plan:
@@ -131,7 +136,7 @@ def as_toml() -> str:
         "",
         "[contract]",
         "classes = []  # every class of the fleet, by name",
-        "embedding = 128  # size of what devices exchange",
+        "embedding = 0  # size of what devices exchange; 0: as the method's own backbone has it, else 128",
         "seed = 0  # everything random comes from it",
     ]
     for name, cls in (("serve", Serving), ("broker", Broker), ("contract.training", Training), ("admission", Bounds)):

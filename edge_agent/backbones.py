@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edge_agent import fixed
 from edge_agent.vision import torchvision
 from protofleet.contract import Input
 from protofleet.errors import UsageError
@@ -54,7 +55,7 @@ def build(name: str, input: Input) -> Stages:
         raise UsageError(
             f"no backbone is called {name!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_OWN)}, …"
         )
-    if input.kind != "image" and not name.startswith("mlp"):
+    if input.kind != "image" and not name.startswith(("mlp", "fixed")):
         raise UsageError(f"backbone {name!r} takes images, the fleet's input is a {input.kind}", "take mlp")
     try:
         stages = _OWN[name](input) if name in _OWN else _from_torchvision(name, input)
@@ -232,6 +233,11 @@ def _nest(units: Iterable[tuple[str, nn.Module]]) -> nn.Sequential:
     return whole
 
 
+def _fixed(input: Input) -> Stages:
+    """Random filters, for methods that learn from a frozen extractor."""
+    return Stages(*fixed.stages(input), fixed.WIDTH)
+
+
 _OWN: dict[str, Callable[[Input], Stages]] = {
     "lenet": _lenet,
     "cnn-mnist": _cnn_mnist,
@@ -243,5 +249,6 @@ _OWN: dict[str, Callable[[Input], Stages]] = {
     "mlp-wide": partial(_mlp, widths=(256, 128)),
     "mlp-mnist": partial(_mlp, widths=(512, 512, 256)),  # MP-FedCL's for MNIST: 798,474 weights with its head
     "mlp5": partial(_mlp, widths=(100, 100, 100, 64)),
+    "fixed": _fixed,
     "mlp-spiral": partial(_mlp, widths=(100, 100, 100, 2), signed=True),  # the paper gives no widths
 }

@@ -62,7 +62,7 @@ def _evaluate(
         scores = _scores(scorer, net, z, contract.n_classes)
         among_own = _tally(nearest.best(scores, own), labels, contract.n_classes)
         among_all = _tally(nearest.best(scores), labels, contract.n_classes)
-        if isinstance(scorer, ByHead):
+        if isinstance(scorer, ByHead) and scorer.rows is None:
             tallies |= {name: among_all, f"{name}_own_classes": among_own}
         else:
             tallies |= {name: among_own, f"{name}_all_classes": among_all}
@@ -72,8 +72,10 @@ def _evaluate(
 def _scores(scorer: Scorer, net: FleetNet, z: Tensor, n_classes: int) -> Scores:
     with torch.inference_mode():
         match scorer:
-            case ByHead(of_unit):
+            case ByHead(of_unit, rows):
                 read = torch.nn.functional.normalize(z) if of_unit else z
+                if rows is not None:
+                    return nearest.head_scores(read.cpu().numpy(), rows, n_classes)
                 return net.head(read).cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
             case NearestPrototype(prototypes, metric, through, of_unit):
                 read = torch.nn.functional.normalize(z) if of_unit else z

@@ -132,7 +132,8 @@ class Worker:
             self._bench = (plan, Workshop(contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper")))
         splits = (fitted.train, fitted.validation, fitted.test)
         data = LocalData(*(Samples.of(s.x, s.y, contract.input) for s in splits))
-        backbone = self.job.data.backbone or backbones.default_for(contract.input)
+        wanted = self._bench[1].recipe.traits.backbone
+        backbone = self.job.data.backbone or wanted or backbones.default_for(contract.input)
         agent = Agent(self.job.agent, backbone, data, self._bench[1])
         saved = self.store.checkpoint(plan.run)
         if saved is not None:

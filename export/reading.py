@@ -18,8 +18,8 @@ def chosen(scorers: Mapping[str, Scorer], by: str | None) -> tuple[Reading, Poin
         raise UsageError(f"this model does not classify by {name!r}", f"it does by {', '.join(scorers)}")
     scorer = scorers[name]
     match scorer:
-        case ByHead(of_unit):
-            return Reading("head", of_unit=of_unit), None
+        case ByHead(of_unit, rows):
+            return Reading("head", of_unit=of_unit), rows
         case NearestPrototype(_, metric, through, of_unit):
             return Reading("prototypes", metric, of_unit, through), points_of(scorer)
         case LikeliestMixture():

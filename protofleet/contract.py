@@ -57,6 +57,7 @@ class Contract:
     training: Training = field(default_factory=Training)
     numerics: Numerics = field(default_factory=Numerics)
     wire: Wire = "half"
+    averaging: int = 0  # rounds over which a device averages its weights for all but training; 0: it does not
     common_start: bool = False  # every device derives the same initial weights from the seed
     pretrained: str = ""
     freeze: bool = False

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protofleet.prototypes import Mixtures, Prototypes
+from protofleet.prototypes import Head, Mixtures, Prototypes
 
 Metric = Literal["euclidean", "cosine"]
 Scores = NDArray[np.float64]
@@ -65,6 +65,14 @@ def mixture_scores(x: ArrayLike, mixtures: Mixtures, n_classes: int) -> Scores:
     top = np.maximum.reduceat(each, first, axis=1)
     widths = np.diff([*first, each.shape[1]])
     scores[:, held] = top + np.log(np.add.reduceat(np.exp(each - np.repeat(top, widths, axis=1)), first, axis=1))
+    return scores
+
+
+def head_scores(x: ArrayLike, head: Head, n_classes: int) -> Scores:
+    """Per class its row's w·x + b, [N, C]."""
+    a = np.asarray(x, np.float64)
+    scores = np.full((len(a), n_classes), -np.inf)
+    scores[:, head.classes] = a @ head.weight.T.astype(np.float64) + head.bias.astype(np.float64)
     return scores
 
 

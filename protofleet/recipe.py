@@ -19,7 +19,7 @@ from protofleet import seeds
 from protofleet.contract import Contract, Wire
 from protofleet.exact import Partial
 from protofleet.exchange import GlobalState, Upload
-from protofleet.prototypes import Floats, Ints, Mixtures, Parts, Prototypes, Tensors, count_floats
+from protofleet.prototypes import Floats, Head, Ints, Mixtures, Parts, Prototypes, Tensors, count_floats
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -146,6 +146,7 @@ class ByHead:
     """Classify by the classifier's logits."""
 
     of_unit: bool = False  # the classifier reads the embedding scaled to length one
+    rows: Head | None = None  # a linear classifier of the embedding instead of the network's own
 
 
 Scorer = NearestPrototype | LikeliestMixture | ByHead
@@ -157,6 +158,9 @@ class Traits:
 
     mixed_backbones: bool = True  # devices may have different networks
     common_start: bool = False  # devices begin from the same weights, derived from the fleet's seed
+    frozen: bool = False  # the extractor stays as it began, and the classifier is one linear layer on it
+    backbone: str = ""  # what devices take where nobody names one
+    embedding: int = 0  # and its size
     asynchronous: bool = False  # uploads may be fused as they come
     server_needs: tuple[str, ...] = ()  # extras that `fuse` needs, e.g. "torch"
     own_width: tuple[str, ...] = ()  # parts whose rows are not as long as the fleet's embedding

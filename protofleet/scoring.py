@@ -51,4 +51,5 @@ def points_of(scorer: Scorer) -> Points | None:
             return prototypes
         case LikeliestMixture(mixtures):
             return mixtures
-    return None
+        case ByHead(rows=rows):
+            return rows

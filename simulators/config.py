@@ -29,6 +29,9 @@ class Run:
     common_start: Literal["auto", "yes", "no"] = setting(
         "auto", "all devices begin from the same weights; auto: where the method says so"
     )
+    averaging: int = setting(
+        0, "rounds over which devices average their weights for all but training; 0: they do not", low=0
+    )
     rounds: int = setting(20, "rounds of exchange", low=1)
     participation: float = setting(1.0, "share of the devices that takes part in a round", low=0, high=1)
     seed: int = setting(0, "everything random comes from it", low=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,12 +63,14 @@ def _came_out_of(setup: Setup, round: int) -> int:
     return round
 
 
-def one_round(setup: Setup, crew: Crew, before: GlobalState, round: int) -> tuple[GlobalState, Row]:
-    """Train, send, fuse, give back, evaluate."""
+def one_round(
+    setup: Setup, crew: Crew, before: GlobalState, round: int, among: Sequence[str] | None = None
+) -> tuple[GlobalState, Row]:
+    """Train, send, fuse, give back, evaluate; `among` are the devices that are there, all where nobody says."""
     began = time.perf_counter()
     run, recipe = setup.config.run, setup.recipe
     turn = Turn(setup.contract, setup.hyper, round)
-    chosen = participants(setup.contract, round, setup.agents, run.participation)
+    chosen = participants(setup.contract, round, among or setup.agents, run.participation)
     sent = crew.work(round, chosen)
     state, up, down, counted = before, Traffic(), Traffic(), 0
     if recipe.talks(turn):

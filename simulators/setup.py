@@ -96,17 +96,20 @@ def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) 
             words = f"{recipe.name} wants the same network on every device"
             raise UsageError(words, "it needs one backbone for all: name it with --backbone")
         return {agent: backbones.mixed(data.input, i) for i, agent in enumerate(agents)}
-    return dict.fromkeys(agents, run.backbone or backbones.default_for(data.input))
+    return dict.fromkeys(agents, run.backbone or recipe.traits.backbone or backbones.default_for(data.input))
 
 
 def _contract(config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Mapping[str, str]) -> Contract:
     run = config.run
     kinds = sorted(set(chosen.values()))
     dim, hidden = natural(kinds[0], data.input)
+    if recipe.traits.frozen:
+        hidden = ()
     if len(kinds) > 1:  # different networks meet in one embedding size and one form of classifier
         dim, hidden = 128, ()
     # A frozen extractor that every device drew for itself would make embeddings that mean nothing to each other.
-    wanted = recipe.traits.common_start or run.freeze
+    frozen = run.freeze or recipe.traits.frozen
+    wanted = recipe.traits.common_start or frozen
     common = wanted if run.common_start == "auto" else run.common_start == "yes"
     return Contract(
         fleet="lab",
@@ -119,7 +122,8 @@ def _contract(config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Map
         training=config.training,
         numerics=replace(config.numerics, device=resolve_device(config.numerics.device)),
         wire=run.wire,
+        averaging=run.averaging,
         common_start=common,
         pretrained=run.weights,
-        freeze=run.freeze,
+        freeze=frozen,
     )

@@ -14,7 +14,7 @@ from protofleet.packing import unpack_state
 from protofleet.prototypes import Prototypes
 from protofleet.settings import parse_pairs, to_plain
 from simulators.comparison import result_of
-from simulators.config import LabConfig
+from simulators.config import LabConfig, Run
 from simulators.setup import prepare
 
 MARGINS = "margins"  # instead of an evaluator: the evenness of the final prototypes
@@ -112,7 +112,8 @@ def finished(path: Path, config: LabConfig) -> dict[str, Any] | None:
         )
     )
     agreed = seen["contract"]
-    same = {name: seen.get(name) for name in wanted} == wanted
+    later = to_plain(Run())  # an option that came later had its default
+    same = {name: seen.get(name, later.get(name)) for name in wanted} == wanted
     training, numerics = to_plain(config.training), to_plain(config.numerics)
     return document if same and agreed["training"] == training and agreed["numerics"] == numerics else None
 

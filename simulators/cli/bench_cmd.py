@@ -114,6 +114,63 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
     _said(failed)
 
 
+@bench.command()
+@click.option("--task", "tasks", multiple=True, help="A task by name, or late or rare; all by default.")
+@click.option("--only", multiple=True, help="A contender by name; all by default.")
+@click.option("--seeds", default=5, show_default=True, help="Seeds 0, 1, … of every run.")
+@click.option("--page-only", is_flag=True, help="Run nothing; the tables of what is there.")
+@click.option(
+    "--out", default="runs/cross", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+)
+@click.option(
+    "--write", "target", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Put the tables into this page, between its marks.",
+)  # fmt: skip
+@workers_option
+def cross(
+    tasks: tuple[str, ...], only: tuple[str, ...], seeds: int, page_only: bool, out: Path, target: Path | None,
+    workers: int,
+) -> None:  # fmt: skip
+    """`fleet` against the papers' methods, seed by seed (needs the real data in PROTOFLEET_DATA); resumable.
+
+    \b
+    protofleet bench cross --only fleet --only fedproto
+    protofleet bench cross --page-only --write docs/fleet-method.md
+    """
+    from simulators.bench import cross as bench
+    from simulators.bench import cross_page, newcomers
+
+    known = {*(task.name for task in bench.TASKS), *(case.name for case in newcomers.CASES)}
+    names = {each.name for each in bench.CONTENDERS}
+    for given, there, what in ((tasks, known, "task"), (only, names, "contender")):
+        for name in given:
+            if name not in there:
+                raise UsageError(f"no {what} is called {name!r}", f"there are: {', '.join(sorted(there))}")
+    runs: dict[str, Callable[[], object]] = {}
+    if not page_only:
+        for t, c, s in bench.plan(seeds, tasks, only):
+            runs[f"{t.name} {c.name} {s}"] = partial(bench.run, t, c, s, out, workers)
+        for seed in range(seeds):
+            for case in newcomers.CASES:
+                for c in (bench.FLEET, *bench.PAPERS):
+                    if (not tasks or case.name in tasks) and (not only or c.name in only):
+                        runs[f"{case.name} {c.name} {seed}"] = partial(newcomers.run, case, c, seed, out)
+    failed = _each(runs)
+    if target is None:
+        click.echo(cross_page.page(seeds, out, None))
+    else:
+        before, mark, rest = target.read_text().partition("<!-- figures -->\n")
+        after = rest.partition("<!-- end of figures -->")[2]
+        if not mark or not after:
+            raise UsageError(
+                f"{target}: no marks to put the figures between", "<!-- figures --> and <!-- end of figures -->"
+            )
+        figures = cross_page.page(seeds, out, target.parent)
+        target.write_text(f"{before}{mark}\n{figures}\n<!-- end of figures -->{after}")
+        click.echo(f"written: {target}")
+    _said(failed)
+
+
 @bench.command(name="bytes")
 @click.option("--only", multiple=True, help="A method by name; all by default.")
 @click.option(
@@ -144,7 +201,7 @@ def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, worker
     _said(failed)
 
 
-def _each(runs: Mapping[str, Callable[[], None]]) -> list[str]:
+def _each(runs: Mapping[str, Callable[[], object]]) -> list[str]:
     """One after the other; a run that fails (as one that diverges) is told and stops no other."""
     failed = []
     for name, run in runs.items():

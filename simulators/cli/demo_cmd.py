@@ -36,7 +36,7 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
         )  # fmt: skip
         return LabConfig(run, PartitionOptions(alpha=0.3), Training(batch_size=8, lr=0.03, momentum=0.5))
 
-    setup = prepare(config("fedproto"))
+    setup = prepare(config("fleet"))
     click.echo(f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes (non-IID).")
     click.echo("They may not share images. What do they gain by sharing something else?\n")
     click.echo(f"Live: a broker, a coordinator and {agents} edge agents, each a process of its own.")
@@ -52,15 +52,18 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
         f"\n{device.right} of its {device.images} test images right, by numpy and onnxruntime alone.\n"
     )
     click.echo("In the laboratory, on the same devices:")
-    found = compared({name: config(name) for name in ("local", "fedavg", "fedproto")}, workers, None, resume=False)
+    found = compared(
+        {name: config(name) for name in ("local", "fedavg", "fedproto", "fleet")}, workers, None, resume=False
+    )
     click.echo(render(found))
     click.echo(
         "\nprototype: nearest prototype among the classes a device has; head: its classifier, among all classes."
         "\nFedProto sends class means only, a small part of FedAvg's bytes, and every device keeps its own network."
+        "\nfleet sends class means and a covariance once, under an extractor that nobody trains."
         "\n\nWhere to look next:"
         "\n  docs/operate.md                                            your own fleet: broker, coordinator, agents"
-        "\n  protofleet simulate --method fedproto --out runs/first     pictures, result.json, every setting"
-        "\n  protofleet methods show fedproto                           what a method can be told"
+        "\n  protofleet simulate --method fleet --out runs/first        pictures, result.json, every setting"
+        "\n  protofleet methods show fleet                              what a method can be told"
     )
 
 

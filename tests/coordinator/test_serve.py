@@ -73,7 +73,7 @@ def serving(tmp_path, broker):
 def test_it_answers_operators_and_stops_when_told(tmp_path, serving):
     process, _ = serving
     found = json.loads(says(tmp_path, "status", "--data-dir", "data", "--json", code=0))
-    assert (found["fleet"], found["method"], found["phase"], found["round"]) == ("fleet", "fedproto", "waiting", 0)
+    assert (found["fleet"], found["method"], found["phase"], found["round"]) == ("fleet", "fleet", "waiting", 0)
     assert "paused: True" in says(tmp_path, "pause", "--data-dir", "data", code=0)
     assert "paused" in says(tmp_path, "status", "--data-dir", "data", code=0)
     says(tmp_path, "resume", "--data-dir", "data", code=0)
@@ -117,7 +117,7 @@ def test_the_one_that_is_overtaken_stops_and_says_why(tmp_path, serving):
         (("serve", "--mode", "async", "--method", "fedic"), 2, "cannot fuse uploads as they come"),
         (("serve", "--quorum", "3"), 2, "serve.quorum"),
         (("serve", "--broker", "http://x"), 2, "scheme 'http' is not known"),
-        (("serve", "--set", "lamm=1"), 2, "did you mean 'lam'"),
+        (("serve", "--set", "ridg=1"), 2, "did you mean 'ridge'"),
         (("serve", "--config", "none.toml"), 2, "none.toml"),
         (("replay", "nowhere"), 1, "holds no journal"),
     ],

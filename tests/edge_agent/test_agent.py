@@ -55,6 +55,35 @@ def test_a_checkpoint_continues_to_the_same_upload(setup):
     assert fresh.work(3)["prototypes"] == want
 
 
+def test_averaged_weights_are_the_moving_mean_and_training_goes_on_from_the_last_ones(small_lab):
+    plain, steady = (agents(prepare(small_lab(averaging=a, common_start="yes")), 1)[0] for a in (0, 3))
+    seen = [plain._lasting.weights["head.out.weight"].clone()]
+    for round in range(1, 6):
+        for agent in (plain, steady):
+            agent.receive(round - 1, {}, {})
+            agent.work(round)
+        seen.append(plain._lasting.weights["head.out.weight"].clone())
+        assert torch.equal(steady._lasting.weights["head.out.weight"], seen[-1])
+    mean = seen[0]
+    for rounds, now in enumerate(seen[1:], 1):
+        share = 2 / (1 + min(3, rounds + 1))
+        mean = (1 - share) * mean + share * now
+    shown = steady.network().head.out.weight.detach()
+    assert torch.allclose(shown, mean, atol=1e-6)
+    assert not torch.allclose(shown, seen[-1], atol=1e-4)
+
+
+def test_a_checkpoint_keeps_the_average(small_lab):
+    setup = prepare(small_lab(averaging=3))
+    straight, stopped, fresh = (agents(setup, 1)[0] for _ in range(3))
+    want = sent(straight, 3)
+    sent(stopped, 2)
+    fresh.restore(stopped.checkpoint())
+    fresh.receive(0, {}, {})
+    assert fresh.work(3)["prototypes"] == want
+    assert fresh.checkpoint() == straight.checkpoint()
+
+
 def test_only_the_state_that_is_trained_on_leaves_a_trace(small_lab):
     setup = prepare(small_lab("fedavg"))
     settle(setup.contract.numerics)

@@ -86,4 +86,5 @@ def test_partial_participation_and_missing_classes_are_no_error(method, changes,
     setup = prepare(small_lab(method, **changes))
     outcome = run(setup, How(), lambda row: None)
     assert len(outcome.rows) == 3
-    assert outcome.rows[-1].accuracy["head"] > 0.1
+    found = outcome.rows[-1].accuracy
+    assert found["prototype" if method == "fleet" else "head"] > 0.1  # one classifier, by prototypes, is all it has

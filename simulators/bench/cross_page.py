@@ -1,0 +1,175 @@
+"""The page of the cross: tables by task, the ablation, newcomers, and accuracy against bytes as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from simulators import plots
+from simulators.bench import cross, newcomers
+from simulators.bench.cross import ABLATION, FLEET, IMPROVED, PAPERS, TASKS, Contender, Task
+from simulators.bench.paired import Difference, Document, accuracy, bytes_a_device, crossed, paired, rounds_to
+from simulators.progress import size
+
+OURS = "prototype"  # fleet's one classifier goes by this name
+Runs = Mapping[int, Document]
+
+
+@dataclass(frozen=True)
+class Everything:
+    """The finished runs, by task and contender."""
+
+    runs: Mapping[tuple[str, str], Runs]
+    seeds: int
+
+    def of(self, task: Task, contender: Contender) -> Runs:
+        """By seed."""
+        return self.runs[task.name, contender.name]
+
+
+def gather(seeds: int, out: Path) -> Everything:
+    """What there is."""
+    return Everything({(t.name, c.name): cross.found(t, c, seeds, out) for t in TASKS for c in cross.CONTENDERS}, seeds)
+
+
+def verdicts(known: Everything, rivals: Sequence[Contender]) -> list[str]:
+    """One row a rival: on each task the smaller of fleet's two leads, over its prototypes and over its head."""
+    lines = ["| fleet above | " + " | ".join(task.name for task in TASKS) + " | tasks |"]
+    lines.append("|---" * (len(TASKS) + 2) + "|")
+    for rival in rivals:
+        cells, won = [], 0
+        for task in TASKS:
+            least = narrowest(known, task, rival)
+            cells.append("–" if least is None else told(least))
+            won += least is not None and least.above
+        lines.append(f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(TASKS)} |")
+    return lines
+
+
+def narrowest(known: Everything, task: Task, rival: Contender) -> Difference | None:
+    """fleet less the rival in the last round, by the rival's better classifier."""
+    mine = task.compared[OURS]
+    leads = [
+        lead
+        for other in task.compared.values()
+        if (lead := paired(known.of(task, FLEET), known.of(task, rival), mine, other, "last")) is not None
+    ]
+    return min(leads, key=lambda lead: lead.mean, default=None)
+
+
+def told(lead: Difference) -> str:
+    """In points, with the interval; bold where all of it is above zero."""
+    mean = f"{100 * lead.mean:+.1f}"
+    if lead.pairs < 2:
+        return f"{mean} (one seed)"
+    words = f"{mean} [{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
+    return f"**{words}**" if lead.above else words
+
+
+def table(task: Task, known: Everything, contenders: Sequence[Contender]) -> list[str]:
+    """What each reached, by prototypes and by head, last and best, and at how many bytes."""
+    lines = [
+        "| | prototypes, last | best | head, last | best | a device's bytes | seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for contender in contenders:
+        runs = list(known.of(task, contender).values())
+        if not runs:
+            continue
+        cells = [
+            _mean([a for run in runs if (a := accuracy(run, name, pick)) is not None])
+            for name in task.compared.values()
+            for pick in ("last", "best")
+        ]
+        crossing = size(fmean(bytes_a_device(run) for run in runs))
+        lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {crossing} | {len(runs)} |")
+    return lines
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    spread = f" ± {100 * stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{100 * fmean(values):.2f}{spread}"
+
+
+def speed(known: Everything) -> list[str]:
+    """Rounds until fleet is where the best paper's method ends."""
+    lines = ["| task | best of the papers | it ends at | in rounds | fleet is there after |", "|---|---|---|---|---|"]
+    for task in TASKS:
+        ends: list[tuple[float, Contender]] = []
+        for rival in PAPERS:
+            runs = known.of(task, rival)
+            last = [
+                fmean(values)
+                for name in task.compared.values()
+                if (values := [a for run in runs.values() if (a := accuracy(run, name, "last")) is not None])
+            ]
+            ends += [(max(last), rival)] if last else []
+        mine = known.of(task, FLEET)
+        if not ends or not mine:
+            continue
+        end, best = max(ends, key=lambda each: each[0])
+        needed = [rounds_to(run, task.compared[OURS], end) for run in mine.values()]
+        there = "not in every run" if None in needed else f"{fmean(n for n in needed if n):.1f}"
+        rounds = task.config.run.rounds
+        lines.append(f"| {task.title} | {best.title} | {100 * end:.2f} % | {rounds} | {there} |")
+    return lines
+
+
+def late_and_rare(seeds: int, out: Path) -> list[str]:
+    """The two cases: a row a contender, by whichever of its classifiers does best in the mean of the columns."""
+    lines: list[str] = []
+    for case in newcomers.CASES:
+        rows = []
+        columns: list[str] = []
+        for contender in (FLEET, *PAPERS):
+            paths = [out / case.name / contender.name / f"{seed}.json" for seed in range(seeds)]
+            found = [newcomers.run(case, contender, int(path.stem), out) for path in paths if path.exists()]
+            if not found:
+                continue
+            by = max(found[0], key=lambda name: fmean(fmean(one[name].values()) for one in found))
+            columns = list(found[0][by])
+            cells = [_mean([one[by][column] for one in found]) for column in columns]
+            rows.append(f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(found)} |")
+        if rows:
+            head = f"| {case.task.title} | by | " + " | ".join(columns) + " | seeds |"
+            lines += [f"### {case.title}", "", head, "|---" * (len(columns) + 3) + "|", *rows, ""]
+    return lines
+
+
+def page(seeds: int, out: Path, beside: Path | None) -> str:
+    """All figures as Markdown, to stand in docs/fleet-method.md between its two marks."""
+    known = gather(seeds, out)
+    lines = ["### Against the papers' methods, as their papers have them", "", *verdicts(known, PAPERS), ""]
+    improved = [rival for rival in IMPROVED if any(known.of(task, rival) for task in TASKS)]
+    if improved:
+        lines += ["### Against the same with common initial weights and weights averaged over ten rounds", ""]
+        lines += [*verdicts(known, improved), ""]
+    for task in TASKS:
+        lines += [f"### {task.title}", "", *table(task, known, (FLEET, *PAPERS, *improved)), ""]
+    if beside is not None:
+        picture = Path("images/fleet-bytes.png")
+        plots.against_bytes({task.title: _curves(task, known) for task in TASKS[:4]}, beside / picture)
+        lines += [f"![accuracy against bytes]({picture})", ""]
+    lines += ["### Rounds", "", *speed(known), ""]
+    lines += ["### What each part gives", ""]
+    for task in TASKS:
+        lines += [f"{task.title}:", "", *table(task, known, (FLEET, *ABLATION)), ""]
+    lines += late_and_rare(seeds, out)
+    return "\n".join(lines)
+
+
+def _curves(task: Task, known: Everything) -> dict[str, tuple[tuple[float, float], ...]]:
+    """The first seed's curve of each, by its better classifier in the end."""
+    curves = {}
+    for contender in (FLEET, *PAPERS):
+        run = known.of(task, contender).get(0)
+        if run is None:
+            continue
+        name = max(task.compared.values(), key=lambda each: accuracy(run, each, "last") or 0.0)
+        totals = zip(crossed(run), run["rounds"], strict=True)
+        curves[contender.title] = tuple((total, row["accuracy"][name]) for total, row in totals)
+    return curves

@@ -50,7 +50,7 @@ def service(
         contract, hyper = plan.contract_for(run, recipe), from_plain(recipe.hyper, plan.settings, "settings")
         _same_run(journal, contract, recipe, hyper)
         voice = Voice(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
-        rules, terms = rules_of(plan, contract), terms_of(plan, contract, recipe, hyper)
+        rules, terms = rules_of(plan, contract, recipe), terms_of(plan, contract, recipe, hyper)
         core = Core(journal, rules, terms, topics, voice, log)
         gone = voice.state(Standing(), rules, online=False)
         link = Link(
@@ -79,9 +79,10 @@ def service(
         journal.close()
 
 
-def rules_of(plan: Plan, contract: Contract) -> Rules:
+def rules_of(plan: Plan, contract: Contract, recipe: Recipe[Any]) -> Rules:
     """When rounds open and close, by the plan."""
     serve = plan.serve
+    of_itself = 10.0 if recipe.traits.frozen else 0.0  # nothing takes time there, and rounds would follow like a storm
     return Rules(
         lambda number, agents: selection.participants(contract, number, agents, serve.participation),
         serve.rounds or None,
@@ -89,6 +90,7 @@ def rules_of(plan: Plan, contract: Contract) -> Rules:
         serve.quorum,
         serve.round_timeout,
         serve.cut if serve.mode == "async" else None,
+        of_itself if serve.every is None else serve.every,
     )
 
 

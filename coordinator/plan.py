@@ -31,6 +31,11 @@ class Serving:
     min_agents: int = setting(1, "devices that must be there before a round opens", low=1)
     quorum: float = setting(0.8, "share of those asked that is enough at the deadline", low=0, high=1)
     round_timeout: float = setting(300.0, "seconds from a round's announcement to its deadline", low=0.1)
+    every: float | None = setting(
+        None,
+        "seconds from one round's opening to the next, at least; none: 0, and 10 where a method trains nothing",
+        low=0,
+    )
     participation: float = setting(1.0, "share of the devices that is asked in a round", low=0, high=1)
     max_staleness: int = setting(0, "rounds an upload may be late and still be fused", low=0)
     mode: Literal["sync", "async"] = setting("sync", "async: fuse whenever `cut` uploads have come")

@@ -28,6 +28,7 @@ class Rules:
     quorum: float = 0.8
     timeout: float = 300.0
     cut: int | None = None  # asynchronous: uploads a cut
+    every: float = 0.0  # seconds from one round's opening to the next, at least
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Standing:
     excused: frozenset[str] = frozenset()
     deadline: float = math.inf
     paused: bool = False
+    opened: float = -math.inf
 
     @property
     def missing(self) -> list[str]:
@@ -141,11 +143,11 @@ def _maybe_open(rules: Rules, at: Standing, eligible: tuple[str, ...], now: floa
     number = at.number + 1
     if rules.rounds is not None and number > rules.rounds:
         return replace(at, phase="done"), []
-    if at.paused or len(eligible) < max(rules.min_agents, 1):
+    if at.paused or len(eligible) < max(rules.min_agents, 1) or now < at.opened + rules.every:
         return at, []
     asked = () if rules.cut is not None else tuple(rules.choose(number, eligible))
-    opened = Standing("collecting", number, asked, deadline=now + rules.timeout)
-    return opened, [Open(number, asked)]
+    collecting = Standing("collecting", number, asked, deadline=now + rules.timeout, opened=now)
+    return collecting, [Open(number, asked)]
 
 
 def _maybe_cut(rules: Rules, at: Standing, now: float) -> Step:

@@ -65,7 +65,7 @@ def write(setup: Setup, folder: Path, url: str) -> None:
             {
                 "serve": {
                     "fleet": FLEET, "method": run.method, "run": RUN_ID, "rounds": run.rounds,
-                    "min_agents": run.agents, "participation": run.participation, "round_timeout": 3600.0,
+                    "min_agents": run.agents, "participation": run.participation, "round_timeout": 3600.0, "every": 0.0,
                 },
                 "broker": {"url": url},
                 "contract": contract,

@@ -25,6 +25,7 @@ FLAGS = {
     "min_agents": ("serve", "min_agents", "Devices that must be there before a round opens."),
     "quorum": ("serve", "quorum", "Share of those asked that is enough at the deadline."),
     "round_timeout": ("serve", "round_timeout", "Seconds from announcement to deadline."),
+    "every": ("serve", "every", "Seconds from one round's opening to the next, at least."),
     "participation": ("serve", "participation", "Share of the devices that is asked in a round."),
     "max_staleness": ("serve", "max_staleness", "Rounds an upload may be late and still be fused."),
     "mode": ("serve", "mode", "sync, or async: fuse whenever --cut uploads have come."),

@@ -76,7 +76,7 @@ class Stage:
         contract = {k: v for k, v in to_plain(self.contract()).items() if k not in ("fleet", "run")}
         serve = {
             "fleet": self.fleet, "method": "fedproto", "run": RUN, "rounds": self.rounds, "min_agents": self.agents,
-            "round_timeout": 60.0, "quorum": 1.0, **self.serve,
+            "round_timeout": 60.0, "quorum": 1.0, "every": 0.0, **self.serve,
         }  # fmt: skip
         document = {"serve": serve, "broker": {"url": self.url, "packet": self.packet}, "contract": contract}
         (self.folder / "fleet.toml").write_text(toml(document))

@@ -107,3 +107,12 @@ def test_whatever_happens_rounds_open_in_order_and_close_once_with_a_reason(happ
 def test_answers_outside_an_open_round_change_nothing(phase):
     at = Standing(phase, 1, ("a",))
     assert step(RULES, at, answered("a"), 99.0) == (at, [])
+
+
+def test_a_round_opens_no_sooner_than_told_after_the_one_before():
+    rules = Rules(lambda number, who: who, every=10.0)
+    at, _ = step(rules, Standing(), Tick(("a",)), 100.0)
+    at, _ = step(rules, at, Answered(frozenset("a")), 101.0)
+    at, _ = step(rules, at, Fused(), 102.0)
+    assert step(rules, at, Tick(("a",)), 109.0) == (at, [])
+    assert step(rules, at, Tick(("a",)), 110.0)[1] == [Open(2, ("a",))]

@@ -45,13 +45,14 @@ class Agreement:
         return None
 
     def counted(self, cast: Sequence[tuple[str, Likeness]]) -> Agreement:
-        """The votes with these, an agent's each."""
+        """The votes with these; an agent's newest is its only one."""
         votes = {name: dict(by_shape) for name, by_shape in self.votes.items()}
         for agent, have in cast:
             for name, shape in have.items():
                 if name not in self.settled:
-                    voters = votes.setdefault(name, {})
-                    voters[shape] = voters.get(shape, frozenset()) | {agent}
+                    by_shape = {other: voters - {agent} for other, voters in votes.get(name, {}).items()}
+                    by_shape[shape] = by_shape.get(shape, frozenset()) | {agent}
+                    votes[name] = {other: voters for other, voters in by_shape.items() if voters}
         return Agreement(self.settled, votes)
 
     def outvoted(self, have: Likeness) -> str | None:

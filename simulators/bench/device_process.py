@@ -64,6 +64,9 @@ print(json.dumps([resident / 1024, used.ru_utime + used.ru_stime]))
 """
 
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
 @dataclass(frozen=True)
 class Process:
     """A process that starts, loads a model and classifies one image: median memory, least CPU of some starts."""
@@ -92,21 +95,23 @@ def processes(repeats: int, say: Say) -> list[Process]:
             ).save(str(folder / "net.pt"))
         np.save(folder / "prototypes.npy", features[:10])
         torch.save(net.state_dict(), folder / "weights.pt")
-        codes = {
-            "numpy and onnxruntime (ours)": (OURS, folder / "b"),
-            "torch, a traced network": (TORCH, folder),
-            "torch, as the training agent does": (OWN, folder),
-            "Python and numpy alone": ("import resource, sys, numpy", folder),
+        codes: dict[str, tuple[str, Path, Mapping[str, str]]] = {
+            "numpy and onnxruntime (ours)": (OURS, folder / "b", {}),
+            "torch, a traced network": (TORCH, folder, {}),
+            "torch, the same, told one thread before": (TORCH, folder, ONE_THREAD),
+            "torch, as the training agent does": (OWN, folder, {}),
+            "Python and numpy alone": ("import resource, sys, numpy", folder, ONE_THREAD),
         }
         found: dict[str, list[tuple[float, float]]] = {each: [] for each in codes}
-        # Modules compiled as an installation leaves them, and one thread, for all alike; the first start compiles.
-        alike = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        environ = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"} | alike
+        # Modules compiled as an installation leaves them, for all alike; the first start compiles. Threads as each has
+        # them when nobody says: ours tells numpy's algebra to have one before it imports it.
+        mine = {n: v for n, v in os.environ.items() if n not in {"PYTHONDONTWRITEBYTECODE", *ONE_THREAD}}
+        mine |= {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
         for i in range(repeats + 1):
             say(f"start {i} of {repeats}")
-            for each, (code, where) in codes.items():
+            for each, (code, where, more) in codes.items():
                 command = [sys.executable, "-c", code + ASKED, str(where), str(folder / "x.npy")]
-                run = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+                run = subprocess.run(command, capture_output=True, text=True, check=True, env={**mine, **more})
                 rss, cpu = json.loads(run.stdout)
                 if i:
                     found[each].append((rss, cpu))

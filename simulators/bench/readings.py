@@ -27,7 +27,7 @@ class Section:
 def _reading(of: Cell, name: str, title: str, *settings: str, **options: object) -> Cell:
     config = changed(of.config, settings, **options)
     return replace(
-        of, name=f"{of.name}-{name}", title=title, config=config, aims=(), cut="", note="", more_seeds=-1,
+        of, name=f"{of.name}-{name}", title=title, config=config, aims=(), cut="", note="", more_seeds=-2,
         reading_of=of.name,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +79,7 @@ def _part(want: Expected, name: str, part: Part) -> Refusal | None:
     if isinstance(part, (Prototypes, Mixtures)) and name not in want.recipe.traits.own_width and part.dim != due:
         return Refusal("dimension", f"{part.dim} numbers a row where {due} are due")
     if isinstance(part, (Prototypes, Mixtures)) and part.counts is not None and part.counts.size:
-        most = int(part.counts.max())
+        most = max(part.counts.tolist())
         if most > want.bounds.count:
             return Refusal("count", f"{most} samples of a class, at most {want.bounds.count} are plausible")
     if isinstance(part, Prototypes):
@@ -93,7 +94,8 @@ def _part(want: Expected, name: str, part: Part) -> Refusal | None:
 
 
 def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:
-    longest = float(np.sqrt(np.einsum("ij,ij->i", part.vectors, part.vectors).max())) if part.vectors.size else 0.0
+    squares = np.einsum("ij,ij->i", part.vectors, part.vectors)
+    longest = math.sqrt(max(squares.tolist(), default=0.0))
     if longest > bounds.norm:
         return Refusal("norm", f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible")
     # No number is larger than its row is long, so most rows need no second look.

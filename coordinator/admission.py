@@ -17,6 +17,9 @@ from protofleet.settings import setting
 from protofleet.wire import Envelope
 
 
+IDENTITY = ("fleet", "run", "method", "agent", "round")
+
+
 @dataclass(frozen=True)
 class Bounds:
     """What no honest device exceeds."""
@@ -47,16 +50,12 @@ class Expected:
 
 def identity(want: Expected, envelope: Envelope, agent: str, round: int) -> Refusal | None:
     """Whether the envelope is one of this run, and its sender who the topic says."""
-    for name, have, due in (
-        ("fleet", envelope.fleet, want.fleet),
-        ("run", envelope.run, want.run),
-        ("method", envelope.method, want.recipe.name),
-        ("agent", envelope.agent, agent),
-        ("round", envelope.round, round),
-    ):
-        if have != due:
-            return Refusal(f"wrong-{name}", f"{name} is {have!r} where {due!r} is due")
-    return None
+    have = (envelope.fleet, envelope.run, envelope.method, envelope.agent, envelope.round)
+    due = (want.fleet, want.run, want.recipe.name, agent, round)
+    if have == due:
+        return None
+    name, said, meant = next(each for each in zip(IDENTITY, have, due, strict=True) if each[1] != each[2])
+    return Refusal(f"wrong-{name}", f"{name} is {said!r} where {meant!r} is due")
 
 
 def content(want: Expected, parts: Parts, talks: bool) -> Refusal | None:

@@ -20,7 +20,7 @@ from coordinator.lock import locked
 from protofleet.exchange import GlobalState
 from protofleet.packing import pack_state, unpack_state
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,13 @@ class Journal:
 
     def uploads(self, round: int | None = None, status: str | None = None) -> list[Kept]:
         """Uploads in order of round and agent."""
+        # "held" is spelled out, as only then the index of held ones is used.
+        of_round = "1" if round is None else "round=:round"
+        of_status = "status='held'" if status == "held" else "1" if status is None else "status=:status"
         rows = self._db.execute(
-            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE (?1 IS NULL OR round=?1) "
-            "AND (?2 IS NULL OR status=?2) ORDER BY round, agent",
-            (round, status),
+            f"SELECT round, agent, digest, blob, status, cut FROM uploads WHERE {of_round} AND {of_status} "
+            "ORDER BY round, agent",
+            {"round": round, "status": status},
         )
         return [Kept(*row) for row in rows]
 

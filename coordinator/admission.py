@@ -16,7 +16,6 @@ from protofleet.recipe import Recipe
 from protofleet.settings import setting
 from protofleet.wire import Envelope
 
-
 IDENTITY = ("fleet", "run", "method", "agent", "round")
 
 

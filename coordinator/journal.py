@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from coordinator.errors import JournalError
 from coordinator.lock import locked
@@ -21,6 +21,7 @@ from protofleet.exchange import GlobalState
 from protofleet.packing import pack_state, unpack_state
 
 SCHEMA = 3
+KEPT = "round, agent, digest, blob, status, cut"  # as `Kept` has them
 
 
 @dataclass(frozen=True)
@@ -138,22 +139,17 @@ class Journal:
 
     def upload(self, round: int, agent: str) -> Kept | None:
         """What is known of one upload."""
-        row = self._db.execute(
-            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE round=? AND agent=?", (round, agent)
-        ).fetchone()
+        sql = f"SELECT {KEPT} FROM uploads WHERE round=? AND agent=?"
+        row = self._db.execute(sql, (round, agent)).fetchone()
         return None if row is None else Kept(*row)
 
-    def uploads(self, round: int | None = None, status: str | None = None) -> list[Kept]:
+    def uploads(self, round: int | None = None, status: Literal["accepted", "held"] | None = None) -> list[Kept]:
         """Uploads in order of round and agent."""
-        # "held" is spelled out, as only then the index of held ones is used.
-        of_round = "1" if round is None else "round=:round"
-        of_status = "status='held'" if status == "held" else "1" if status is None else "status=:status"
-        rows = self._db.execute(
-            f"SELECT round, agent, digest, blob, status, cut FROM uploads WHERE {of_round} AND {of_status} "
-            "ORDER BY round, agent",
-            {"round": round, "status": status},
-        )
-        return [Kept(*row) for row in rows]
+        where = [] if round is None else [f"round={round:d}"]
+        # Spelled out, as only then the index of held ones is used.
+        where += [] if status is None else [f"status='{status}'"]
+        sql = f"SELECT {KEPT} FROM uploads WHERE {' AND '.join(where) or '1'} ORDER BY round, agent"
+        return [Kept(*row) for row in self._db.execute(sql)]
 
     def body(self, blob: int | None) -> bytes | None:
         """The bytes in this place; None once compacted away."""

@@ -23,9 +23,13 @@ KINDS = {
 # Every key there is, as it is written and in the order of the wire.
 KEYS = sorted(((cbor2.dumps(name), name, kind) for name, kind in KINDS.items()), key=lambda known: known[0])
 BODY = cbor2.dumps("body") + b"\xd8\x18"  # and tag 24, before the body
-ORDER = [name for _, name, _ in KEYS]
-_BODY, _EPOCH = ORDER.index("body"), ORDER.index("epoch")
-STRETCHES = {"before": KEYS[:_BODY], "after": KEYS[_BODY + 1 :], "device": KEYS[_BODY + 1 : _EPOCH], "run": KEYS[_EPOCH:]}
+_BODY, _EPOCH = ([name for _, name, _ in KEYS].index(name) for name in ("body", "epoch"))
+STRETCHES = {
+    "before": KEYS[:_BODY],
+    "after": KEYS[_BODY + 1 :],
+    "device": KEYS[_BODY + 1 : _EPOCH],
+    "run": KEYS[_EPOCH:],
+}
 EPOCH = cbor2.dumps("epoch")
 LONG = 2048  # bytes before the body, or after it: more than texts of a usual length can fill
 DUE = {"v", "t", "fleet", "body"}

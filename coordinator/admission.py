@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ from protofleet.prototypes import Head, Mixtures, Part, Parts, Prototypes, SoftL
 from protofleet.recipe import Recipe
 from protofleet.settings import setting
 from protofleet.wire import Envelope
+
+IDENTITY = ("fleet", "run", "method", "agent", "round")
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,12 @@ class Expected:
 
 def identity(want: Expected, envelope: Envelope, agent: str, round: int) -> Refusal | None:
     """Whether the envelope is one of this run, and its sender who the topic says."""
-    for name, have, due in (
-        ("fleet", envelope.fleet, want.fleet),
-        ("run", envelope.run, want.run),
-        ("method", envelope.method, want.recipe.name),
-        ("agent", envelope.agent, agent),
-        ("round", envelope.round, round),
-    ):
-        if have != due:
-            return Refusal(f"wrong-{name}", f"{name} is {have!r} where {due!r} is due")
-    return None
+    have = (envelope.fleet, envelope.run, envelope.method, envelope.agent, envelope.round)
+    due = (want.fleet, want.run, want.recipe.name, agent, round)
+    if have == due:
+        return None
+    name, said, meant = next(each for each in zip(IDENTITY, have, due, strict=True) if each[1] != each[2])
+    return Refusal(f"wrong-{name}", f"{name} is {said!r} where {meant!r} is due")
 
 
 def content(want: Expected, parts: Parts, talks: bool) -> Refusal | None:
@@ -78,7 +77,7 @@ def _part(want: Expected, name: str, part: Part) -> Refusal | None:
     if isinstance(part, (Prototypes, Mixtures)) and name not in want.recipe.traits.own_width and part.dim != due:
         return Refusal("dimension", f"{part.dim} numbers a row where {due} are due")
     if isinstance(part, (Prototypes, Mixtures)) and part.counts is not None and part.counts.size:
-        most = int(part.counts.max())
+        most = max(part.counts.tolist())
         if most > want.bounds.count:
             return Refusal("count", f"{most} samples of a class, at most {want.bounds.count} are plausible")
     if isinstance(part, Prototypes):
@@ -99,7 +98,8 @@ def _numbers(bounds: Bounds, name: str, array: NDArray[Any]) -> Refusal | None:
 
 
 def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:
-    longest = float(np.sqrt(np.einsum("ij,ij->i", part.vectors, part.vectors).max())) if part.vectors.size else 0.0
+    squares = np.einsum("ij,ij->i", part.vectors, part.vectors)
+    longest = math.sqrt(max(squares.tolist(), default=0.0))
     if longest > bounds.norm:
         return Refusal("norm", f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible")
     # No number is larger than its row is long, so most rows need no second look.

@@ -13,14 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from coordinator.errors import JournalError
 from coordinator.lock import locked
 from protofleet.exchange import GlobalState
 from protofleet.packing import pack_state, unpack_state
 
-SCHEMA = 2
+SCHEMA = 3
+KEPT = "round, agent, digest, blob, status, cut"  # as `Kept` has them
 
 
 @dataclass(frozen=True)
@@ -138,19 +139,17 @@ class Journal:
 
     def upload(self, round: int, agent: str) -> Kept | None:
         """What is known of one upload."""
-        row = self._db.execute(
-            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE round=? AND agent=?", (round, agent)
-        ).fetchone()
+        sql = f"SELECT {KEPT} FROM uploads WHERE round=? AND agent=?"
+        row = self._db.execute(sql, (round, agent)).fetchone()
         return None if row is None else Kept(*row)
 
-    def uploads(self, round: int | None = None, status: str | None = None) -> list[Kept]:
+    def uploads(self, round: int | None = None, status: Literal["accepted", "held"] | None = None) -> list[Kept]:
         """Uploads in order of round and agent."""
-        rows = self._db.execute(
-            "SELECT round, agent, digest, blob, status, cut FROM uploads WHERE (?1 IS NULL OR round=?1) "
-            "AND (?2 IS NULL OR status=?2) ORDER BY round, agent",
-            (round, status),
-        )
-        return [Kept(*row) for row in rows]
+        where = [] if round is None else [f"round={round:d}"]
+        # Spelled out, as only then the index of held ones is used.
+        where += [] if status is None else [f"status='{status}'"]
+        sql = f"SELECT {KEPT} FROM uploads WHERE {' AND '.join(where) or '1'} ORDER BY round, agent"
+        return [Kept(*row) for row in self._db.execute(sql)]
 
     def body(self, blob: int | None) -> bytes | None:
         """The bytes in this place; None once compacted away."""

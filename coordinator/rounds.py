@@ -47,8 +47,7 @@ class Standing:
     @property
     def missing(self) -> list[str]:
         """Who was asked and has neither answered nor been excused."""
-        done = self.answered | self.excused
-        return [agent for agent in self.asked if agent not in done]
+        return [agent for agent in self.asked if agent not in self.answered and agent not in self.excused]
 
 
 @dataclass(frozen=True)

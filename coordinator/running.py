@@ -54,6 +54,7 @@ class Running:
 
     def __init__(self, journal: Journal, expected: Expected, hyper: Any, staleness: int) -> None:
         self._journal, self._expected, self._hyper, self._staleness = journal, expected, hyper, staleness
+        self._turn = Turn(expected.contract, hyper, 0)
         self.number = 0
         self.total: Partial = {}
         self.agents: set[str] = set()
@@ -129,7 +130,9 @@ class Running:
 
     def turn(self, round: int) -> Turn[Any]:
         """What a recipe's moves are given."""
-        return Turn(self._expected.contract, self._hyper, round)
+        if self._turn.round != round:
+            self._turn = Turn(self._expected.contract, self._hyper, round)
+        return self._turn
 
     def _fitting(self, upload: Upload, weight: int) -> tuple[Partial, Likeness] | Refusal:
         seen = Seen(upload.parts)

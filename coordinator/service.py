@@ -105,10 +105,10 @@ class Service:
                 self._trouble = ""
             except JournalError as error:
                 self._cannot_write(error, now)
-        around.post.send(said)
-        for arrival in arrivals:
+        with around.link.together():
+            around.post.send(said)
             # Also after trouble with the journal: without a receipt the device sends it again.
-            around.link.ack(arrival)
+            around.link.ack(*arrivals)
         if around.once and around.core.standing.phase == "done" and not around.link.pending:
             self.stopping = True
 

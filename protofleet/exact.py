@@ -57,7 +57,8 @@ class Sum:
             raise FusionError(f"a value of {peak:.3g} is too large to be added exactly")
         if least < 0 or most >= _MAX_WEIGHT:
             raise FusionError(f"a weight of {most} is negative or too large to be added exactly")
-        if (key[1:] < key[:-1]).any():
+        ids = key.tolist()
+        if ids != sorted(ids):
             order = np.argsort(key, kind="stable")
             key, value, weight = key[order], value[order], weight[order]
         made = Sum(key, _NOTHING, _on_grid(value, peak), weight, peak * 2.0 ** (_HIGH + _LOW) + 1)
@@ -87,7 +88,7 @@ class Sum:
                 high[at] += part.high
                 low[at] += part.low
                 weights[at] += part.weights
-        if weights.size and weights.max() >= _MAX_WEIGHT:
+        if max(weights.tolist(), default=0) >= _MAX_WEIGHT:
             raise FusionError(f"a total weight of {weights.max()} is too large to be added exactly")
         return Sum(keys, high, low, weights, one.reach + two.reach)
 

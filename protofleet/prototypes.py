@@ -31,7 +31,7 @@ def floats(name: str, values: ArrayLike, ndim: int | None = None) -> Floats:
     if ndim is not None and values.ndim != ndim:
         raise ValueRefused(f"{name}: {values.ndim} dimensions where {ndim} are due")
     finite = np.isfinite(values)
-    if not finite.all():
+    if np.count_nonzero(finite) != finite.size:
         raise ValueRefused(_not_finite(name, finite))
     array: Floats = np.asarray(np.add(values, _ZERO, order="C"))  # the sum is the copy
     array.setflags(write=False)
@@ -93,7 +93,8 @@ def _same_length(name: str, first: NDArray[Any], second: NDArray[Any], what: str
 
 def _sort_rows(target: Any, by: Ints, *names: str) -> None:
     """Put rows in the order of their class, keeping the order within a class."""
-    if (by[1:] < by[:-1]).any():
+    ids = by.tolist()  # there are few: numpy would take longer over them
+    if ids != sorted(ids):
         order = np.argsort(by, kind="stable")
         for name in names:
             rows = getattr(target, name)
@@ -130,7 +131,7 @@ class Prototypes:
         if self.counts is not None:
             _set(self, "counts", ints("counts", self.counts))
             _same_length("counts", self.classes, self.counts, "counts")
-            if self.counts.size and self.counts.min() < 0:
+            if min(self.counts.tolist(), default=0) < 0:
                 raise ValueRefused("counts: a count is negative")
         _sort_rows(self, self.classes, "vectors", "counts", "classes")
 

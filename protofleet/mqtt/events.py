@@ -78,15 +78,17 @@ class Arrival(NamedTuple):
 class Ticket:
     """What became of a publication: `done` once nothing more will happen to it, `refused` if it was in vain."""
 
-    __slots__ = ("_condition", "done", "refused")
+    __slots__ = ("_awaited", "_condition", "done", "refused")
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
+        self._awaited = False
         self.done = False
         self.refused: str | None = None
 
     def wait(self, timeout: float) -> bool:
         """Whether it was done within `timeout` seconds."""
+        self._awaited = True
         with self._condition:
             return self._condition.wait_for(lambda: self.done, timeout)
 
@@ -94,8 +96,9 @@ class Ticket:
         """Called by the link, once."""
         self.refused = refused
         self.done = True
-        with self._condition:
-            self._condition.notify_all()
+        if self._awaited:  # who asks to wait after this sees that it is done
+            with self._condition:
+                self._condition.notify_all()
 
 
 @dataclass(frozen=True)

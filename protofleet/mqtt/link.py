@@ -11,7 +11,8 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from protofleet.errors import LinkError
 from protofleet.mqtt.address import Address
@@ -158,11 +159,16 @@ class Link:
             self._waker.wake()
         return events
 
-    def ack(self, arrival: Arrival) -> None:
-        """The owner has dealt with it: the broker may forget it. Nothing to do for QoS 0."""
-        if arrival.token is not None:
-            self._orders.acks.append(arrival.token)
-            self._waker.wake()
+    def ack(self, *arrivals: Arrival) -> None:
+        """The owner has dealt with them: the broker may forget them. Nothing to do for QoS 0."""
+        self._orders.acks.extend(arrival.token for arrival in arrivals if arrival.token is not None)
+        self._waker.wake()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is published and acknowledged inside leaves at the end, all at once."""
+        with self._waker.later():
+            yield
 
     def publish(
         self,

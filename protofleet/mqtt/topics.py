@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from protofleet.errors import UsageError
@@ -59,7 +60,7 @@ class Topics:
     def __post_init__(self) -> None:
         check_name("fleet", self.fleet)
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         return f"{ROOT}/{self.fleet}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+from collections.abc import Iterator
 
 
 class Waker:
@@ -14,16 +15,26 @@ class Waker:
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
-        self._raised = False
+        self._raised = self._held = False
 
     def fileno(self) -> int:
         return self._reader.fileno()
 
     def wake(self) -> None:
-        if not self._raised:
+        if not self._raised and not self._held:
             self._raised = True
             with contextlib.suppress(OSError):  # full: it wakes anyway; closed: nobody waits any more
                 self._writer.send(b"\0")
+
+    @contextlib.contextmanager
+    def later(self) -> Iterator[None]:
+        """One `wake` at the end instead of all that are asked for inside."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            self.wake()
 
     def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -11,8 +11,8 @@ from protofleet.prototypes import Prototypes, Tensors
 
 def fold_means(name: str, prototypes: Prototypes, weight: int, *, by_count: bool) -> Partial:
     """Class means into one sum a class, each upload counting once or as often as it has samples."""
-    classes = prototypes.classes  # sorted
-    if (classes[1:] == classes[:-1]).any():
+    classes = prototypes.classes
+    if len(set(classes.tolist())) < len(classes):
         raise FusionError(f"{name}: one mean a class is due")
     if not by_count:
         return {name: Sum.of(classes, prototypes.vectors, weight)}

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from protofleet import wire
@@ -89,7 +90,8 @@ def cpu(pid: int) -> float:
 def place(pid: int, processor: int) -> None:
     """Let a process run on this processor only, all of its threads."""
     for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(thread), {processor})
+        with suppress(ProcessLookupError):  # it may have ended meanwhile
+            os.sched_setaffinity(int(thread), {processor})
 
 
 def rss(pid: int) -> float:

@@ -122,6 +122,25 @@ def test_a_newer_schema_is_left_alone(tmp_path):
         journal(tmp_path)
 
 
+def test_held_uploads_are_found_by_their_index_also_in_a_journal_of_the_release_before(tmp_path):
+    first = filled(tmp_path, 3)
+    with first.commit():
+        first.add_uploads([(round, "b", "0" * 64, "held", b"late") for round in (3, 2)])
+    first.close()
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        db.executescript("DROP INDEX uploads_held; CREATE INDEX uploads_by_status ON uploads (status);")
+        db.execute("PRAGMA user_version=2")
+    again = journal(tmp_path)
+    asked = []
+    again._db.set_trace_callback(asked.append)
+    assert [(kept.round, kept.agent) for kept in again.uploads(None, "held")] == [(2, "b"), (3, "b")]
+    assert [kept.agent for kept in again.uploads(3, "accepted")] == ["a"]
+    again.close()
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        assert "uploads_held" in str(db.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall())
+        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name='uploads_by_status'").fetchall()
+
+
 def test_a_journal_of_the_release_before_is_brought_up_and_keeps_files(tmp_path):
     first = Journal(tmp_path, lambda: 0.0)
     with first.commit():

@@ -26,7 +26,11 @@ def serving(
         "classes": [f"c{i}" for i in range(classes)], "embedding": embedding,
         "input": {"kind": "vector", "shape": [4]},
     }  # fmt: skip
-    held = {"serve": {"fleet": fleet, "data_dir": "data", **serve}, "broker": {"url": url}, "contract": contract}
+    held = {
+        "serve": {"method": "fedproto", "fleet": fleet, "data_dir": "data", **serve},
+        "broker": {"url": url},
+        "contract": contract,
+    }
     file.write_text(toml(held))
     command = [sys.executable, "-m", "coordinator", "serve", "--config", str(file)]
     with (folder / "coordinator.log").open("w") as log:

@@ -62,8 +62,11 @@ def test_two_strange_uploads_and_an_honest_one(small_lab, tmp_path, method):
             payload = honest[agent] if agent == order[-1] else changed(setup, honest[agent], rng)
             place = TOPICS.parse(TOPICS.upload(agent, 1))
             said = core.take([(place, payload)], 1.0)
-            answers = [wire.decode(p.payload).body["status"] for p in said if TOPICS.parse(p.topic).kind == "receipt"]
-            assert answers in (["accepted"], ["refused"])
+            receipts = [p for p in said if TOPICS.parse(p.topic).kind == "receipt"]
+            told = [(TOPICS.parse(p.topic).agent, wire.decode(p.payload).body) for p in receipts]
+            assert [body["status"] for to, body in told if to == agent] in (["accepted"], ["refused"])
+            # The last upload closes the round: whoever turns out to be unlike the most is told then.
+            assert all((body["status"], body["reason"]) == ("refused", "unlike") for to, body in told if to != agent)
         core.tick(100.0)
         core.journal.close()
         core_of(setup, tmp_path / str(seed)).recover(0.0)

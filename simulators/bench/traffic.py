@@ -30,8 +30,9 @@ class Scene:
     settings: Mapping[str, tuple[str, ...]]  # where a method's paper has its own for this data
 
     def of(self, method: str) -> LabConfig:
-        """The method's run."""
-        return replace(changed(self.config, method=method), settings=self.settings.get(method, ()))
+        """The method's run; one that brings its own network has that."""
+        own = {"backbone": ""} if registry.load(method).traits.backbone else {}
+        return replace(changed(self.config, (), method=method, **own), settings=self.settings.get(method, ()))
 
     def run(self, method: str, out: Path, workers: int) -> None:
         """The method here, if it is not there yet."""

@@ -67,6 +67,8 @@ def infer(bundle, *words):
     command = [sys.executable, "-m", "edge_agent", "infer", "--bundle", str(bundle), "--json", *words]
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
+    # Who runs in the background of a shell ignores Ctrl-C, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environ)
     try:
         yield Asked(process)

@@ -157,9 +157,9 @@ class Proxy:
                     return
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 await self._open[way].wait()
+                self.carried[way] += len(data)  # before the write: who has heard a byte finds it counted
                 writer.write(data)
                 await writer.drain()
-                self.carried[way] += len(data)
                 if self._rate is not None:
                     await asyncio.sleep(len(data) / self._rate)
 

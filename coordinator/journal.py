@@ -1,7 +1,7 @@
 """What must not be lost: who was asked, what was accepted, where a round was cut, what came out. One SQLite file a run.
 
-Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with `synchronous=FULL`.
-One process at a time holds a journal; a lock beside it says so.
+Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with `synchronous=FULL`,
+and the bytes of uploads are in files beside it before. One process at a time holds a journal; a lock says so.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from coordinator.bodies import Bodies, Span
 from coordinator.errors import JournalError
 from coordinator.lock import locked
 from protofleet.exchange import GlobalState
 from protofleet.packing import pack_state, unpack_state
 
-SCHEMA = 3
+SCHEMA = 4
 KEPT = "round, agent, digest, blob, status, cut"  # as `Kept` has them
 
 
@@ -63,13 +65,11 @@ class Journal:
         self.directory, self._wall = directory, wall
         self._lock: TextIO | None = locked(directory)
         self._newest: OpenedRound | None = None
+        self._bodies = Bodies(directory)
         path = directory / "journal.db"
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
-            # Large pages and few checkpoints: uploads are written once, and half as dear as with SQLite's defaults.
-            self._db.execute("PRAGMA page_size=65536")
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA wal_autocheckpoint=500")
             self._db.execute("PRAGMA synchronous=FULL")
             self._migrate()
         except sqlite3.DatabaseError as error:
@@ -85,13 +85,14 @@ class Journal:
             raise JournalError(f"{directory} holds no journal")
         journal = cls.__new__(cls)
         journal.directory, journal._wall, journal._lock = directory, lambda: 0.0, None
-        journal._newest = None
+        journal._newest, journal._bodies = None, Bodies(directory)
         journal._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         return journal
 
     def close(self) -> None:
         """Give the file and the lock back."""
         self._db.close()
+        self._bodies.close()
         if self._lock is not None:
             self._lock.close()
 
@@ -153,6 +154,9 @@ class Journal:
 
     def body(self, blob: int | None) -> bytes | None:
         """The bytes in this place; None once compacted away."""
+        span = self._db.execute("SELECT file, start, length FROM logged WHERE blob=?", (blob,)).fetchone()
+        if span is not None:
+            return self._bodies.read(Span(*span))
         row = self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)).fetchone()
         return None if row is None else bytes(row[0])
 
@@ -216,14 +220,17 @@ class Journal:
 
     def add_uploads(self, uploads: Iterable[tuple[int, str, str, str, bytes]]) -> None:
         """Uploads came: round, agent, hash, status and message; of one that is only recorded the message is empty."""
-        last, at = self._db.execute("SELECT coalesce(max(id), 0) FROM blobs").fetchone()[0], self._wall()
-        blobs: list[tuple[int, bytes]] = []
-        rows = []
-        for round, agent, digest, status, message in uploads:
-            blobs += [(last + len(blobs) + 1, message)] if message else []
-            rows.append((round, agent, digest, blobs[-1][0] if message else None, status, at))
-        self._db.executemany("INSERT INTO blobs VALUES (?, ?)", blobs)
+        came, at, numbers = list(uploads), self._wall(), count(self._next_blob())
+        spans = self._bodies.add([message for *_, message in came if message])
+        rows = [(*known, next(numbers) if message else None, status, at) for *known, status, message in came]
+        logged = [(blob, *astuple(span)) for blob, span in zip((r[3] for r in rows if r[3]), spans, strict=True)]
+        self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
+
+    def _next_blob(self) -> int:
+        """Numbers are shared by what lies in SQLite's file and what lies beside it."""
+        last = "SELECT max((SELECT coalesce(max(id), 0) FROM blobs), (SELECT coalesce(max(blob), 0) FROM logged))"
+        return int(self._db.execute(last).fetchone()[0]) + 1
 
     def add_cut(self, cut: CutRound, left_out: Iterable[tuple[int, str]] = ()) -> None:
         """A round is cut here; its uploads are fused in it; others are left out, and kept like late ones."""
@@ -237,7 +244,8 @@ class Journal:
 
     def add_state(self, round: int, state: GlobalState) -> None:
         """What a round ended in."""
-        blob = self._db.execute("INSERT INTO blobs (body) VALUES (?)", (pack_state(state),)).lastrowid
+        blob = self._next_blob()
+        self._db.execute("INSERT INTO blobs VALUES (?, ?)", (blob, pack_state(state)))
         self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", (round, state.sha256, blob, self._wall()))
 
     def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
@@ -261,33 +269,48 @@ class Journal:
         with self.commit():
             newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
             edge = newest - keep
-            self._db.execute(
-                "DELETE FROM blobs WHERE id NOT IN ("
+            live = (
                 "SELECT blob FROM uploads WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
-                "UNION SELECT blob FROM states WHERE round > ?1 OR round = (SELECT max(round) FROM states))",
-                (edge,),
+                "UNION SELECT blob FROM states WHERE round > ?1 OR round = (SELECT max(round) FROM states)"
             )
+            self._db.execute(f"DELETE FROM blobs WHERE id NOT IN ({live})", (edge,))
+            self._db.execute(f"DELETE FROM logged WHERE blob NOT IN ({live})", (edge,))
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
+        self._bodies.drop(but=[file for (file,) in self._db.execute("SELECT DISTINCT file FROM logged")])
 
     def compact(self, keep: int) -> int:
         """As `forget`, and give the room back to the disk; how many bytes that was."""
         before = self._size()
         self.forget(keep)
+        with self.commit():
+            self._gather(self._db)
+        self._bodies.drop(but=())
         self._db.execute("VACUUM")
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before - self._size()
 
     def backup(self, target: Path) -> None:
-        """A whole copy, taken while the journal is in use."""
+        """A whole copy in one file, taken while the journal is in use."""
         copy = sqlite3.connect(target)
         try:
             self._db.backup(copy)
+            with copy:
+                self._gather(copy)
         finally:
             copy.close()
 
+    def _gather(self, db: sqlite3.Connection) -> None:
+        """Take bodies that lie beside the file into it."""
+        for blob, *span in db.execute("SELECT blob, file, start, length FROM logged").fetchall():
+            body = self._bodies.read(Span(*span))
+            if body is not None:
+                db.execute("INSERT INTO blobs VALUES (?, ?)", (blob, body))
+        db.execute("DELETE FROM logged")
+
     def _size(self) -> int:
         path = self.directory / "journal.db"
-        return sum(p.stat().st_size for p in (path, path.with_name("journal.db-wal")) if p.exists())
+        own = sum(p.stat().st_size for p in (path, path.with_name("journal.db-wal")) if p.exists())
+        return own + self._bodies.size()
 
     def _migrate(self) -> None:
         """Bring the file to this schema, one numbered step at a time."""

@@ -1,12 +1,14 @@
 """The journal: whole or not at all, one holder, and what is left of it after a crash at any byte."""
 
 import contextlib
+import resource
 import shutil
 import sqlite3
 
 import numpy as np
 import pytest
 
+from coordinator.bodies import LARGEST
 from coordinator.errors import JournalError
 from coordinator.journal import CutRound, Journal, OpenedRound
 from protofleet.exchange import GlobalState
@@ -77,12 +79,14 @@ def test_a_log_cut_short_loses_the_end_and_nothing_else(tmp_path):
     for length in np.linspace(0, len(wal), 25).astype(int):
         copy = tmp_path / f"cut{length}"
         copy.mkdir()
-        shutil.copy(tmp_path / "live" / "journal.db", copy)
+        for name in ("journal.db", "bodies-1"):
+            shutil.copy(tmp_path / "live" / name, copy)
         (copy / "journal.db-wal").write_bytes(wal[:length])
         found = journal(copy)
         rounds, cuts = len(found.rounds()), sum(found.cut(r) is not None for r in range(1, 7))
         uploads, states = len(found.uploads()), len(found.state_hashes())
         assert rounds >= uploads >= cuts == states >= rounds - 1
+        assert [found.body(kept.blob) for kept in found.uploads()] == [bytes([r]) * 1000 for r in range(1, uploads + 1)]
         seen.append(rounds)
         found.close()
     assert seen == sorted(seen)
@@ -97,14 +101,47 @@ def test_compaction_keeps_hashes_and_the_last_rounds(tmp_path):
     assert made.state(2) is None
     assert made.state(9)[1] == state(9)
     assert made.body(made.upload(2, "a").blob) is None
-    assert made.body(made.upload(9, "a").blob) is not None
+    assert made.body(made.upload(9, "a").blob) == bytes([9]) * 1000
 
 
-def test_a_backup_is_a_whole_journal(tmp_path):
+def test_what_is_forgotten_is_off_the_disk_once_its_file_is_full(tmp_path):
+    made = filled(tmp_path, 1)
+    for r in (2, 3):
+        with made.commit():
+            made.add_round(OpenedRound(r, "00" * 32, r - 1, ("a",), True))
+            made.add_uploads([(r, "a", f"{r:064x}", "accepted", bytes([r]) * LARGEST)])
+    made.forget(1)
+    assert [path.name for path in tmp_path.glob("bodies-*")] == ["bodies-2"]
+    assert [made.body(made.upload(r, "a").blob) is None for r in (1, 2, 3)] == [True, True, False]
+
+
+def test_a_backup_is_a_whole_journal_in_one_file(tmp_path):
     made = filled(tmp_path / "live", 2)
     (tmp_path / "copy").mkdir()
     made.backup(tmp_path / "copy" / "journal.db")
-    assert journal(tmp_path / "copy").state_hashes() == made.state_hashes()
+    copy = journal(tmp_path / "copy")
+    assert copy.state_hashes() == made.state_hashes()
+    assert [copy.body(kept.blob) for kept in copy.uploads()] == [bytes([1]) * 1000, bytes([2]) * 1000]
+    with copy.commit():
+        copy.add_uploads([(2, "b", "ff" * 32, "accepted", b"after it came back")])
+    assert copy.body(copy.upload(2, "b").blob) == b"after it came back"
+    assert copy.state() == made.state()
+
+
+def test_a_disk_that_is_full_in_the_middle_of_an_upload_loses_that_one_alone(tmp_path):
+    made = filled(tmp_path, 1)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        for _ in range(3):
+            with pytest.raises(JournalError, match="cannot be written"), made.commit():
+                made.add_uploads([(1, "b", "ff" * 32, "accepted", b"b" * (2 << 20))])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with made.commit():
+        made.add_uploads([(1, "c", "ff" * 32, "accepted", b"c")])
+    assert [made.body(kept.blob) for kept in made.uploads()] == [bytes([1]) * 1000, b"c"]
+    assert {path.name: path.stat().st_size for path in tmp_path.glob("bodies-*")} == {"bodies-1": 1000, "bodies-2": 1}
 
 
 def test_files_that_are_no_journal_are_refused_in_one_line(tmp_path):
@@ -128,7 +165,8 @@ def test_held_uploads_are_found_by_their_index_also_in_a_journal_of_the_release_
         first.add_uploads([(round, "b", "0" * 64, "held", b"late") for round in (3, 2)])
     first.close()
     with sqlite3.connect(tmp_path / "journal.db") as db:
-        db.executescript("DROP INDEX uploads_held; CREATE INDEX uploads_by_status ON uploads (status);")
+        db.executescript("DROP TABLE logged; DROP INDEX uploads_held;")
+        db.execute("CREATE INDEX uploads_by_status ON uploads (status)")
         db.execute("PRAGMA user_version=2")
     again = journal(tmp_path)
     asked = []
@@ -147,7 +185,7 @@ def test_a_journal_of_the_release_before_is_brought_up_and_keeps_files(tmp_path)
         first.set_meta("run", "r")
     first.close()
     with sqlite3.connect(tmp_path / "journal.db") as db:
-        db.execute("DROP TABLE files")
+        db.executescript("DROP TABLE files; DROP TABLE logged;")
         db.execute("PRAGMA user_version=1")
     again = Journal(tmp_path, lambda: 0.0)
     with again.commit():

@@ -17,7 +17,7 @@ COORDINATOR = {
     "Journal.commit": 12, "execute": 70, "Core.take": 8, "Core._open": 3, "Core._cut": 3, "Core._fuse": 3,
     "Core.recover": 1, "Core.greetings": 1, "Intake.take": 9, "Intake.written": 6, "Post.send": 8, "Service._turn": 8,
     "Journal.add_round": 3, "Journal.add_uploads": 3, "Journal.add_cut": 3, "Journal.add_state": 4, "Running.add": 9,
-    "*": 570,
+    "Bodies.add": 3, "_write": 3, "*": 570,
 }  # fmt: skip
 DEVICE = {
     "Store.hold": 3, "Store.commit_round": 3, "Store.settle": 3, "Store.take_over": 1, "Hands._send": 3,

@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from simulators import plots
 from simulators.bench import cross, newcomers
 from simulators.bench.cross import ABLATION, FLEET, IMPROVED, PAPERS, TASKS, Contender, Task
+from simulators.bench.newcomers import Case
 from simulators.bench.paired import Difference, Document, accuracy, bytes_a_device, crossed, paired, rounds_to
 from simulators.progress import size
 
@@ -19,32 +20,33 @@ Runs = Mapping[int, Document]
 
 @dataclass(frozen=True)
 class Everything:
-    """The finished runs, by task and contender."""
+    """The finished runs of the tasks, by task and contender."""
 
+    tasks: Sequence[Task]
     runs: Mapping[tuple[str, str], Runs]
-    seeds: int
 
     def of(self, task: Task, contender: Contender) -> Runs:
-        """By seed."""
-        return self.runs[task.name, contender.name]
+        """By seed; none where nothing was run."""
+        return self.runs.get((task.name, contender.name), {})
 
 
-def gather(seeds: int, out: Path) -> Everything:
+def gather(tasks: Sequence[Task], seeds: int, out: Path) -> Everything:
     """What there is."""
-    return Everything({(t.name, c.name): cross.found(t, c, seeds, out) for t in TASKS for c in cross.CONTENDERS}, seeds)
+    found = {(t.name, c.name): cross.found(t, c, seeds, out) for t in tasks for c in cross.CONTENDERS}
+    return Everything(tasks, found)
 
 
 def verdicts(known: Everything, rivals: Sequence[Contender]) -> list[str]:
     """One row a rival: on each task the smaller of fleet's two leads, over its prototypes and over its head."""
-    lines = ["| fleet above | " + " | ".join(task.name for task in TASKS) + " | tasks |"]
-    lines.append("|---" * (len(TASKS) + 2) + "|")
+    lines = ["| fleet above | " + " | ".join(task.name for task in known.tasks) + " | tasks |"]
+    lines.append("|---" * (len(known.tasks) + 2) + "|")
     for rival in rivals:
         cells, won = [], 0
-        for task in TASKS:
+        for task in known.tasks:
             least = narrowest(known, task, rival)
             cells.append("–" if least is None else told(least))
             won += least is not None and least.above
-        lines.append(f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(TASKS)} |")
+        lines.append(f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(known.tasks)} |")
     return lines
 
 
@@ -98,7 +100,7 @@ def _mean(values: Sequence[float]) -> str:
 def speed(known: Everything) -> list[str]:
     """Rounds until fleet is where the best paper's method ends."""
     lines = ["| task | best of the papers | it ends at | in rounds | fleet is there after |", "|---|---|---|---|---|"]
-    for task in TASKS:
+    for task in known.tasks:
         ends: list[tuple[float, Contender]] = []
         for rival in PAPERS:
             runs = known.of(task, rival)
@@ -119,10 +121,10 @@ def speed(known: Everything) -> list[str]:
     return lines
 
 
-def late_and_rare(seeds: int, out: Path) -> list[str]:
+def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
     """The two cases: a row a contender, by whichever of its classifiers does best in the mean of the columns."""
     lines: list[str] = []
-    for case in newcomers.CASES:
+    for case in cases:
         rows = []
         columns: list[str] = []
         for contender in (FLEET, *PAPERS):
@@ -142,7 +144,7 @@ def late_and_rare(seeds: int, out: Path) -> list[str]:
 
 def page(seeds: int, out: Path, beside: Path | None) -> str:
     """All figures as Markdown, to stand in docs/fleet-method.md between its two marks."""
-    known = gather(seeds, out)
+    known = gather(TASKS, seeds, out)
     lines = ["### Against the papers' methods, as their papers have them", "", *verdicts(known, PAPERS), ""]
     improved = [rival for rival in IMPROVED if any(known.of(task, rival) for task in TASKS)]
     if improved:
@@ -158,7 +160,7 @@ def page(seeds: int, out: Path, beside: Path | None) -> str:
     lines += ["### What each part gives", ""]
     for task in TASKS:
         lines += [f"{task.title}:", "", *table(task, known, (FLEET, *ABLATION)), ""]
-    lines += late_and_rare(seeds, out)
+    lines += late_and_rare(newcomers.CASES, seeds, out)
     return "\n".join(lines)
 
 

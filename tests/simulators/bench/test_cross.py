@@ -93,7 +93,7 @@ def test_runs_are_kept_and_told_with_their_lead(ran):
 
 
 def test_what_was_not_run_is_a_dash(ran):
-    task, _, known = ran
+    _, _, known = ran
     absent = Contender("absent", "Nobody", "fedproto")
     assert "| Nobody | – | 0 of 1 |" in verdicts(known, [absent])
 

@@ -16,7 +16,8 @@ from coordinator.admission import Expected, Refusal
 from coordinator.classes import Classes
 from coordinator.fusion import fuse_total, start_state
 from coordinator.intake import Intake
-from coordinator.journal import CutRound, Journal, Kept, OpenedRound
+from coordinator.journal import Journal
+from coordinator.records import CutRound, Kept, OpenedRound
 from coordinator.rounds import Rules, Standing
 from coordinator.running import AGREED, Running
 from coordinator.voice import Voice

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from coordinator import admission
 from coordinator.admission import Expected, Refusal
-from coordinator.journal import Journal, Kept, OpenedRound
+from coordinator.journal import Journal
+from coordinator.records import Kept, OpenedRound
 from coordinator.rounds import Standing
 from coordinator.running import Running
 from coordinator.voice import Voice

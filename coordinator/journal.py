@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from importlib import resources
 from itertools import count
 from pathlib import Path
@@ -19,43 +19,12 @@ from typing import Any, Literal, TextIO
 from coordinator.bodies import Bodies, Span
 from coordinator.errors import JournalError
 from coordinator.lock import locked
+from coordinator.records import CutRound, Kept, OpenedRound
 from protofleet.exchange import GlobalState
 from protofleet.packing import pack_state, unpack_state
 
 SCHEMA = 4
 KEPT = "round, agent, digest, blob, status, cut"  # as `Kept` has them
-
-
-@dataclass(frozen=True)
-class OpenedRound:
-    """A round as it was announced. `base_round` is the round its state came out of."""
-
-    round: int
-    base: str
-    base_round: int
-    asked: tuple[str, ...]
-    talks: bool
-
-
-@dataclass(frozen=True)
-class Kept:
-    """An upload as it is remembered: the hash of its body, where its bytes are, and the round it was fused in."""
-
-    round: int
-    agent: str
-    digest: str
-    blob: int | None
-    status: str
-    cut: int | None
-
-
-@dataclass(frozen=True)
-class CutRound:
-    """Where a round was cut: which uploads are in it, as (round, agent, weight)."""
-
-    round: int
-    reason: str
-    counted: tuple[tuple[int, str, int], ...]
 
 
 class Journal:

@@ -8,8 +8,9 @@ from typing import Any
 
 from coordinator import likeness
 from coordinator.admission import Expected, Refusal
-from coordinator.journal import CutRound, Journal, Kept
+from coordinator.journal import Journal
 from coordinator.likeness import Agreement, Likeness
+from coordinator.records import CutRound, Kept
 from protofleet import wire
 from protofleet.errors import FusionError
 from protofleet.exact import Partial, merge, merge_all

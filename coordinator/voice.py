@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator import receipts
-from coordinator.journal import OpenedRound
+from coordinator.records import OpenedRound
 from coordinator.rounds import Rules, Standing
 from protofleet import wire
 from protofleet.contract import Contract

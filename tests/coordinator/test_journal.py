@@ -10,7 +10,8 @@ import pytest
 
 from coordinator.bodies import LARGEST
 from coordinator.errors import JournalError
-from coordinator.journal import CutRound, Journal, OpenedRound
+from coordinator.journal import Journal
+from coordinator.records import CutRound, OpenedRound
 from protofleet.exchange import GlobalState
 from protofleet.prototypes import Prototypes
 

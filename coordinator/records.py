@@ -1,0 +1,37 @@
+"""What a journal holds of a round: how it was opened, what came, where it was cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class OpenedRound:
+    """A round as it was announced. `base_round` is the round its state came out of."""
+
+    round: int
+    base: str
+    base_round: int
+    asked: tuple[str, ...]
+    talks: bool
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An upload as it is remembered: the hash of its body, where its bytes are, and the round it was fused in."""
+
+    round: int
+    agent: str
+    digest: str
+    blob: int | None
+    status: str
+    cut: int | None
+
+
+@dataclass(frozen=True)
+class CutRound:
+    """Where a round was cut: which uploads are in it, as (round, agent, weight)."""
+
+    round: int
+    reason: str
+    counted: tuple[tuple[int, str, int], ...]

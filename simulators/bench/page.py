@@ -86,7 +86,8 @@ def _section(section: Section, known: Everything, out: Path, beside: Path | None
 
 def _line(cell: Cell, known: Everything) -> str:
     mine = known.runs[cell.name]
-    paper = "–" if cell.paper is None else _percent(cell.paper, cell.paper_std)
+    paper = "–" if cell.paper is None else _number(cell, cell.paper)
+    paper += f" ± {_number(cell, cell.paper_std)}" if cell.paper_std else ""
     gap = "–" if cell.paper is None else f"{100 * (_mean(cell, mine) - cell.paper):+.2f}"
     asked = "; ".join(_verdict(cell, aim, known) for aim in cell.aims) or "–"
     last = _spread(cell, mine, "last")
@@ -192,8 +193,8 @@ def _mean(cell: Cell, mine: Sequence[Found]) -> float:
 
 def _spread(cell: Cell, mine: Sequence[Found], pick: Any) -> str:
     values = [run.value(cell, pick) for run in mine]
-    deviation = stdev(values) if len(values) > 1 else 0.0
-    return f"{fmean(values):.3f} ± {deviation:.3f}" if cell.evaluator == MARGINS else _percent(fmean(values), deviation)
+    mean = _number(cell, fmean(values))
+    return mean if len(values) < 2 else f"{mean} ± {_number(cell, stdev(values))}"  # one run has no spread
 
 
 def _number(cell: Cell, value: float) -> str:
@@ -202,10 +203,6 @@ def _number(cell: Cell, value: float) -> str:
 
 def _points(cell: Cell, value: float) -> str:
     return f"{value:+.3f}" if cell.evaluator == MARGINS else f"{100 * value:+.2f}"
-
-
-def _percent(value: float, deviation: float) -> str:
-    return f"{100 * value:.2f} ± {100 * deviation:.2f}"
 
 
 def _row(*columns: str) -> str:

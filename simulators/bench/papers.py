@@ -163,8 +163,7 @@ FEDIC = (
 
 MIXED_CUT = (
     "6,000 images of 60,000, 80 rounds of 300; LeNet, 4-layer CNN, ResNet-8 and MobileNetV3-small for ResNet-8, "
-    "EfficientNet, ShuffleNetV2 and MobileNetV2; some 560 steps for 21,000, hence a learning rate of 0.02 "
-    "for 0.01 (0.05 diverges)"
+    "EfficientNet, ShuffleNetV2 and MobileNetV2; some 560 steps for 21,000 at the paper's learning rate"
 )
 PROTONORM = (
     Cell(

@@ -56,7 +56,7 @@ SPIRAL = LabConfig(
 MIXED = LabConfig(
     Run(method="fedproto", dataset="cifar10", agents=20, backbone="mixed", embedding=512, rounds=80),
     PartitionOptions(alpha=0.1, validation=0.0, limit=6000),
-    Training(batch_size=32, lr=0.02, momentum=0.0),
+    Training(batch_size=32, lr=0.01, momentum=0.0),
     Numerics(layout="channels-last"),
 )
 

@@ -90,7 +90,7 @@ def curves(series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title:
 
 def against_bytes(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], path: Path) -> None:
     """Accuracy over bytes on a logarithmic scale, a panel each; a method keeps its colour, and one that sends nothing
-    is a level line."""
+    is a level line; the one that ends highest is named in the picture."""
     from matplotlib.ticker import EngFormatter
 
     names = sorted({name for series in panels.values() for name in series})
@@ -105,6 +105,8 @@ def against_bytes(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]
                 axes.plot(*sent[-1], "o", color=colour, markersize=4)
             else:
                 axes.axhline(points[-1][1], color=colour, linestyle=dash, linewidth=1.0, label=name)
+        best = max(series, key=lambda name: series[name][-1][1])
+        axes.annotate(best, series[best][-1], (6, 4), textcoords="offset points", color=INK, fontsize=9)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
         axes.grid(color=FAINT, linewidth=0.7)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edge_agent.store import Store
+from simulators.faults.cases.deaths import COORDINATOR
 from simulators.faults.crowd import crowd
 from simulators.faults.mortal import Instant
 from simulators.faults.scene import Case, Scene, after, breakable, pause
@@ -175,7 +176,7 @@ def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] =
 
 def _death(rng: random.Random) -> Instant:
     name = rng.choice(["Core._fuse", "Core._cut", "Core._open", "Core.take", "Post.send", "Journal.commit"])
-    return Instant("coordinator", name, "leave", rng.randint(2, 4 if name.startswith("Core._") else 12))
+    return Instant("coordinator", name, "leave", rng.randint(2, COORDINATOR[name]))
 
 
 def _trained(folder: Path) -> int:

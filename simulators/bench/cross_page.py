@@ -11,7 +11,7 @@ from simulators import plots
 from simulators.bench import cross, newcomers
 from simulators.bench.cross import ABLATION, FLEET, IMPROVED, PAPERS, TASKS, Contender, Task
 from simulators.bench.newcomers import Case
-from simulators.bench.paired import Difference, Document, accuracy, bytes_a_device, crossed, paired, rounds_to
+from simulators.bench.paired import Difference, Document, accuracy, bytes_a_device, crossed, paired, rounds_to, within
 from simulators.progress import size
 
 OURS = "prototype"  # fleet's one classifier goes by this name
@@ -71,11 +71,12 @@ def told(lead: Difference) -> str:
 
 
 def table(task: Task, known: Everything, contenders: Sequence[Contender]) -> list[str]:
-    """What each reached, by prototypes and by head, last and best, and at how many bytes."""
+    """What each reached, by prototypes and by head, last and best; at how many bytes, and at fleet's."""
     lines = [
-        "| | prototypes, last | best | head, last | best | a device's bytes | seeds |",
-        "|---|---|---|---|---|---|---|",
+        "| | prototypes, last | best | head, last | best | a device's bytes | at fleet's bytes | seeds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    spent = {seed: bytes_a_device(run) for seed, run in known.of(task, FLEET).items()}
     for contender in contenders:
         runs = list(known.of(task, contender).values())
         if not runs:
@@ -85,9 +86,19 @@ def table(task: Task, known: Everything, contenders: Sequence[Contender]) -> lis
             for name in task.compared.values()
             for pick in ("last", "best")
         ]
-        crossing = size(fmean(bytes_a_device(run) for run in runs))
-        lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {crossing} | {len(runs)} |")
+        cells.append(size(fmean(bytes_a_device(run) for run in runs)))
+        cells.append(_mean(_at_equal_bytes(task, known.of(task, contender), spent)))
+        lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {len(runs)} |")
     return lines
+
+
+def _at_equal_bytes(task: Task, runs: Runs, spent: Mapping[int, float]) -> list[float]:
+    """By whichever classifier is better there."""
+    by_name = [
+        [a for seed, run in runs.items() if seed in spent and (a := within(run, name, spent[seed])) is not None]
+        for name in task.compared.values()
+    ]
+    return max(by_name, key=lambda found: fmean(found) if found else 0.0)
 
 
 def _mean(values: Sequence[float]) -> str:

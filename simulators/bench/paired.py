@@ -72,6 +72,16 @@ def crossed(document: Document) -> list[float]:
     return [total / devices for total in accumulate(row["up_bytes"] + row["down_bytes"] for row in document["rounds"])]
 
 
+def within(document: Document, evaluator: str, spent: float) -> float | None:
+    """The accuracy in the last round by which a device had sent and received no more than so many bytes."""
+    fitting = [
+        row["accuracy"].get(evaluator)
+        for row, total in zip(document["rounds"], crossed(document), strict=True)
+        if total <= spent
+    ]
+    return fitting[-1] if fitting else None
+
+
 def rounds_to(document: Document, evaluator: str, accuracy: float) -> int | None:
     """The first round in which the classifier is as good as that."""
     for row in document["rounds"]:

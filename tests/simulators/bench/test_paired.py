@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from simulators.bench.paired import accuracy, bytes_a_device, crossed, difference, paired, rounds_to
+from simulators.bench.paired import accuracy, bytes_a_device, crossed, difference, paired, rounds_to, within
 
 VALUES = st.floats(0, 1).map(lambda x: round(x, 4))
 
@@ -60,3 +60,4 @@ def test_bytes_are_both_ways_and_rounds_are_counted_until_it_is_there():
     assert bytes_a_device(run) == 800
     assert [rounds_to(run, "head", x) for x in (0.1, 0.6, 0.65, 0.9)] == [1, 2, 4, None]
     assert rounds_to(run, "prototype", 0.1) is None
+    assert [within(run, "head", x) for x in (199, 200, 799, 10_000)] == [None, 0.2, 0.5, 0.7]

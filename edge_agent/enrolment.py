@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,9 @@ from protofleet.channel import About, Bank
 from protofleet.errors import LinkError, UsageError, WireError
 from protofleet.prototypes import Prototypes
 from protofleet.wire import Envelope
+
+if TYPE_CHECKING:
+    from protofleet.mqtt.address import Address
 
 TOO_NEAR = 0.25  # of what is usual between classes
 PATIENCE, AGAIN = 10.0, 1.0
@@ -109,11 +111,10 @@ def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
 
 
 def offer(
-    classifier: Classifier, bank: Bank, url: str, fleet: str | None, agent: str, credentials: Path | None,
+    classifier: Classifier, bank: Bank, broker: Address, fleet: str | None, agent: str,
     *, method: str | None = None, patience: float = PATIENCE,
 ) -> Receipt:  # fmt: skip
     """Send it to the coordinator and wait for the receipt."""
-    from protofleet.mqtt.address import Address
     from protofleet.mqtt.events import Arrival, Refused
     from protofleet.mqtt.link import Link
     from protofleet.mqtt.topics import Topics, check_name
@@ -122,9 +123,8 @@ def offer(
     topic = topics.upload(check_name("device", agent), 0)
     payload = message(classifier, bank, topics.fleet, agent, method)
     digest = wire.decode(payload).digest
-    address = Address.parse(url, credentials_file=credentials, environ=os.environ)
     link = Link(
-        address, f"{agent[:40]}-enrol-{secrets.token_hex(4)}", rng=random.Random(), clean_start=True, session_expiry=0
+        broker, f"{agent[:40]}-enrol-{secrets.token_hex(4)}", rng=random.Random(), clean_start=True, session_expiry=0
     )
     link.subscribe([(topics.receipt(agent), 1)])
     link.start()
@@ -137,7 +137,7 @@ def offer(
                 again = now + AGAIN
             for event in link.poll(0.2 if link.connected else AGAIN):
                 if isinstance(event, Refused):
-                    raise LinkError(f"{address} refuses this device: {event.reason}")
+                    raise LinkError(f"{broker} refuses this device: {event.reason}")
                 if isinstance(event, Arrival):
                     link.ack(event)
                     found = _receipt(event.payload, digest)

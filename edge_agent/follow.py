@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import sys
@@ -103,13 +102,12 @@ class Ear:
 
 @contextmanager
 def following(
-    classifier: Classifier, bundle: Path, url: str, channel: str, fleet: str | None, credentials: Path | None,
+    classifier: Classifier, bundle: Path, address: Address, channel: str, fleet: str | None,
     *, wait: bool, fetch: bool = True, log: Log | None = None,
 ) -> Iterator[None]:  # fmt: skip
     """Keep the classifier up with a channel for as long as the block lasts; with `fetch` to other bundles, too."""
     log = log or Log(sys.stderr)
     topics = Topics(fleet or classifier.bundle.manifest.fleet)
-    address = Address.parse(url, credentials_file=credentials, environ=os.environ)
     name = f"infer-{secrets.token_hex(6)}"
     link = Link(address, name, rng=random.Random(), clean_start=True, session_expiry=0)
     who = address.username or name  # a broker's rules let a device ask for pieces under its own name only

@@ -15,6 +15,7 @@ from edge_agent.config import Config, need_source
 from edge_agent.daemon import Around, Daemon
 from edge_agent.foreman import Foreman
 from edge_agent.orders import Broken, Gone, Job, Look, Seen
+from edge_agent.reach import address
 from edge_agent.rules import Rules
 from edge_agent.store import Store, lock
 from protofleet.errors import DataError, FleetError
@@ -25,29 +26,12 @@ from protofleet.mqtt.topics import Topics, check_name
 from protofleet.systemd import Notifier
 
 
-def address(config: Config, environ: Mapping[str, str]) -> Address:
-    """Where the broker is, with what it takes to get in."""
-    told = config.broker
-
-    def file(text: str) -> Path | None:
-        return Path(text) if text else None
-
-    return Address.parse(
-        told.url,
-        credentials_file=file(told.credentials),
-        environ=environ,
-        ca=file(told.ca),
-        cert=file(told.cert),
-        key=file(told.key),
-    )
-
-
 def check(config: Config, environ: Mapping[str, str]) -> Address:
     """Everything that can be known to be wrong without a broker and without reading the data."""
     need_source(config)
     check_name("device", config.id)
     check_name("fleet", config.fleet.name)
-    return address(config, environ)
+    return address(config.broker, environ)
 
 
 def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:

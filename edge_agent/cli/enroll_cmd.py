@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from edge_agent.cli.infer_cmd import bundle_option, credentials_option, fleet_option
+from edge_agent.cli.infer_cmd import broker_options, bundle_option, fleet_option
 from protofleet.errors import FleetError, UsageError
+
+if TYPE_CHECKING:
+    from edge_agent.cli.infer_cmd import Reach
 
 
 @click.command()
@@ -18,11 +22,11 @@ from protofleet.errors import FleetError, UsageError
 @click.option("--offer", "url", metavar="URL", help="Offer it to the fleet at this broker (mqtt://host).")
 @click.option("--id", "agent", help="This device's name in the fleet; by default its host name.")
 @fleet_option
-@credentials_option
+@broker_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def enroll(
     photos: tuple[Path, ...], bundle: Path, label: str, url: str | None, agent: str | None, fleet: str | None,
-    credentials: Path | None, as_json: bool,
+    as_json: bool, reach: Reach,
 ) -> None:  # fmt: skip
     """Learn a new class from a few PHOTOS: in use here at once, on every following device once it is admitted."""
     from edge_agent.inference import Classifier  # before all that imports numpy: it keeps that to one thread
@@ -55,7 +59,7 @@ def enroll(
             "reaches them through the next rounds"
         )
     elif url:
-        receipt = enrolment.offer(classifier, new.bank, url, fleet, agent or host_name(), credentials)
+        receipt = enrolment.offer(classifier, new.bank, reach(url), fleet, agent or host_name())
         told |= {"offered": True, "status": receipt.status, "words": receipt.words}
         said.append(
             {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -16,7 +18,11 @@ from protofleet.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from edge_agent.inference import Classifier
+    from protofleet.mqtt.address import Address
 
+    Reach = Callable[[str], Address]
+
+F = TypeVar("F", bound=Callable[..., Any])
 AT_ONCE = 32
 NAP = 0.5
 Stamp = tuple[int, int]
@@ -33,9 +39,29 @@ fetch_option = click.option(
     "--fetch/--no-fetch", default=True, show_default=True,
     help="Where the channel names a bundle of another extractor: take that one, or stay with this.",
 )  # fmt: skip
-credentials_option = click.option(
-    "--credentials", type=click.Path(path_type=Path), help="A file with user name and password for the broker."
-)
+
+
+def broker_options(command: F) -> F:
+    """What a broker may ask for; the command gets `reach`, which makes an address of a URL."""
+
+    @wraps(command)
+    def told(credentials: str, ca: str, cert: str, key: str, **others: Any) -> Any:
+        def reach(url: str) -> Address:
+            from edge_agent.config import BrokerSection
+            from edge_agent.reach import address
+
+            return address(BrokerSection(url, credentials, ca, cert, key), os.environ)
+
+        return command(reach=reach, **others)
+
+    for name, help in (
+        ("key", "The file with its key."),
+        ("cert", "A file with this device's certificate, where the broker asks for one."),
+        ("ca", "A file with the authority that signed the broker's certificate."),
+        ("credentials", "A file with user name and password for the broker."),
+    ):
+        told = click.option(f"--{name}", default="", metavar="FILE", help=help)(told)
+    return cast(F, told)
 
 
 @click.command()
@@ -52,11 +78,11 @@ credentials_option = click.option(
 @channel_option
 @fetch_option
 @fleet_option
-@credentials_option
+@broker_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line.")
 def infer(
     paths: tuple[Path, ...], bundle: Path, top: int, unknown: bool, threads: int, watch: Path | None, from_stdin: bool,
-    follow: str | None, channel: str, fetch: bool, fleet: str | None, credentials: Path | None, as_json: bool,
+    follow: str | None, channel: str, fetch: bool, fleet: str | None, as_json: bool, reach: Reach,
 ) -> None:  # fmt: skip
     """Classify photos: PATHS are files or folders."""
     from edge_agent.inference import Classifier  # before all that imports numpy: it keeps that to one thread
@@ -72,10 +98,8 @@ def infer(
         if follow:
             from edge_agent.follow import following
 
-            following_it = following(
-                classifier, bundle, follow, channel, fleet, credentials, wait=not endless, fetch=fetch
-            )
-            held.enter_context(following_it)
+            broker = reach(follow)
+            held.enter_context(following(classifier, bundle, broker, channel, fleet, wait=not endless, fetch=fetch))
         else:
             settled(classifier, bundle)
         if not endless:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def summarise(
     from edge_agent.config import need_source
     from edge_agent.data.source import read
     from edge_agent.inference import Classifier
+    from edge_agent.reach import address
 
     if (url is None) == (out is None):
         raise UsageError("one of --offer and --out is due")
@@ -56,8 +58,8 @@ def summarise(
     if out is not None:
         latest.write(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
         return
-    credentials = Path(config.broker.credentials) if config.broker.credentials else None
-    receipt = enrolment.offer(classifier, bank, url or "", fleet, config.id, credentials, method="summarise")
+    broker = address(replace(config.broker, url=url or ""), os.environ)
+    receipt = enrolment.offer(classifier, bank, broker, fleet, config.id, method="summarise")
     if receipt.status != "accepted":
         raise FleetError(f"the coordinator does not take it: {receipt.words}")
     counts = getattr(bank.points, "counts", None)

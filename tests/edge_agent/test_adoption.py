@@ -14,6 +14,7 @@ from edge_agent.net import natural
 from export.writer import Wanted, export, write
 from protofleet import pfb
 from protofleet.mqtt import mosquitto
+from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import running_broker
 from tests.bundles import device, digits
 from tests.edge_agent.scripted import ROOT, Device
@@ -80,7 +81,7 @@ def test_a_frozen_extractor_reaches_every_device_and_their_means_are_the_fleets_
     features, y = extractor.embed(data.x[rows]), data.y[rows]
     follower = Classifier(bundle)
     (tmp_path / "elsewhere").mkdir()
-    with follow.following(follower, tmp_path / "elsewhere" / "b", url, "stable", "f", None, wait=True):
+    with follow.following(follower, tmp_path / "elsewhere" / "b", Address.parse(url), "stable", "f", wait=True):
         bank = follower.loaded.bank
     assert (bank.about.bundle, bank.about.lineage.partition(":")[0]) == (name, "extractor")
     for c, vector in zip(bank.points.classes, bank.points.vectors, strict=True):

@@ -17,6 +17,7 @@ from protofleet.channel import About, Bank
 from protofleet.errors import LinkError, UsageError
 from protofleet.logs import Log
 from protofleet.mqtt import mosquitto
+from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import running_broker
 from protofleet.prototypes import Prototypes
 from tests.bundles import device, digits
@@ -136,13 +137,13 @@ def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
         with coordinator(url, tmp_path / "c", packet):
             frozen(tmp_path / "c", packed_bundle(tmp_path / "few.pfb", bank))
             second = Classifier(other)
-            with follow.following(second, other, url, "stable", "f", None, wait=True, log=Log(StringIO())):
+            with follow.following(second, other, Address.parse(url), "stable", "f", wait=True, log=Log(StringIO())):
                 assert "9" not in second.loaded.labels
                 new = enrolment.embedded(first, "9", nines())
-                receipt = enrolment.offer(first, new.bank, url, "f", "device-a", None)
+                receipt = enrolment.offer(first, new.bank, Address.parse(url), "f", "device-a")
                 assert receipt.status == "accepted"
                 eventually(lambda: "9" in second.loaded.labels)
-                again = enrolment.offer(first, _wrong(new.bank), url, "f", "a", None)
+                again = enrolment.offer(first, _wrong(new.bank), Address.parse(url), "f", "a")
                 assert again.status == "refused"
                 assert "another extractor" in again.words
     assert "9" in in_use(other).loaded.labels  # remembered, and no broker is needed for it
@@ -156,7 +157,7 @@ def test_an_answer_that_does_not_come_is_one_line(place):
     classifier = in_use(place)
     new = enrolment.embedded(classifier, "9", nines())
     with pytest.raises(LinkError, match="no answer from the coordinator"):
-        enrolment.offer(classifier, new.bank, "mqtt://127.0.0.1:9", None, "a", None, patience=0.3)
+        enrolment.offer(classifier, new.bank, Address.parse("mqtt://127.0.0.1:9"), None, "a", patience=0.3)
 
 
 def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place, made, tmp_path):

@@ -19,6 +19,7 @@ from protofleet import channel, pfb, wire
 from protofleet.channel import About, Bank
 from protofleet.logs import Log
 from protofleet.mqtt import mosquitto
+from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import running_broker
 from protofleet.prototypes import Prototypes
 from tests.bundles import device, digits
@@ -69,7 +70,7 @@ def broken(source, path):
 def test_a_follower_of_another_lineage_fetches_the_bundle_in_pieces_and_is_whole(own, bundles, broker, tmp_path):
     classifier, due = Classifier(own), Classifier(bundles[1]).look(X)
     with coordinator(broker, tmp_path / "c", 2048):
-        with follow.following(classifier, own, broker, "stable", "f", None, wait=False, log=Log(StringIO())):
+        with follow.following(classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(StringIO())):
             before = classifier.look(X)
             assert not np.array_equal(before.features.shape, due.features.shape)
             assert frozen(tmp_path / "c", bundles[1])["bundle"] == open_bundle(bundles[1]).digest
@@ -77,7 +78,7 @@ def test_a_follower_of_another_lineage_fetches_the_bundle_in_pieces_and_is_whole
             assert np.array_equal(classifier.look(X).features, due.features)
             assert classifier.look(X).best == due.best
         late = Classifier(own)  # it comes when all has been said
-        with follow.following(late, own, broker, "stable", "f", None, wait=True, log=Log(StringIO())):
+        with follow.following(late, own, Address.parse(broker), "stable", "f", wait=True, log=Log(StringIO())):
             assert late.look(X).best == due.best
     again = Classifier(own)
     latest.settled(again, own)  # and without any broker
@@ -103,7 +104,9 @@ def test_one_that_must_not_fetch_stays_and_says_so_in_one_line(own, bundles, bro
     classifier, log = Classifier(own), StringIO()
     with coordinator(broker, tmp_path / "c"):
         frozen(tmp_path / "c", bundles[1])
-        with follow.following(classifier, own, broker, "stable", "f", None, wait=True, fetch=False, log=Log(log)):
+        with follow.following(
+            classifier, own, Address.parse(broker), "stable", "f", wait=True, fetch=False, log=Log(log)
+        ):
             assert classifier.bundle.digest == open_bundle(own).digest
     (line,) = [line for line in log.getvalue().splitlines() if "lineage" in line or "prototypes are of" in line]
     assert "those in use stay" in line
@@ -113,7 +116,7 @@ def test_one_that_must_not_fetch_stays_and_says_so_in_one_line(own, bundles, bro
 @needs_broker
 def test_a_bundle_that_fails_its_self_test_is_refused_once_and_the_old_one_stays(own, bundles, broker, tmp_path):
     classifier, log = Classifier(own), StringIO()
-    follower = follow.following(classifier, own, broker, "stable", "f", None, wait=False, log=Log(log))
+    follower = follow.following(classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(log))
     with coordinator(broker, tmp_path / "c", 4096), follower:
         before = classifier.in_use
         frozen(tmp_path / "c", broken(bundles[1], tmp_path / "broken.pfb"))
@@ -132,7 +135,7 @@ def test_a_bundle_without_a_graph_is_refused(own, broker, tmp_path):
     bank = Bank(About("extractor:x", ("a",)), Prototypes(np.array([0]), np.ones((1, 12), np.float32)))
     with coordinator(broker, tmp_path / "c"):
         frozen(tmp_path / "c", packed_bundle(tmp_path / "empty.pfb", bank))
-        with follow.following(classifier, own, broker, "stable", "f", None, wait=True, log=Log(log)):
+        with follow.following(classifier, own, Address.parse(broker), "stable", "f", wait=True, log=Log(log)):
             pass
     assert classifier.bundle.digest == open_bundle(own).digest
     (line,) = [line for line in log.getvalue().splitlines() if "bundle cannot be used" in line]

@@ -92,6 +92,27 @@ def table(task: Task, known: Everything, contenders: Sequence[Contender]) -> lis
     return lines
 
 
+def ablation(task: Task, known: Everything) -> list[str]:
+    """What is left when a part is taken away or stands alone, and how far fleet is above it on the same seeds."""
+    lines = [
+        f"| {task.title} | prototypes, last | head, last | a device's bytes | fleet above it | seeds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for contender in (FLEET, *ABLATION):
+        runs = known.of(task, contender)
+        if not runs:
+            continue
+        cells = [
+            _mean([a for run in runs.values() if (a := accuracy(run, name, "last")) is not None])
+            for name in task.compared.values()
+        ]
+        cells.append(size(fmean(bytes_a_device(run) for run in runs.values())))
+        lead = None if contender is FLEET else narrowest(known, task, contender)
+        cells.append("–" if lead is None else told(lead))
+        lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {len(runs)} |")
+    return lines
+
+
 def _at_equal_bytes(task: Task, runs: Runs, spent: Mapping[int, float]) -> list[float]:
     """By whichever classifier is better there."""
     by_name = [
@@ -170,7 +191,7 @@ def page(seeds: int, out: Path, beside: Path | None) -> str:
     lines += ["### Rounds", "", *speed(known), ""]
     lines += ["### What each part gives", ""]
     for task in TASKS:
-        lines += [f"{task.title}:", "", *table(task, known, (FLEET, *ABLATION)), ""]
+        lines += [*ablation(task, known), ""]
     lines += late_and_rare(newcomers.CASES, seeds, out)
     return "\n".join(lines)
 

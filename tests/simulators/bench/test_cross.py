@@ -92,6 +92,17 @@ def test_runs_are_kept_and_told_with_their_lead(ran):
     assert f"| FedProto | {100 * best:.2f} % | 3 |" in speed(known)[2]
 
 
+def test_the_ablation_compares_on_the_seeds_that_both_have(ran):
+    task, out, known = ran
+    (bare,) = (each for each in ABLATION if each.name == "bare")
+    run(task, bare, 1, out, 1)
+    both = Everything([task], {**known.runs, ("small", "bare"): found(task, bare, 3, out)})
+    mine, its = (both.of(task, each)[1]["final"]["each"]["prototype"] for each in (FLEET, bare))
+    rows = ablation(task, both)
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| fleet", f"| {bare.title}"]
+    assert rows[-1].endswith(f"| {100 * (mine - its):+.1f} (one seed) | 1 |")
+
+
 def test_what_was_not_run_is_a_dash(ran):
     _, _, known = ran
     absent = Contender("absent", "Nobody", "fedproto")

@@ -8,6 +8,7 @@ import pytest
 from protofleet import registry
 from simulators.bench import newcomers
 from simulators.bench.cross import (
+    ABLATION,
     CONTENDERS,
     FLEET,
     IMPROVED,
@@ -20,7 +21,7 @@ from simulators.bench.cross import (
     plan,
     run,
 )
-from simulators.bench.cross_page import Everything, late_and_rare, narrowest, speed, table, told, verdicts
+from simulators.bench.cross_page import Everything, ablation, late_and_rare, narrowest, speed, table, told, verdicts
 from simulators.bench.newcomers import CASES, LATE, SHOTS, rare_class
 from simulators.setup import prepare
 

@@ -83,8 +83,9 @@ PAPERS = tuple(
 FREE = (("common_start", "yes"), ("averaging", 10))
 IMPROVED = tuple(replace(each, name=f"{each.name}+", title=f"{each.title} +", changes=FREE) for each in PAPERS)
 FLEET = Contender(OURS, "fleet", OURS)
+NO_PRIOR = Contender("no-prior", "fleet without the device's prior", OURS, ("smooth=1e9",))
 ABLATION = (
-    Contender("no-prior", "fleet without the device's prior", OURS, ("smooth=1e9",)),
+    NO_PRIOR,
     Contender("no-temper", "fleet, likelihoods as sure as they come", OURS, ("temper=1",)),
     Contender("no-spread", "fleet without the covariance: nearest mean", OURS, ("ridge=1e6",)),
     Contender("bare", "fleet without all three", OURS, ("ridge=1e6", "smooth=1e9", "temper=1")),

@@ -159,7 +159,7 @@ def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
     for case in cases:
         rows = []
         columns: list[str] = []
-        for contender in (FLEET, *PAPERS):
+        for contender in newcomers.CONTENDERS:
             paths = [out / case.name / contender.name / f"{seed}.json" for seed in range(seeds)]
             found = [newcomers.run(case, contender, int(path.stem), out) for path in paths if path.exists()]
             if not found:

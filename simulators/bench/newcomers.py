@@ -14,13 +14,14 @@ from coordinator.fusion import start_state
 from edge_agent.evaluate import Tallies
 from protofleet.prototypes import Ints
 from protofleet.recipe import Turn
-from simulators.bench.cross import TASKS, Contender, Task, config_of
+from simulators.bench.cross import FLEET, NO_PRIOR, PAPERS, TASKS, Contender, Task, config_of
 from simulators.crew import Crew, hire
 from simulators.lab import one_round
 from simulators.partitions import Partition, Shard
 from simulators.setup import Setup, prepare
 
 LATE, SHOTS, AFTER = 4, 20, (0, 1, 5)  # devices that come late, their samples a class, and when they are looked at
+CONTENDERS = (FLEET, NO_PRIOR, *PAPERS)
 Numbers = Mapping[str, float]
 
 

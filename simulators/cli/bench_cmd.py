@@ -152,7 +152,7 @@ def cross(
             runs[f"{t.name} {c.name} {s}"] = partial(bench.run, t, c, s, out, workers)
         for seed in range(seeds):
             for case in newcomers.CASES:
-                for c in (bench.FLEET, *bench.PAPERS):
+                for c in newcomers.CONTENDERS:
                     if (not tasks or case.name in tasks) and (not only or c.name in only):
                         runs[f"{case.name} {c.name} {seed}"] = partial(newcomers.run, case, c, seed, out)
     failed = _each(runs)

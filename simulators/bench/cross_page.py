@@ -154,7 +154,7 @@ def speed(known: Everything) -> list[str]:
 
 
 def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
-    """The two cases: a row a contender, by whichever of its classifiers does best in the mean of the columns."""
+    """The two cases: a row for each classifier of a contender."""
     lines: list[str] = []
     for case in cases:
         rows = []
@@ -164,10 +164,10 @@ def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
             found = [newcomers.run(case, contender, int(path.stem), out) for path in paths if path.exists()]
             if not found:
                 continue
-            by = max(found[0], key=lambda name: fmean(fmean(one[name].values()) for one in found))
-            columns = list(found[0][by])
-            cells = [_mean([one[by][column] for one in found]) for column in columns]
-            rows.append(f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(found)} |")
+            for by in [name for name in found[0] if name in case.task.compared.values()] or found[0]:
+                columns = list(found[0][by])
+                cells = [_mean([one[by][column] for one in found]) for column in columns]
+                rows.append(f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(found)} |")
         if rows:
             head = f"| {case.task.title} | by | " + " | ".join(columns) + " | seeds |"
             lines += [f"### {case.title}", "", head, "|---" * (len(columns) + 3) + "|", *rows, ""]

@@ -87,8 +87,8 @@ NO_PRIOR = Contender("no-prior", "fleet without the device's prior", OURS, ("smo
 ABLATION = (
     NO_PRIOR,
     Contender("no-temper", "fleet, likelihoods as sure as they come", OURS, ("temper=1",)),
-    Contender("no-spread", "fleet without the covariance: nearest mean", OURS, ("ridge=1e6",)),
-    Contender("bare", "fleet without all three", OURS, ("ridge=1e6", "smooth=1e9", "temper=1")),
+    Contender("no-spread", "fleet with so much ridge that only the prior counts", OURS, ("ridge=1e6",)),
+    Contender("bare", "fleet without all three: the nearest mean", OURS, ("ridge=1e6", "smooth=1e9", "temper=1")),
     Contender("untrained", "fleet on the task's own network, as drawn", OURS, (), (("backbone", "task"),)),
     Contender(
         "frozen-alone", "a classifier trained alone on the same extractor", "local", (),

@@ -1,10 +1,11 @@
 """A program that dies at a chosen instant, as by `kill -9`: when a function is entered or left for the n-th time.
 
-    python -m simulators.faults.mortal 'coordinator:Journal.commit:leave:7' coordinator serve --config fleet.toml
+    python -m simulators.faults.mortal 'coordinator.journal:Journal.commit:leave:7' coordinator serve ...
 
-The program itself knows nothing of it: Python's profiling hook counts. An instant is `package:name:edge:number`, where
-the name is a function's qualified name, `*` is every function of the package, and `execute` is every statement that
-SQLite is given by it.
+The program itself knows nothing of it: Python's profiling hook counts. An instant is `module:function:edge:number`. The
+function is a qualified name that must be there when the program starts, so that a name that was changed elsewhere is
+refused and does not stand for a moment that never comes. With a package in the module's place, `*` is every function in
+it, and `execute` every statement that SQLite is given by it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Literal
 
 from protofleet.errors import UsageError
@@ -27,44 +28,72 @@ EVENTS = {"enter": ("call", "c_call"), "leave": ("return", "c_return")}
 STATEMENTS = ("execute", "executemany")
 
 
+ANY, STATEMENT = "*", "execute"  # of a whole package
+
+
 @dataclass(frozen=True)
 class Instant:
     """When to die."""
 
-    package: str
+    module: str
     name: str
     edge: Edge
     number: int
 
     def __str__(self) -> str:
-        return f"{self.package}:{self.name}:{self.edge}:{self.number}"
+        return f"{self.module}:{self.name}:{self.edge}:{self.number}"
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], edge: Edge, number: int) -> Instant:
+        """When this function is entered or left so often."""
+        return cls(function.__module__, function.__qualname__, edge, number)
 
     @classmethod
     def parse(cls, text: str) -> Instant:
         """As it is written on the command line."""
         match text.split(":"):
-            case [package, name, ("enter" | "leave") as edge, number] if number.isdigit():
-                return cls(package, name, "enter" if edge == "enter" else "leave", int(number))
-        raise UsageError(f"{text!r} is no instant", "package:function:enter|leave:number")
+            case [module, name, ("enter" | "leave") as edge, number] if number.isdigit():
+                return cls(module, name, "enter" if edge == "enter" else "leave", int(number))
+        raise UsageError(f"{text!r} is no instant", "module:function:enter|leave:number")
+
+
+def resolve(instant: Instant) -> CodeType | None:
+    """The code that the instant counts, None if it is any in a package; a name that stands for none is refused."""
+    try:
+        found: Any = importlib.import_module(instant.module)
+        if instant.name in (ANY, STATEMENT):
+            return None
+        for part in instant.name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{instant} is no instant: {error}") from error
+    if not inspect.isfunction(found):
+        raise UsageError(f"{instant} is no instant: {instant.name} is not a Python function")
+    code: CodeType = inspect.unwrap(found).__code__
+    return code
 
 
 def watch(instant: Instant, die: Callable[[], None]) -> Callable[[FrameType, str, Any], None]:
     """The hook; `die` is called once the instant has come."""
-    package, left = f"{os.sep}{instant.package.replace('.', os.sep)}{os.sep}", instant.number
+    package, left = f"{os.sep}{instant.module.replace('.', os.sep)}{os.sep}", instant.number
     python, native = EVENTS[instant.edge]
-    statements = instant.name == "execute"
+    code = resolve(instant)
+
+    def is_function(frame: FrameType, event: str, what: Any) -> bool:
+        return event == python and frame.f_code is code
+
+    def is_any(frame: FrameType, event: str, what: Any) -> bool:
+        body = not frame.f_code.co_flags & inspect.CO_OPTIMIZED  # of a class or a module
+        return event == python and not body and package in frame.f_code.co_filename
+
+    def is_statement(frame: FrameType, event: str, what: Any) -> bool:
+        return event == native and what.__name__ in STATEMENTS and package in frame.f_code.co_filename
+
+    hit = is_function if code is not None else is_statement if instant.name == STATEMENT else is_any
 
     def hook(frame: FrameType, event: str, what: Any) -> None:
         nonlocal left
-        if statements:
-            hit = event == native and what.__name__ in STATEMENTS
-        else:
-            code = frame.f_code
-            hit = event == python and (
-                instant.name == code.co_qualname
-                or (instant.name == "*" and bool(code.co_flags & inspect.CO_OPTIMIZED))  # no class or module body
-            )
-        if hit and package in frame.f_code.co_filename:
+        if hit(frame, event, what):
             left -= 1
             if left == 0:
                 die()

@@ -147,6 +147,13 @@ class Actor:
         if code:
             raise Stuck(f"{self.name} ended with {code}: {last_words(self.log)}", f"its log: {self.log}")
 
+    def dies(self) -> bool:
+        """It came to the instant that it was to die at; a case whose fault never happens has shown nothing."""
+        code = self.ended()
+        if not self.killed:
+            raise Stuck(f"{self.name} ended with {code} before the instant at which it was to die came")
+        return True
+
     @property
     def killed(self) -> bool:
         """Whether it ended by SIGKILL."""

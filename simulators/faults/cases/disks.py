@@ -7,7 +7,11 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from coordinator.core import Core
+from coordinator.journal import Journal
+from coordinator.post import Post
 from edge_agent.store import Store
 from simulators.faults.cases.deaths import COORDINATOR
 from simulators.faults.crowd import crowd
@@ -18,6 +22,9 @@ from simulators.faults.stage import RUN, until
 from simulators.faults.verdict import Broken, judge
 
 ROOM = 65_536  # kilobytes, for a journal or a store of a few rounds and its write-ahead log
+POINTS: tuple[Callable[..., Any], ...] = (
+    Core._fuse, Core._cut, Core._open, Core.take, Post.send, Journal.commit,
+)  # fmt: skip
 LEFT = (0, 20_000, 200_000)  # bytes that are left on a full disk
 
 
@@ -105,7 +112,7 @@ def power_loss(scene: Scene) -> str:
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=4)
         with crowd(stage.places()):
-            stage.coordinator(death).ended()
+            stage.coordinator(death).dies()
             length = cut_short(stage.data / "journal.db", rng)
             stage.coordinator().done()
     judge(stage)
@@ -119,7 +126,7 @@ def power_loss_everywhere(scene: Scene) -> str:
     with breakable(scene) as broker:
         stage = scene.stage(broker.url, rounds=4)
         devices = [stage.device(name) for name in stage.names]
-        stage.coordinator(death).ended()
+        stage.coordinator(death).dies()
         for device in devices:
             device.kill()
         broker.kill()
@@ -175,8 +182,8 @@ def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] =
 
 
 def _death(rng: random.Random) -> Instant:
-    name = rng.choice(["Core._fuse", "Core._cut", "Core._open", "Core.take", "Post.send", "Journal.commit"])
-    return Instant("coordinator", name, "leave", rng.randint(2, COORDINATOR[name]))
+    point = rng.choice(POINTS)
+    return Instant.of(point, "leave", rng.randint(2, COORDINATOR[point]))
 
 
 def _trained(folder: Path) -> int:

@@ -1,7 +1,7 @@
 """The coordinator without its network: messages in, messages out, and a journal that is always ahead of what is said.
 
 `take` handles what arrived in one transaction and answers only what is on disk. Rounds open and close by the table in
-`coordinator.rounds`; uploads are folded as they come, so that closing a round is only its fusion.
+`coordinator.rounds.machine`; uploads are folded as they come, so that closing a round is only its fusion.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
 from typing import Any
 
-from coordinator import registry, rounds
-from coordinator.admission import Expected, Refusal
-from coordinator.classes import Classes
-from coordinator.fusion import fuse_total, start_state
-from coordinator.intake import Intake
-from coordinator.journal import Journal
-from coordinator.records import CutRound, Kept, OpenedRound
-from coordinator.rounds import Rules, Standing
-from coordinator.running import AGREED, Running
-from coordinator.voice import Voice
+from coordinator import devices
+from coordinator.journal.journal import Journal
+from coordinator.journal.records import CutRound, Kept, OpenedRound
+from coordinator.ledger.catalogue import Classes
+from coordinator.messages import Voice
+from coordinator.rounds import machine
+from coordinator.rounds.machine import Rules, Standing
+from coordinator.uploads.aggregate import AGREED, Running
+from coordinator.uploads.fuse import fuse_total, start_state
+from coordinator.uploads.intake import Intake
+from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import WireError
-from protofleet.exchange import GlobalState
-from protofleet.logs import Log
-from protofleet.mqtt.events import Publication
+from protofleet.exchange.state import GlobalState
+from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import Place, Topics
+from protofleet.util.logs import Log
 from protofleet.wire import Message
 
 
@@ -52,7 +53,7 @@ class Core:
         anyone = terms.everyone or rules.cut is not None
         self.intake = Intake(journal, terms.expected, self.running, voice, log, terms.staleness, anyone)
         self.classes = Classes(journal, voice, terms.enrol, log)
-        self.devices: registry.Devices = {}
+        self.devices: devices.Devices = {}
         self.standing = Standing()
         self.base_round, self.state = 0, GlobalState()
 
@@ -69,7 +70,7 @@ class Core:
         self.base_round, self.state = found
         self.intake.fresh = {}
         # Known devices count as just lost until they speak, so that a restart does not change who is asked.
-        self.devices = registry.known(self.journal.agents(), now) | dict(self.devices)
+        self.devices = devices.known(self.journal.agents(), now) | dict(self.devices)
         opened = self.journal.rounds(last=1)
         if not opened:
             self.standing = Standing(paused=self._paused)
@@ -83,12 +84,12 @@ class Core:
         )
         if cut is None:
             self.running.begin(last.round, accepted)
-            return self._advance(rounds.Tick(self._eligible(now)), now)
+            return self._advance(machine.Tick(self._eligible(now)), now)
         self.standing = replace(self.standing, phase="closing")
         if last.talks and self.base_round < last.round:
             self.running.total = self.running.of_cut(cut)
             return self._fuse(last, now)
-        return self._advance(rounds.Fused(), now) + self._tick(now)
+        return self._advance(machine.Fused(), now) + self._tick(now)
 
     # what happens
 
@@ -103,7 +104,7 @@ class Core:
         """Deal with what arrived; the answers are true once this returns."""
         said: list[Publication] = []
         births: dict[str, dict[str, Any]] = {}
-        events: list[rounds.Event] = []
+        events: list[machine.Event] = []
         for place, payload in arrivals:
             if place.agent is None:
                 continue
@@ -121,13 +122,13 @@ class Core:
                 for agent, birth in births.items():
                     self.journal.add_agent(agent, birth)
         written = self.intake.written()
-        self.devices = registry.all_heard(self.devices, [each.agent for each in written], now)
+        self.devices = devices.all_heard(self.devices, [each.agent for each in written], now)
         for each in written:
             status = "late" if each.status == "late" else "accepted"
             said.append(self.voice.receipt(each.agent, each.round, each.digest, status))
         counts = ("accepted",) if self.rules.cut is None else ("accepted", "held")
         answered = frozenset(each.agent for each in written if each.status in counts)
-        events += [rounds.Answered(answered)] if answered else []
+        events += [machine.Answered(answered)] if answered else []
         for event in events:
             said += self._advance(event, now)
         return said + self._tick(now)
@@ -141,7 +142,7 @@ class Core:
         with self.journal.commit():
             self.journal.set_meta("paused", "yes" if paused else "no")
             self.journal.add_event("paused" if paused else "resumed", self.standing.number)
-        said = self._advance(rounds.Paused(paused), now)
+        said = self._advance(machine.Paused(paused), now)
         return [*said, *self._tick(now), self.voice.state(self.standing, self.rules)]
 
     def accuracy(self) -> dict[str, float]:
@@ -160,7 +161,7 @@ class Core:
 
     def _birth_came(
         self, agent: str, payload: bytes, births: dict[str, dict[str, Any]], now: float, said: list[Publication]
-    ) -> list[rounds.Event]:
+    ) -> list[machine.Event]:
         message = self._control(agent, payload, "birth")
         if message is None:
             return []
@@ -169,7 +170,7 @@ class Core:
             words = f"it speaks wire versions {versions}, here it is {wire.VERSION}"
             said += self.intake.refuse(agent, 0, message.digest, Refusal("wire-version", words))
             return []
-        self.devices = registry.born(self.devices, agent, message.envelope.boot or "", message.body, now)
+        self.devices = devices.born(self.devices, agent, message.envelope.boot or "", message.body, now)
         device = self.devices.get(agent)
         if device is None:
             return []
@@ -177,9 +178,9 @@ class Core:
             births[agent] = {**device.about, "left": device.left}
         if device.online and self.state.own:
             said.append(self.voice.own(agent, self.base_round, self.state))
-        return [rounds.Excused(agent)] if device.left else []
+        return [machine.Excused(agent)] if device.left else []
 
-    def _report_came(self, agent: str, payload: bytes, now: float) -> list[rounds.Event]:
+    def _report_came(self, agent: str, payload: bytes, now: float) -> list[machine.Event]:
         message = self._control(agent, payload, "report")
         if message is None:
             return []
@@ -188,10 +189,10 @@ class Core:
         if isinstance(accuracy, dict):
             numbers = {str(k): float(v) for k, v in accuracy.items() if isinstance(v, (int, float))}
             changes |= {"accuracy": numbers, "round": message.envelope.round}
-        self.devices = registry.heard(self.devices, agent, now, **changes)
+        self.devices = devices.heard(self.devices, agent, now, **changes)
         if reason and message.envelope.round == self.standing.number:
             self.log.info("will not train", agent=agent, round=message.envelope.round, reason=reason)
-            return [rounds.Excused(agent)]
+            return [machine.Excused(agent)]
         return []
 
     def _control(self, agent: str, payload: bytes, kind: str) -> Message | None:
@@ -207,18 +208,18 @@ class Core:
     # rounds
 
     def _tick(self, now: float) -> list[Publication]:
-        return self._advance(rounds.Tick(self._eligible(now)), now)
+        return self._advance(machine.Tick(self._eligible(now)), now)
 
-    def _advance(self, event: rounds.Event, now: float) -> list[Publication]:
+    def _advance(self, event: machine.Event, now: float) -> list[Publication]:
         said: list[Publication] = []
-        self.standing, actions = rounds.step(self.rules, self.standing, event, now)
+        self.standing, actions = machine.step(self.rules, self.standing, event, now)
         for action in actions:
             match action:
-                case rounds.Open(number, asked):
+                case machine.Open(number, asked):
                     said += self._open(number, asked)
-                case rounds.Cut(number, reason):
+                case machine.Cut(number, reason):
                     said += self._cut(number, reason, now)
-                case rounds.PutOff(number, missing):
+                case machine.PutOff(number, missing):
                     self.log.warning("deadline passed below the quorum", round=number, missing=",".join(missing))
                     with self.journal.commit():
                         self.journal.add_event("put-off", number, missing=list(missing))
@@ -255,7 +256,7 @@ class Core:
             why = out.get((kept.round, kept.agent))
             said += [] if why is None else self.intake.refuse(kept.agent, kept.round, kept.digest, why)
         if not opened.talks:
-            return [*said, *self._advance(rounds.Fused(), now), *self._tick(now)]
+            return [*said, *self._advance(machine.Fused(), now), *self._tick(now)]
         return [*said, *self._fuse(opened, now)]
 
     def _usable(self, held: Sequence[Kept], present: set[str], number: int) -> list[Kept]:
@@ -272,7 +273,7 @@ class Core:
         said = [self.voice.train(opened.round, state), *self.classes.publications(opened.round, state)]
         if state.own:
             said += [self.voice.own(agent, opened.round, state) for agent in sorted(self.devices)]
-        said += self._advance(rounds.Fused(), now)
+        said += self._advance(machine.Fused(), now)
         if self.standing.phase != "collecting":
             said += self._tick(now)
         if self.standing.phase != "collecting":
@@ -293,7 +294,7 @@ class Core:
         return frozenset(kept.agent for kept in self._usable(held, set(), number))
 
     def _eligible(self, now: float) -> tuple[str, ...]:
-        return registry.eligible(self.devices, now, self.terms.lost_after)
+        return devices.eligible(self.devices, now, self.terms.lost_after)
 
     @property
     def _paused(self) -> bool:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge_agent.windows import parse_windows
-from protofleet import layers
 from protofleet.errors import SettingError
-from protofleet.settings import from_plain, setting
+from protofleet.settings import layers
+from protofleet.settings.fields import from_plain, setting
 
 
 @dataclass(frozen=True)

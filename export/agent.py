@@ -6,17 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from edge_agent import backbones
 from edge_agent.config import Config
 from edge_agent.data.source import fit, read
+from edge_agent.networks import backbones
 from edge_agent.store import Store
 from export.source import Source, Trial, chosen_rows, of_agent
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError
-from protofleet.exchange import GlobalState
-from protofleet.packing import unpack
-from protofleet.settings import from_plain
+from protofleet.exchange.snapshot import unpack
+from protofleet.exchange.state import GlobalState
+from protofleet.settings.fields import from_plain
 
 
 def from_store(config: Config, data_dir: Path | None, run: str | None = None) -> Source:

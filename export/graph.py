@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from edge_agent.bundle import Reading
-from edge_agent.net import FleetNet
+from edge_agent.inference.bundle import Reading
+from edge_agent.networks.net import FleetNet
 from protofleet.contract import Input
 from protofleet.errors import FleetError
 

@@ -8,7 +8,7 @@ import logging
 import tempfile
 from pathlib import Path
 
-from edge_agent.engine import runtime
+from edge_agent.inference.session import runtime
 
 
 def to_ort(model: bytes) -> dict[str, bytes]:

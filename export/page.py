@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from edge_agent.bundle import DRIFT
+from edge_agent.inference.bundle import DRIFT
 from protofleet.errors import FleetError, UsageError
-from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES
+from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES
 
 OWN = ("index.html", "app.mjs", "protofleet.mjs", "follow.mjs", "cbor.mjs", "npz.mjs", "sha256.mjs")
 # What of each npm package goes beside the page, and what it is called there (.mjs: some servers know no better type).

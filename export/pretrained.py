@@ -8,18 +8,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edge_agent.bundle import Reading
-from edge_agent.data.pool import DataSet
-from edge_agent.net import FleetNet, build_net, natural
-from edge_agent.pretrained import freeze, load_pretrained
+from edge_agent.data.dataset import DataSet
+from edge_agent.inference.bundle import Reading
+from edge_agent.networks.net import FleetNet, build_net, natural
+from edge_agent.networks.pretrained import freeze, load_pretrained
 from export.graph import Embedder
 from export.source import Source, trials
 from protofleet.contract import Contract
 from protofleet.errors import UsageError
 from protofleet.mqtt.topics import check_name
-from protofleet.parts.summaries import class_means
-from protofleet.prototypes import Floats, Tensors
 from protofleet.recipe import NearestPrototype
+from protofleet.toolbox.summaries import class_means
+from protofleet.values.prototypes import Floats, Tensors
 
 METHOD = "pretrained"
 AT_ONCE = 256

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from edge_agent.bundle import Precision, Reading
-from edge_agent.engine import runtime
-from edge_agent.points import Ready, ready
+from edge_agent.inference.bundle import Precision, Reading
+from edge_agent.inference.inputs import Ready, ready
+from edge_agent.inference.session import runtime
 from export import verify
 from export.graph import cleaned
 from export.source import Trial
-from protofleet.channel import Bank
-from protofleet.prototypes import Floats
+from protofleet.exchange.published import Bank
+from protofleet.values.prototypes import Floats
 
 QUANTISED = ("Conv", "Gemm", "MatMul")  # what holds the weights and costs the time; the rest stays in floats between
 ACROSS = ("Relu", "MaxPool", "Add", "GlobalAveragePool", "ReduceMean", "Clip", "Concat", "Reshape")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edge_agent.bundle import Reading
-from protofleet.channel import Points
+from edge_agent.inference.bundle import Reading
 from protofleet.errors import UsageError
+from protofleet.exchange.published import Points
 from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Scorer
 from protofleet.scoring import points_of
 

@@ -12,22 +12,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edge_agent.agent import Agent
-from edge_agent.data.pool import DataSet
-from edge_agent.feed import LocalData, Samples
-from edge_agent.net import FleetNet
-from edge_agent.workshop import Workshop
+from edge_agent.data.dataset import DataSet
+from edge_agent.networks.net import FleetNet
+from edge_agent.training.agent import Agent
+from edge_agent.training.batches import LocalData, Samples
+from edge_agent.training.context import Workshop
 from protofleet import registry
-from protofleet.channel import extractor_lineage, run_lineage
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError, UsageError
-from protofleet.exchange import GlobalState
-from protofleet.packing import unpack, unpack_state
-from protofleet.prototypes import Ints, Parts, Tensors
+from protofleet.exchange.published import extractor_lineage, run_lineage
+from protofleet.exchange.snapshot import unpack, unpack_state
+from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Recipe, Scorer, Turn
 from protofleet.scoring import scorers_of
-from protofleet.seeds import generator
-from protofleet.settings import from_plain
+from protofleet.settings.fields import from_plain
+from protofleet.util.seeds import generator
+from protofleet.values.prototypes import Ints, Parts, Tensors
 
 CHECKED, CALIBRATED = 1000, 256
 

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from edge_agent.engine import BLOCK, runtime
-from edge_agent.points import Ready
+from edge_agent.inference.inputs import Ready
+from edge_agent.inference.session import BLOCK, runtime
 from export.graph import ExportError, finished
 from export.source import Trial
 from protofleet.contract import Input
-from protofleet.prototypes import Floats
-from protofleet.seeds import generator
+from protofleet.util.seeds import generator
+from protofleet.values.prototypes import Floats
 
 LARGEST_DIFFERENCE = 1e-4  # of the largest score, for a graph in full precision
 VECTORS = 16

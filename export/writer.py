@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.bundle import CALIBRATION, DRIFT, Bundle, Manifest, Precision, Unknown, open_bundle
-from edge_agent.inference import Classifier
-from edge_agent.points import Ready, oddness, ready
+from edge_agent.inference.bundle import CALIBRATION, DRIFT, Bundle, Manifest, Precision, Unknown, open_bundle
+from edge_agent.inference.classifier import Classifier
+from edge_agent.inference.inputs import Ready, oddness, ready
 from export import graph, mobile, verify
 from export.graph import ExportError
 from export.quantise import Lower, lowered
 from export.reading import chosen
 from export.source import Source, Trial
 from export.verify import Check
-from protofleet import channel, pfb
-from protofleet.channel import About, Bank
 from protofleet.errors import UsageError
-from protofleet.parts import heads
-from protofleet.pfb import MANIFEST, MODEL, PROTOTYPES, SCHEMA, SELFTEST, SUFFIX
-from protofleet.settings import to_plain
+from protofleet.exchange import archive, published
+from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES, SCHEMA, SELFTEST, SUFFIX
+from protofleet.exchange.published import About, Bank
+from protofleet.settings.fields import to_plain
+from protofleet.toolbox import heads
 from protofleet.wire import Envelope
 
 TOLERANCE: Mapping[Precision, float] = {"fp32": 1e-3, "fp16": 1e-2, "int8": 1e-1}
@@ -64,9 +64,9 @@ def export(source: Source, want: Wanted) -> Exported:
     reading, points = chosen(source.scorers, want.by)
     lineages = source.lineages(freeze=want.freeze)
     bank = Bank(About(lineages[0], source.contract.classes), points or heads.rows(source.weights))
-    message = channel.write(bank, _envelope(source), source.contract.wire)
-    published = channel.read(message)  # as a device will have it
-    made = ready(published.bank, reading)
+    message = published.write(bank, _envelope(source), source.contract.wire)
+    state = published.read(message)  # as a device will have it
+    made = ready(state.bank, reading)
     module = graph.classifying(source.net, source.contract.input, reading)
     trial = source.check if len(source.check.x) else _made_up(source)
     model = graph.to_onnx(module, source.contract.input, made.inputs)
@@ -76,7 +76,7 @@ def export(source: Source, want: Wanted) -> Exported:
     lower: Lower | None = None
     own, at, precision = made, full, Wanted.precision
     if want.precision != "fp32":
-        lower, found = _lower(source, want.precision, model, module, trial, made, published.bank, reading)
+        lower, found = _lower(source, want.precision, model, module, trial, made, state.bank, reading)
         report[want.precision] = _plain(found)
         if want.precision == "fp16" or want.smallest or found.milliseconds < full.milliseconds:
             model, own, at, precision = lower.model, lower.ready, found, want.precision
@@ -92,7 +92,7 @@ def export(source: Source, want: Wanted) -> Exported:
         files["fixed.onnx"] = graph.fixed(model, len(own.rows))
     if "raw" in want.also:
         files |= _raw(own)
-    notes = _notes(source, lineages[0], published.digest, precision)
+    notes = _notes(source, lineages[0], state.digest, precision)
     files |= {name: graph.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")}
     if want.ort:
         files |= mobile.to_ort(files[MODEL])
@@ -113,7 +113,7 @@ def export(source: Source, want: Wanted) -> Exported:
     }
     manifest = Manifest(
         SCHEMA, source.contract.input, int(feature.shape[1]), source.contract.classes, reading, lineages,
-        source.method, source.backbone, source.contract.fleet, source.contract.run, source.round, published.digest,
+        source.method, source.backbone, source.contract.fleet, source.contract.run, source.round, state.digest,
         precision, TOLERANCE[precision], _hashes(files), _versions(),
         accuracy | {"samples": float(len(source.check.x))}, Unknown(want.keep, threshold),
     )  # fmt: skip
@@ -134,7 +134,7 @@ def write(made: Exported, out: Path) -> Bundle:
     contents = {MANIFEST: manifest_bytes(made), **made.files}
     new.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == SUFFIX:
-        new.write_bytes(pfb.pack(contents))
+        new.write_bytes(archive.pack(contents))
     else:
         new.mkdir()
         for name, data in contents.items():

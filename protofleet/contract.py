@@ -11,7 +11,7 @@ from typing import Literal
 
 from protofleet.errors import SettingError
 from protofleet.inputs import Input, Kind
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
 
 __all__ = ["Augment", "Contract", "Input", "Kind", "Numerics", "Training", "Wire"]
 

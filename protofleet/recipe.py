@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protofleet import seeds
 from protofleet.contract import Contract, Wire
-from protofleet.exact import Partial
-from protofleet.exchange import GlobalState, Upload
-from protofleet.prototypes import Floats, Head, Ints, Mixtures, Parts, Prototypes, Tensors, count_floats
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.util import seeds
+from protofleet.values.prototypes import Floats, Head, Ints, Mixtures, Parts, Prototypes, Tensors, count_floats
+from protofleet.values.sums import Partial
 
 if TYPE_CHECKING:
     from torch import Tensor

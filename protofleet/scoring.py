@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from protofleet.channel import Points
-from protofleet.prototypes import Ints, Parts, Tensors
+from protofleet.exchange.published import Points
 from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Recipe, Scorer, Turn
+from protofleet.values.prototypes import Ints, Parts, Tensors
 
 
 class _NeedsSamples(Exception):

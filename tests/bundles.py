@@ -5,17 +5,16 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from edge_agent import inference
 from edge_agent.data.sets import load
-from edge_agent.net import build_net
+from edge_agent.networks.net import build_net
 from export.source import Source, Trial, trials
 from protofleet import registry
-from protofleet.channel import About, Bank
 from protofleet.contract import Contract, Input
-from protofleet.parts.mixtures import class_mixtures
-from protofleet.parts.summaries import class_means
-from protofleet.prototypes import Tensors
+from protofleet.exchange.published import About, Bank
 from protofleet.recipe import ByHead, LikeliestMixture, Linear, NearestPrototype
+from protofleet.toolbox.mixtures import class_mixtures
+from protofleet.toolbox.summaries import class_means
+from protofleet.values.prototypes import Tensors
 
 RNG = np.random.default_rng(7)
 
@@ -48,7 +47,7 @@ def device(backbone="mlp", *, data=None, kind=None, freeze=False, extras=None, e
 
 
 def embedded(source, x):
-    from edge_agent.bundle import Reading
+    from edge_agent.inference.bundle import Reading
     from export.graph import Embedder
 
     with torch.no_grad():
@@ -81,4 +80,4 @@ def other_bank(bank, seed=1, rows=3):
     return Bank(bank.about, type(bank.points)(np.repeat(classes, rows), vectors.astype(np.float32)))
 
 
-__all__ = ["About", "Bank", "Input", "Linear", "device", "digits", "embedded", "inference", "other_bank"]
+__all__ = ["About", "Bank", "Input", "Linear", "device", "digits", "embedded", "other_bank"]

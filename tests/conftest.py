@@ -9,8 +9,8 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from protofleet.contract import Training
-from simulators.config import LabConfig, Run
-from simulators.partitions import PartitionOptions
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import PartitionOptions
 from tests.exchanging import SETTINGS
 
 torch.set_num_threads(1)  # tests run side by side: more threads would only wait for each other

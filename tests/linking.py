@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link import Arrival, Connected, Event, Link
+from protofleet.mqtt.link.link import Arrival, Connected, Event, Link
 
 DEADLINE = 20.0  # generous, because the machine may be busy; nothing waits that long when all is well
 UNSEEN: WeakKeyDictionary[Link, deque[Event]] = WeakKeyDictionary()  # polled, and left for the next who asks

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from coordinator.control import NotRunning, ask
+from coordinator.service.control import NotRunning, ask
 from tests.linking import eventually
 
 FLEET = """

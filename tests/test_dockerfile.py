@@ -37,7 +37,7 @@ def _copied(target):
 
 def test_the_wheel_holds_every_file_that_is_read_at_run_time(wheel):
     names = set(wheel.namelist())
-    assert {"coordinator/schema/v1.sql", "protofleet/py.typed", "edge_agent/worker.py"} <= names
+    assert {"coordinator/journal/schema/v1.sql", "protofleet/py.typed", "edge_agent/worker/runner.py"} <= names
     (points,) = [n for n in names if n.endswith("entry_points.txt")]
     assert "edge-agent = edge_agent.cli:main" in wheel.read(points).decode()
 

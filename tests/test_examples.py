@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protofleet.mqtt import mosquitto
+from protofleet.mqtt.broker import mosquitto
 
 ROOT = Path(__file__).parents[1]
 

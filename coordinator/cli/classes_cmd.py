@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from coordinator.cli.live_cmd import where
-from coordinator.control import ask
+from coordinator.service.control import ask
 
 
 @click.group()

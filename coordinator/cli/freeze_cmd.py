@@ -15,9 +15,9 @@ import click
 
 from coordinator.cli.classes_cmd import said
 from coordinator.cli.live_cmd import where
-from coordinator.control import ask
-from protofleet import pfb
+from coordinator.service.control import ask
 from protofleet.errors import DataError, UsageError
+from protofleet.exchange import archive
 
 NAP = 0.2
 WEIGHTS = (".pt", ".pth")
@@ -54,12 +54,12 @@ def freeze(source: Path, backbone: str | None, data: str | None, wait: float, da
 def staged(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator[Path]:
     """The bundle as one file in the coordinator's own directory, which is all that it may be allowed to read."""
     fleet = ask(data_dir, "status")["fleet"]  # and nothing is written where nobody is
-    file = data_dir / f"frozen-{token_hex(4)}{pfb.SUFFIX}"
+    file = data_dir / f"frozen-{token_hex(4)}{archive.SUFFIX}"
     try:
-        if source.suffix in WEIGHTS or (source.is_dir() and not (source / pfb.MANIFEST).exists()):
+        if source.suffix in WEIGHTS or (source.is_dir() and not (source / archive.MANIFEST).exists()):
             exported(source, [*how, "--fleet", fleet, "--out", file])
         else:
-            file.write_bytes(pfb.packed_bytes(source))
+            file.write_bytes(archive.packed_bytes(source))
         yield file
     except OSError as error:
         raise DataError(f"{data_dir} cannot be written: {error.strerror}") from None

@@ -17,8 +17,8 @@ from protofleet.errors import FleetError
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def replay(directory: Path, as_json: bool) -> None:
     """Compute every state again from the uploads in DIRECTORY's journal, and compare hashes."""
-    from coordinator.journal import Journal
-    from coordinator.replay import replayed
+    from coordinator.journal.journal import Journal
+    from coordinator.service.replay import replayed
 
     if not (directory / "journal.db").exists():
         raise FleetError(f"{directory} holds no journal")
@@ -42,7 +42,7 @@ def replay(directory: Path, as_json: bool) -> None:
 @click.option("--keep", default=100, show_default=True, help="Rounds whose uploads and states stay in full.")
 def compact(directory: Path, keep: int) -> None:
     """Give room back: of older rounds in DIRECTORY only hashes, cuts and senders stay. The service must not run."""
-    from coordinator.journal import Journal
+    from coordinator.journal.journal import Journal
 
     if not (directory / "journal.db").exists():
         raise FleetError(f"{directory} holds no journal")
@@ -59,8 +59,8 @@ def compact(directory: Path, keep: int) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 def backup(directory: Path, target: Path) -> None:
     """Copy DIRECTORY's journal to TARGET, whole, while the service runs or not."""
-    from coordinator.control import NotRunning, ask
-    from coordinator.journal import Journal
+    from coordinator.journal.journal import Journal
+    from coordinator.service.control import NotRunning, ask
 
     if not (directory / "journal.db").exists():
         raise FleetError(f"{directory} holds no journal")

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from coordinator.control import ask
+from coordinator.service.control import ask
 
 F = Callable[..., Any]
 

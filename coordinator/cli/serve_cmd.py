@@ -59,12 +59,13 @@ def serve(
     coordinator serve --config fleet.toml
     coordinator serve --config fleet.toml --method fedmps --rounds 50 --with-broker
     """
-    from coordinator import assemble, lookout, plan
-    from protofleet.logs import Log
+    from coordinator import config
+    from coordinator.service import build, fencing
     from protofleet.mqtt.address import Address
     from protofleet.mqtt.topics import check_name
+    from protofleet.util.logs import Log
 
-    settings = plan.load(_file(file), os.environ, _layers(flags, pairs))
+    settings = config.load(_file(file), os.environ, _layers(flags, pairs))
     check_name("fleet", settings.serve.fleet)
     log = Log(sys.stderr, settings.serve.log_format)
     with _broker(settings.data_dir, settings.broker.url, with_broker) as url:
@@ -77,8 +78,8 @@ def serve(
             cert=Path(held.cert) if held.cert else None,
             key=Path(held.key) if held.key else None,
         )
-        above = lookout.epoch_to_top(address, settings.serve.fleet, settings.data_dir, take_over=take_over)
-        with assemble.service(
+        above = fencing.epoch_to_top(address, settings.serve.fleet, settings.data_dir, take_over=take_over)
+        with build.service(
             settings, address, log, os.environ, retry=retry, once=until_done, epoch_above=above
         ) as service:
 
@@ -95,7 +96,7 @@ def serve(
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 def init(file: Path, force: bool) -> None:
     """Write FILE (fleet.toml) with every setting, its meaning and its default."""
-    from coordinator.plan import as_toml
+    from coordinator.config import as_toml
 
     try:
         with file.open("w" if force else "x") as opened:
@@ -132,7 +133,7 @@ def _broker(data_dir: Path, url: str, wanted: bool) -> Iterator[str]:
         return
     from urllib.parse import urlsplit
 
-    from protofleet.mqtt.broker import running_broker
+    from protofleet.mqtt.broker.run import running_broker
 
     parts = urlsplit(url)
     with running_broker(data_dir / "broker", host=parts.hostname or "127.0.0.1", port=parts.port or 1883) as running:

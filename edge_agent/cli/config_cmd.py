@@ -20,7 +20,7 @@ def config() -> None:
 @told
 def check(file: Path | None, **flags: Any) -> None:
     """Read the settings and the samples as `run` would, and say what was found."""
-    from edge_agent import start
+    from edge_agent.daemon import start
     from edge_agent.data.source import survey
 
     found = settings(file, flags)

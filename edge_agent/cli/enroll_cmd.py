@@ -29,16 +29,16 @@ def enroll(
     as_json: bool, reach: Reach,
 ) -> None:  # fmt: skip
     """Learn a new class from a few PHOTOS: in use here at once, on every following device once it is admitted."""
-    from edge_agent.inference import Classifier  # before all that imports numpy: it keeps that to one thread
+    from edge_agent.inference.classifier import Classifier  # before all that imports numpy: it keeps that to one thread
 
     classifier = Classifier(bundle)
     import numpy as np
 
-    from edge_agent import enrolment, latest
-    from edge_agent import photos as files
     from edge_agent.config import host_name
+    from edge_agent.data import images as files
+    from edge_agent.updates import cache, enrolment
 
-    latest.settled(classifier, bundle)
+    cache.settled(classifier, bundle)
     kind = classifier.bundle.manifest.input
     found = files.find(photos)
     if not found:
@@ -77,8 +77,8 @@ def enroll(
 @click.option("--label", required=True, help="A class that was enrolled on this device.")
 def forget(bundle: Path, label: str) -> None:
     """Take back a class that was enrolled here. The fleet's own are the coordinator's: `coordinator classes remove`."""
-    from edge_agent import enrolment
-    from edge_agent.inference import Classifier
+    from edge_agent.inference.classifier import Classifier
+    from edge_agent.updates import enrolment
 
     if not enrolment.forget(Classifier(bundle), bundle, label):
         raise UsageError(f"no class {label!r} was enrolled with this bundle on this device")

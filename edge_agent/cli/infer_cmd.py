@@ -17,7 +17,7 @@ import click
 from protofleet.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from edge_agent.inference import Classifier
+    from edge_agent.inference.classifier import Classifier
     from protofleet.mqtt.address import Address
 
     Reach = Callable[[str], Address]
@@ -85,25 +85,25 @@ def infer(
     follow: str | None, channel: str, fetch: bool, fleet: str | None, as_json: bool, reach: Reach,
 ) -> None:  # fmt: skip
     """Classify photos: PATHS are files or folders."""
-    from edge_agent.inference import Classifier  # before all that imports numpy: it keeps that to one thread
+    from edge_agent.inference.classifier import Classifier  # before all that imports numpy: it keeps that to one thread
 
     endless = watch is not None or from_stdin
     if bool(paths) + (watch is not None) + from_stdin != 1:
         raise UsageError("one of PATHS, --watch and --stdin is due")
-    from edge_agent import photos
-    from edge_agent.latest import settled
+    from edge_agent.data import images
+    from edge_agent.updates.cache import settled
 
     with ExitStack() as held:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
         if follow:
-            from edge_agent.follow import following
+            from edge_agent.updates.listener import following
 
             broker = reach(follow)
             held.enter_context(following(classifier, bundle, broker, channel, fleet, wait=not endless, fetch=fetch))
         else:
             settled(classifier, bundle)
         if not endless:
-            rows = list(answers(classifier, photos.find(paths), top))
+            rows = list(answers(classifier, images.find(paths), top))
             click.echo(
                 json.dumps({"state": classifier.loaded.state, "answers": rows}, indent=1) if as_json else table(rows)
             )
@@ -118,7 +118,7 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
     """One document a photo; a file that cannot be read has an error instead of a label."""
     import numpy as np
 
-    from edge_agent import photos
+    from edge_agent.data import images
 
     for start in range(0, len(files), AT_ONCE):
         now = classifier.in_use  # for photos read at its size, even if another bundle comes meanwhile
@@ -127,7 +127,7 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
         wrong: dict[Path, str] = {}
         for path in files[start : start + AT_ONCE]:
             try:
-                read[path] = photos.read(path, kind)
+                read[path] = images.read(path, kind)
             except DataError as error:
                 wrong[path] = str(error)
         seen = now.look(np.stack(list(read.values()))) if read else None
@@ -169,12 +169,12 @@ def from_lines(lines: Iterable[str]) -> Iterator[list[Path]]:
 
 def appearing(folder: Path) -> Iterator[list[Path]]:
     """What is in the folder, then what is new or written anew in it; a file is read once it stays as it is."""
-    from edge_agent import photos
+    from edge_agent.data import images
 
     done: dict[Path, Stamp] = {}
     now: dict[Path, Stamp] = {}
     while True:
-        before, now = now, {path: stamp for path in photos.find([folder]) if (stamp := stamp_of(path))}
+        before, now = now, {path: stamp for path in images.find([folder]) if (stamp := stamp_of(path))}
         done = {path: stamp for path, stamp in done.items() if path in now}
         fresh = [path for path, stamp in now.items() if before.get(path) == stamp != done.get(path)]
         if fresh:

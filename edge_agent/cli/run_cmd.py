@@ -19,6 +19,6 @@ def run(file: Path | None, retry: bool, **flags: Any) -> None:
 
     A broker that cannot be reached is waited for; SIGTERM or Ctrl-C ends it within seconds, and nothing is lost.
     """
-    from edge_agent import start
+    from edge_agent.daemon import start
 
     start.run(settings(file, flags), os.environ, retry=retry)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from edge_agent.cli.common import settings, told
-from edge_agent.status import alive, read
+from edge_agent.daemon.status import alive, read
 from protofleet.errors import FleetError
 
 

@@ -30,11 +30,11 @@ def summarise(
     With an extractor that the coordinator froze, the means of all devices become the fleet's prototypes. A device
     that is part of a live fleet (`edge-agent run`) does this by itself.
     """
-    from edge_agent import enrolment, latest
     from edge_agent.config import need_source
     from edge_agent.data.source import read
-    from edge_agent.inference import Classifier
+    from edge_agent.inference.classifier import Classifier
     from edge_agent.reach import address
+    from edge_agent.updates import cache, enrolment
 
     if (url is None) == (out is None):
         raise UsageError("one of --offer and --out is due")
@@ -42,7 +42,7 @@ def summarise(
     if out is not None:
         os.nice(config.limits.nice)
     classifier = Classifier(bundle)
-    latest.settled(classifier, bundle)
+    cache.settled(classifier, bundle)
     if to is not None and to != bundle:
         bundle.replace(to)
     where = os.environ.get("PROTOFLEET_DATA")
@@ -56,7 +56,7 @@ def summarise(
         click.echo(f"left out, because the fleet has no such class: {', '.join(left_out)}")
     fleet = flags.get("fleet") or classifier.bundle.manifest.fleet
     if out is not None:
-        latest.write(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
+        cache.write(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
         return
     broker = address(replace(config.broker, url=url or ""), os.environ)
     receipt = enrolment.offer(classifier, bank, broker, fleet, config.id, method="summarise")

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edge_agent.data.pool import DataSet, Ints, Samples, input_of, stratified
+from edge_agent.data.dataset import DataSet, Ints, Samples, input_of, stratified
 from protofleet.errors import DataError
-from protofleet.seeds import generator
+from protofleet.util.seeds import generator
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
 TEST_SHARE = 0.25

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from edge_agent.data.dataset import DataSet, input_of, stratified
 from edge_agent.data.files import TEST_SHARE, folder, from_arrays, npz, resized
-from edge_agent.data.pool import DataSet, input_of, stratified
 from protofleet.errors import DataError
-from protofleet.seeds import generator
-from protofleet.settings import parse_pairs, setting
+from protofleet.settings.fields import parse_pairs, setting
+from protofleet.util.seeds import generator
 
 __all__ = ["NAMES", "DataSet", "Spiral", "load", "spiral"]
 

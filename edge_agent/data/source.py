@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from edge_agent.config import DataSection
-from edge_agent.data import growing, sets
+from edge_agent.data import folders, sets
+from edge_agent.data.dataset import DataSet, Ints, Samples
 from edge_agent.data.files import from_arrays
-from edge_agent.data.pool import DataSet, Ints, Samples
 from protofleet.contract import Contract, Input
 from protofleet.errors import DataError, FleetError
 
@@ -70,8 +70,8 @@ def read(told: DataSection, data_dir: Path | None, wanted: Input | None = None) 
     if _is_entry_point(told.source):
         data = _called(told.source, told.seed)
     elif path.is_dir() and not told.rows:
-        listing = growing.listed(path, told.test_share)
-        data, broken = growing.load(listing, size or growing.DEFAULT_SIZE)
+        listing = folders.listed(path, told.test_share)
+        data, broken = folders.load(listing, size or folders.DEFAULT_SIZE)
     else:
         data = sets.load(told.source, data_dir=data_dir, seed=told.seed, image_size=told.image_size or None)
     if told.rows:
@@ -103,7 +103,7 @@ def survey(told: DataSection, data_dir: Path | None) -> Survey:
     """Classes and number of training samples; for a folder without opening an image."""
     path = Path(told.source)
     if path.is_dir() and not told.rows and not _is_entry_point(told.source):
-        listing = growing.listed(path, told.test_share)
+        listing = folders.listed(path, told.test_share)
         return Survey(tuple(sorted({f.label for f in listing.train})), len(listing.train))
     pool = read(told, data_dir)
     held = np.unique(pool.data.y[pool.train])

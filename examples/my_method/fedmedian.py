@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protofleet.exact import Bag
-from protofleet.exchange import GlobalState
-from protofleet.parts import losses, summaries
-from protofleet.parts.access import as_given, find, need
-from protofleet.prototypes import Prototypes
+from protofleet.values.sums import Bag
+from protofleet.exchange.state import GlobalState
+from protofleet.toolbox import losses, summaries
+from protofleet.toolbox.access import as_given, find, need
+from protofleet.values.prototypes import Prototypes
 from protofleet.recipe import ByHead, NearestPrototype, Phase, Recipe
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 import numpy as np
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from fedmedian import Hyper, recipe
 from protofleet.contract import Contract, Input
-from protofleet.exchange import GlobalState, Upload
-from protofleet.prototypes import Prototypes
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.values.prototypes import Prototypes
 from protofleet.recipe import Turn
 
 

@@ -71,7 +71,7 @@ def export(
     bundle = writer.write(made, out)
     if web is not None:
         from export import page
-        from protofleet.pfb import MANIFEST
+        from protofleet.exchange.archive import MANIFEST
 
         page.write({MANIFEST: writer.manifest_bytes(made), **made.files}, web, node_modules)
     if as_json:

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 import click
 
 from protofleet.errors import BrokerError, UsageError
-from protofleet.mqtt.broker import Listening, Running, Tls, acl_text, config_text, running_broker
+from protofleet.mqtt.broker.run import Listening, Running, Tls, acl_text, config_text, running_broker
 from protofleet.mqtt.topics import check_name
 
 EMBEDDED = """\

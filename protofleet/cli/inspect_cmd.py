@@ -14,10 +14,10 @@ import numpy as np
 from cbor2 import CBORTag
 
 from protofleet import wire
-from protofleet.prototypes import Part, Parts, Tensors
-from protofleet.wire import door
+from protofleet.values.prototypes import Part, Parts, Tensors
+from protofleet.wire import strict
 from protofleet.wire.arrays import wire_dtype
-from protofleet.wire.door import shown
+from protofleet.wire.strict import shown
 
 
 @click.command()
@@ -33,7 +33,7 @@ def inspect(file: Path, as_json: bool) -> None:
 
 def describe(data: bytes) -> dict[str, Any]:
     """The bytes as a plain document; raises `WireError` for bytes that the door refuses."""
-    raw = door.load(data, wire.DEFAULT, "file")
+    raw = strict.load(data, wire.DEFAULT, "file")
     body = raw.get("body") if isinstance(raw, dict) else None
     if not isinstance(body, CBORTag):
         parts = wire.decode_parts(data)
@@ -43,7 +43,7 @@ def describe(data: bytes) -> dict[str, Any]:
     dump: dict[str, Any] = {"bytes": len(data), "envelope": envelope, "body_sha256": message.digest}
     if message.envelope.t in wire.DOCUMENT_TYPES:
         return {**dump, "body": message.body}
-    inner = door.load(body.value, wire.DEFAULT, "body")
+    inner = strict.load(body.value, wire.DEFAULT, "body")
     return {**dump, "digest": wire.digest(message.body), "parts": _parts(message.body, inner)}
 
 

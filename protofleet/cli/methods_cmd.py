@@ -7,7 +7,7 @@ import json
 import click
 
 from protofleet import registry
-from protofleet.settings import describe
+from protofleet.settings.fields import describe
 
 
 @click.group(invoke_without_command=True)

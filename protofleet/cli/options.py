@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from protofleet.settings import from_plain
+from protofleet.settings.fields import from_plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

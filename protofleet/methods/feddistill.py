@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from protofleet.errors import FusionError
-from protofleet.exact import Partial, Sum
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import local
-from protofleet.parts import fusions, losses, summaries
-from protofleet.parts.access import as_given, find, need
-from protofleet.parts.softlabels import softmax
-from protofleet.prototypes import Parts, Prototypes, Tensors
 from protofleet.recipe import Batch, Given, Learner, Net, Phase, Recipe, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import fusions, losses, summaries
+from protofleet.toolbox.access import as_given, find, need
+from protofleet.toolbox.softlabels import softmax
+from protofleet.values.prototypes import Parts, Prototypes, Tensors
+from protofleet.values.sums import Partial, Sum
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from protofleet import seeds
 from protofleet.errors import FusionError
-from protofleet.exact import Bag, Partial, bagged
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedpac
-from protofleet.parts import clusters, fusions, heads, losses, summaries
-from protofleet.parts.access import as_given, find, need
-from protofleet.prototypes import Head, Parts, Prototypes, Tensors
 from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import clusters, fusions, heads, losses, summaries
+from protofleet.toolbox.access import as_given, find, need
+from protofleet.util import seeds
+from protofleet.values.prototypes import Head, Parts, Prototypes, Tensors
+from protofleet.values.sums import Bag, Partial, bagged
 
 if TYPE_CHECKING:
     from torch import Tensor

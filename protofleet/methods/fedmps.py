@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protofleet.exact import Bag, Partial, bagged
-from protofleet.exchange import GlobalState, Upload
-from protofleet.parts import fusions, losses, softlabels, summaries
-from protofleet.parts.access import as_given, find, need
-from protofleet.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors, count_floats
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import fusions, losses, softlabels, summaries
+from protofleet.toolbox.access import as_given, find, need
+from protofleet.values.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors, count_floats
+from protofleet.values.sums import Bag, Partial, bagged
 
 if TYPE_CHECKING:
     from torch import Tensor

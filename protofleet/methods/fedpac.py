@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from protofleet.exact import Partial, bagged
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedproto, local
-from protofleet.parts import fusions, heads, summaries
-from protofleet.parts.access import as_given, find, need
-from protofleet.parts.clusters import filled
-from protofleet.prototypes import Head, Parts, Prototypes, Tensors
 from protofleet.recipe import Learner, Phase, Recipe, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import fusions, heads, summaries
+from protofleet.toolbox.access import as_given, find, need
+from protofleet.toolbox.clusters import filled
+from protofleet.values.prototypes import Head, Parts, Prototypes, Tensors
+from protofleet.values.sums import Partial, bagged
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from protofleet.methods import fedavg
-from protofleet.parts import summaries
-from protofleet.prototypes import Parts
 from protofleet.recipe import Learner, Turn
+from protofleet.toolbox import summaries
+from protofleet.values.prototypes import Parts
 
 
 def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from protofleet.exact import Partial
-from protofleet.exchange import GlobalState, Upload
-from protofleet.parts import fusions, losses, summaries
-from protofleet.parts.access import as_given, find, need
-from protofleet.prototypes import Parts, Prototypes
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import fusions, losses, summaries
+from protofleet.toolbox.access import as_given, find, need
+from protofleet.values.prototypes import Parts, Prototypes
+from protofleet.values.sums import Partial
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from protofleet.methods import fedavg, local
-from protofleet.parts import losses
-from protofleet.prototypes import Parts
 from protofleet.recipe import Batch, Given, Learner, Net, Phase, Recipe, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import losses
+from protofleet.values.prototypes import Parts
 
 if TYPE_CHECKING:
     from torch import Tensor

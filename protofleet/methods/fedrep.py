@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protofleet.methods import fedavg, fedper, local
-from protofleet.prototypes import Parts
 from protofleet.recipe import Learner, Phase, Recipe, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.values.prototypes import Parts
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protofleet.exact import Bag, Partial, bagged
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedproto, protonorm
-from protofleet.parts import trainable
-from protofleet.parts.access import as_given, find, need
-from protofleet.prototypes import Parts, Prototypes, Tensors
 from protofleet.recipe import Learner, Phase, Recipe, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import trainable
+from protofleet.toolbox.access import as_given, find, need
+from protofleet.values.prototypes import Parts, Prototypes, Tensors
+from protofleet.values.sums import Bag, Partial, bagged
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from protofleet.errors import FusionError
-from protofleet.exact import Bag, Partial, Sum, bagged
-from protofleet.exchange import GlobalState, Upload
-from protofleet.parts import discriminant, fusions, schedules, summaries
-from protofleet.parts.access import find, need
-from protofleet.prototypes import Head, Parts, Prototypes, Tensors
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import ByHead, Learner, Phase, Recipe, Scorer, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import discriminant, fusions, schedules, summaries
+from protofleet.toolbox.access import find, need
+from protofleet.values.prototypes import Head, Parts, Prototypes, Tensors
+from protofleet.values.sums import Bag, Partial, Sum, bagged
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from protofleet.errors import FusionError
-from protofleet.exact import Bag, Partial, bagged
-from protofleet.exchange import GlobalState, Upload
-from protofleet.parts import etf, losses, mixtures, schedules
-from protofleet.parts.access import find, need
-from protofleet.prototypes import Floats, Mixtures, Parts, Prototypes
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import (
     Batch,
     ByHead,
@@ -29,7 +25,11 @@ from protofleet.recipe import (
     Traits,
     Turn,
 )
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import etf, losses, mixtures, schedules
+from protofleet.toolbox.access import find, need
+from protofleet.values.prototypes import Floats, Mixtures, Parts, Prototypes
+from protofleet.values.sums import Bag, Partial, bagged
 
 if TYPE_CHECKING:
     from torch import Tensor

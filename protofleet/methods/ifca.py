@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from protofleet.errors import FusionError
-from protofleet.exact import Partial
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import local
-from protofleet.parts import fusions, summaries
-from protofleet.parts.access import find, need, one_number
-from protofleet.prototypes import Parts, Tensors
 from protofleet.recipe import Features, Learner, Phase, Recipe, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import fusions, summaries
+from protofleet.toolbox.access import find, need, one_number
+from protofleet.values.prototypes import Parts, Tensors
+from protofleet.values.sums import Partial
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from protofleet.exact import Partial
-from protofleet.exchange import GlobalState, Upload
-from protofleet.parts import losses, summaries
-from protofleet.prototypes import Parts
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Turn
+from protofleet.toolbox import losses, summaries
+from protofleet.values.prototypes import Parts
+from protofleet.values.sums import Partial
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from protofleet.methods import fedavg, local
-from protofleet.parts import losses
-from protofleet.parts.access import find
-from protofleet.prototypes import Parts, Tensors
 from protofleet.recipe import Batch, Given, Learner, Net, Phase, Recipe, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import losses
+from protofleet.toolbox.access import find
+from protofleet.values.prototypes import Parts, Tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from protofleet.exact import Bag, Partial, bagged
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedavg
-from protofleet.parts import centroids, losses, pool, summaries
-from protofleet.parts.access import need
-from protofleet.prototypes import Parts, Prototypes
 from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
-from protofleet.settings import setting
+from protofleet.settings.fields import setting
+from protofleet.toolbox import centroids, losses, pool, summaries
+from protofleet.toolbox.access import need
+from protofleet.values.prototypes import Parts, Prototypes
+from protofleet.values.sums import Bag, Partial, bagged
 
 if TYPE_CHECKING:
     from torch import Tensor

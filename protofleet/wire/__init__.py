@@ -5,7 +5,6 @@
 """
 
 from protofleet.wire.arrays import Precision
-from protofleet.wire.forms import Forms
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.messages import (
     DOCUMENT_TYPES,
@@ -19,7 +18,8 @@ from protofleet.wire.messages import (
     encode,
     unseal,
 )
-from protofleet.wire.values import as_received, decode_parts, digest, encode_parts
+from protofleet.wire.parts import as_received, decode_parts, digest, encode_parts
+from protofleet.wire.templates import Forms
 
 __all__ = [
     "DEFAULT",

@@ -11,8 +11,8 @@ from typing import Any
 
 import cbor2
 
-from protofleet.wire.door import BYTES, LEAST, MAP, TEXT
 from protofleet.wire.limits import Limits
+from protofleet.wire.strict import BYTES, LEAST, MAP, TEXT
 
 NUMBER = 0
 KINDS = {

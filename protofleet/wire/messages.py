@@ -1,6 +1,6 @@
 """Whole messages: an envelope that says who speaks about what, around a body that is hashed as received.
 
-A body is either parts (numbers, `protofleet.wire.values`) or a document (plain maps, lists, text and numbers); the
+A body is either parts (numbers, `protofleet.wire.parts`) or a document (plain maps, lists, text and numbers); the
 message's type says which.
 """
 
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from cbor2 import CBORTag
 
 from protofleet.errors import WireError
-from protofleet.wire import door, heads
+from protofleet.wire import heads, strict
 from protofleet.wire.arrays import Precision
-from protofleet.wire.door import shown
-from protofleet.wire.forms import Forms
 from protofleet.wire.limits import DEFAULT, Limits
-from protofleet.wire.values import NONE, decode_parts, encode_parts
+from protofleet.wire.parts import NONE, decode_parts, encode_parts
+from protofleet.wire.strict import shown
+from protofleet.wire.templates import Forms
 
 VERSION = 1
 PART_TYPES = frozenset({"global", "own", "upload", "enrol"})
@@ -68,7 +68,7 @@ def encode(
     if envelope.t in PART_TYPES:
         content = encode_parts(body, precision, exceptions, limits, where=f"{envelope.t}.parts")
     else:
-        content = door.dump(_document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body")
+        content = strict.dump(_document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body")
     return enclose(envelope, content, limits)
 
 
@@ -78,7 +78,7 @@ def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> byt
     if envelope.base is not None:
         head["base"] = _hash_bytes(envelope.base)
     _envelope(head)
-    data = door.dump({"v": VERSION, **head, "body": CBORTag(24, content)}, limits, envelope.t)
+    data = strict.dump({"v": VERSION, **head, "body": CBORTag(24, content)}, limits, envelope.t)
     _check_size(data, envelope.t, limits)
     return data
 
@@ -91,7 +91,7 @@ def decode(data: bytes, limits: Limits = DEFAULT, forms: Forms | None = None) ->
         content = decode_parts(body, limits, f"{envelope.t}.parts", forms)
     else:
         path = f"{envelope.t}.body"
-        content = _document(door.load(body, limits, path), path, limits)
+        content = _document(strict.load(body, limits, path), path, limits)
     return Message(envelope, content, sha256(body).hexdigest())
 
 
@@ -103,7 +103,7 @@ def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
         _check_size(data, head["t"], limits)
         body = head.pop("body")
         return Envelope(**head), body
-    raw = door.load(data, limits, "message")
+    raw = strict.load(data, limits, "message")
     if not isinstance(raw, dict):
         raise WireError("message: not a map")
     version, body = raw.pop("v", None), raw.pop("body", None)

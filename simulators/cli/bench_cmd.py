@@ -26,7 +26,7 @@ def bench() -> None:
 @json_option
 def lab(rounds: int, only: str | None, as_json: bool) -> None:
     """A round of ours beside reference loops (needs CIFAR-10 and Fashion-MNIST in PROTOFLEET_DATA)."""
-    from simulators.bench import lab as cells
+    from simulators.speed import lab as cells
 
     tables = {
         "cifar": ("CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_cifar, "in-memory loop"),
@@ -61,7 +61,7 @@ def _ratios(rows: Sequence, base: str) -> str:  # type: ignore[type-arg]
 @json_option
 def codec(repeats: int, as_json: bool) -> None:
     """The wire format beside protobuf, msgpack and JSON, on a 10-class × 512 half-precision upload."""
-    from simulators.bench.codec import bench_codec
+    from simulators.speed.codec import bench_codec
 
     rows = bench_codec(repeats)
     if as_json:
@@ -95,9 +95,9 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
     protofleet bench papers --only fedproto-cifar10 --seeds 3
     protofleet bench papers --page-only --write docs/results.md
     """
-    from simulators.bench.cell import run_cell
-    from simulators.bench.page import page
-    from simulators.bench.readings import ORDER, SECTIONS
+    from simulators.papers.cell import run_cell
+    from simulators.papers.page import page
+    from simulators.papers.readings import ORDER, SECTIONS
 
     names = [cell.name for cell in ORDER]
     for name in only:
@@ -137,8 +137,8 @@ def cross(
     protofleet bench cross --only fleet --only fedproto
     protofleet bench cross --page-only --write docs/fleet-method.md
     """
-    from simulators.bench import cross as bench
-    from simulators.bench import cross_page, newcomers
+    from simulators.papers import cross as bench
+    from simulators.papers import cross_page, newcomers
 
     known = {*(task.name for task in bench.TASKS), *(case.name for case in newcomers.CASES)}
     names = {each.name for each in bench.CONTENDERS}
@@ -185,7 +185,7 @@ def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, worker
     protofleet bench bytes --picture docs/images/bytes.png
     """
     from protofleet import registry
-    from simulators.bench import traffic
+    from simulators.papers import traffic
 
     for name in only:
         registry.load(name)
@@ -223,7 +223,7 @@ def _said(failed: Sequence[str]) -> None:
 @json_option
 def align(repeats: int, as_json: bool) -> None:
     """Matrix products on the server beside the formulas as written: ProtoNorm's alignment, FedPAC's D."""
-    from simulators.bench.align import bench_align
+    from simulators.speed.align import bench_align
 
     rows = bench_align(repeats)
     if as_json:
@@ -244,7 +244,7 @@ def ingest(uploads: int, runs: int, as_json: bool) -> None:
     """Uploads through mosquitto: a bare subscriber that drops them, and the coordinator that keeps them."""
     from tempfile import TemporaryDirectory
 
-    from simulators.bench.ingest import bench_ingest, middle
+    from simulators.speed.ingest import bench_ingest, middle
 
     with TemporaryDirectory(prefix="protofleet-") as folder:
         found = bench_ingest(uploads, runs, Path(folder), lambda words: click.echo(words, err=True))
@@ -275,7 +275,7 @@ def memory(devices: int, uploads: int, rounds: int, as_json: bool) -> None:
     """What the coordinator holds for each device and each upload, and whether it grows with rounds."""
     from tempfile import TemporaryDirectory
 
-    from simulators.bench.memory import bench_memory
+    from simulators.speed.memory import bench_memory
 
     with TemporaryDirectory(prefix="protofleet-") as folder:
         told = lambda words: click.echo(words, err=True)  # noqa: E731
@@ -299,7 +299,7 @@ def overhead(rounds: int, devices: int, as_json: bool) -> None:
     """
     from tempfile import TemporaryDirectory
 
-    from simulators.bench.overhead import bench_overhead
+    from simulators.speed.overhead import bench_overhead
 
     with TemporaryDirectory(prefix="protofleet-") as folder:
         found = bench_overhead(rounds, devices, Path(folder))
@@ -330,7 +330,7 @@ def overhead(rounds: int, devices: int, as_json: bool) -> None:
 def truth(agents: int, rounds: int, only: tuple[str, ...]) -> None:
     """Every method in the lab and on a live fleet of processes over a real broker: the same state, to the bit."""
     from protofleet import registry
-    from simulators.bench.truth import compare_engines
+    from simulators.live.truth import compare_engines
 
     differing = 0
     for name in only or registry.names():

@@ -9,8 +9,8 @@ import click
 
 from protofleet.cli.options import options_of, taken
 from protofleet.contract import Numerics, Training
-from simulators.config import LabConfig, Run
-from simulators.partitions import PartitionOptions
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import PartitionOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

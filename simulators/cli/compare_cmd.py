@@ -31,7 +31,7 @@ def compare(methods: str, workers: int, out: Path | None, resume: bool, as_json:
 
     A setting given with --set goes to the methods that have it.
     """
-    from simulators.comparison import Comparison, compared, render
+    from simulators.run.comparison import Comparison, compared, render
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if not names:

@@ -22,12 +22,13 @@ from simulators.cli.common import workers_option
 def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     """A fleet on this machine: a broker, a coordinator, and devices that each hold few of the ten digits."""
     from protofleet.contract import Training
-    from simulators import fleet, lab, ondevice
-    from simulators.comparison import compared, render
-    from simulators.config import LabConfig, Run
-    from simulators.partitions import PartitionOptions
-    from simulators.progress import watched
-    from simulators.setup import prepare
+    from simulators.live import fleet, ondevice
+    from simulators.run import rounds as lab
+    from simulators.run.comparison import compared, render
+    from simulators.run.config import LabConfig, Run
+    from simulators.run.partitions import PartitionOptions
+    from simulators.run.progress import watched
+    from simulators.run.setup import prepare
 
     def config(method: str) -> LabConfig:
         run = Run(

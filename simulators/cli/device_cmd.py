@@ -17,8 +17,8 @@ from simulators.cli.common import json_option
 @json_option
 def device(blocks: int, only: str | None, samples: int, as_json: bool) -> None:
     """A bundle on a device: what prototypes, input, swap and int8 cost; the process; agreement with torch."""
-    from simulators.bench import device as bundles
-    from simulators.bench import device_process as process
+    from simulators.speed import device as bundles
+    from simulators.speed import device_process as process
 
     def say(words: str) -> None:
         click.echo(f"\r{words:<40}", nl=False, err=True)

@@ -13,9 +13,9 @@ from protofleet.errors import UsageError
 from simulators.cli.common import config_of, json_option, run_options, workers_option
 
 if TYPE_CHECKING:
-    from simulators.lab import Watch
-    from simulators.result import Outcome
-    from simulators.setup import Setup
+    from simulators.run.result import Outcome
+    from simulators.run.rounds import Watch
+    from simulators.run.setup import Setup
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,10 +45,10 @@ def simulate(
 
     MNIST, Fashion-MNIST and CIFAR are looked for as NAME.npz in the folder that PROTOFLEET_DATA names.
     """
-    from simulators.lab import How, run_in
-    from simulators.progress import size, watched
-    from simulators.result import document
-    from simulators.setup import prepare
+    from simulators.run.progress import size, watched
+    from simulators.run.result import document
+    from simulators.run.rounds import How, run_in
+    from simulators.run.setup import prepare
 
     if resume and out is None:
         raise UsageError("--resume continues a run in a directory", "name it with --out")
@@ -77,8 +77,8 @@ def simulate(
 
 
 def _on_a_fleet(setup: Setup, watch: Watch, out: Path | None) -> Outcome:
-    from simulators import fleet
-    from simulators.result import document
+    from simulators.live import fleet
+    from simulators.run.result import document
 
     if out is None:
         with TemporaryDirectory(prefix="protofleet-") as folder:

@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from protofleet.errors import UsageError
-from protofleet.settings import from_plain, to_plain
+from protofleet.settings.fields import from_plain, to_plain
 from simulators.cli.common import config_of, json_option, run_options, workers_option
-from simulators.config import LabConfig
+from simulators.run.config import LabConfig
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,7 +36,7 @@ def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **value
 
     Choose by the validation column: the test split is for the end.
     """
-    from simulators.comparison import compared, render
+    from simulators.run.comparison import compared, render
 
     axes = []
     for axis in grid:

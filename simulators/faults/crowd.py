@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from edge_agent import voice
 from edge_agent.config import AgentSection, Config, FleetSection, LimitsSection
-from edge_agent.daemon import Around, Daemon
-from edge_agent.orders import Seen
-from edge_agent.rules import Rules
+from edge_agent.daemon import outbound
+from edge_agent.daemon.loop import Around, Daemon
+from edge_agent.protocol.retry import Rules
 from edge_agent.store import Store, lock
+from edge_agent.worker.ipc import Seen
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
-from protofleet.logs import Log
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link import Link
+from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
-from protofleet.systemd import Notifier
+from protofleet.util.logs import Log
+from protofleet.util.systemd import Notifier
 from simulators.faults.pupil import Desk, Lesson, prototypes
 
 QUICK = 0.3  # seconds to the second delivery: a case must not wait for a patient device
@@ -63,7 +63,7 @@ def be(place: Place, made: Callable[[Daemon], None]) -> None:
         store.take_over(boot)
         topics, address = Topics(place.fleet), Address.parse(place.url)
         link = Link(
-            address, place.agent, will=voice.will(topics, place.agent, boot), keepalive=place.keepalive,
+            address, place.agent, will=outbound.will(topics, place.agent, boot), keepalive=place.keepalive,
             rng=random.Random(), backoff=lambda attempt: min(2.0, 0.1 * (attempt + 1)),
         )  # fmt: skip
         desk = Desk(place.agent, boot, store, link.wake, place.lesson_of)

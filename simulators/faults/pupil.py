@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.happenings import Train
-from edge_agent.orders import Answer, Broken, Done, Look, Order, Plan, Seen, Work
+from edge_agent.protocol.events import Train
 from edge_agent.records import Checkpoint, StoreError, Upload
 from edge_agent.store import Store
+from edge_agent.worker.ipc import Answer, Broken, Done, Look, Order, Plan, Seen, Work
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
-from protofleet.exchange import GlobalState
-from protofleet.prototypes import Parts, Prototypes
+from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Recipe, Turn
-from protofleet.settings import from_plain
+from protofleet.settings.fields import from_plain
+from protofleet.values.prototypes import Parts, Prototypes
 
 Lesson = Callable[[np.random.Generator], Parts]
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.events import Arrival
-from protofleet.mqtt.link import Link
+from protofleet.mqtt.link.events import Arrival
+from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 
 RETAINED = ("coordinator_state", "round", "train", "down", "state")

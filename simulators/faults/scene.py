@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.errors import JournalError
-from coordinator.journal import Journal
-from protofleet.mqtt.broker import Prefer, Running, running_broker
+from coordinator.journal.journal import Journal
+from protofleet.mqtt.broker.run import Prefer, Running, running_broker
 from simulators.faults.stage import Actor, Stage, until
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
-from protofleet.mqtt import mosquitto
-from protofleet.mqtt.broker import Prefer
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import Prefer
 from simulators.faults import smalldisk
 from simulators.faults.cases import CASES
 from simulators.faults.scene import Case, Scene

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinator.control import ask
+from coordinator.service.control import ask
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError
-from protofleet.settings import to_plain
+from protofleet.settings.fields import to_plain
 from simulators.faults.crowd import Place
 from simulators.faults.mortal import Instant
-from simulators.fleet import last_words, toml
+from simulators.live.fleet import last_words, toml
 
 RUN = "trial"
 PATIENCE = 60.0  # seconds; nothing waits that long when all is well

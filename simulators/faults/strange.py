@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from protofleet.errors import FleetError
-from protofleet.prototypes import Part, Parts, Tensors
+from protofleet.values.prototypes import Part, Parts, Tensors
 
 
 def mutated(parts: Parts, rng: random.Random) -> Parts:

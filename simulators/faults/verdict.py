@@ -8,14 +8,14 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from coordinator.assemble import agreed
 from coordinator.errors import JournalError
-from coordinator.journal import Journal
-from coordinator.replay import replayed
+from coordinator.journal.journal import Journal
+from coordinator.service.build import agreed
+from coordinator.service.replay import replayed
 from protofleet.errors import FleetError
-from simulators import schedule
 from simulators.faults.pupil import Pupil, prototypes
 from simulators.faults.stage import RUN, Stage
+from simulators.live import schedule
 
 RECEIPTED = ("accepted", "duplicate", "late")
 

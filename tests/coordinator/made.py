@@ -6,17 +6,18 @@ from hashlib import sha256
 
 import numpy as np
 
-from coordinator import selection
-from coordinator.admission import Expected
 from coordinator.core import Core, Terms
-from coordinator.journal import Journal
-from coordinator.rounds import Rules
-from coordinator.voice import Voice
-from protofleet import channel, pfb, registry, wire
+from coordinator.journal.journal import Journal
+from coordinator.messages import Voice
+from coordinator.rounds import selection
+from coordinator.rounds.machine import Rules
+from coordinator.uploads.validation import Expected
+from protofleet import registry, wire
 from protofleet.contract import Contract, Input
-from protofleet.logs import Log
+from protofleet.exchange import archive, published
 from protofleet.mqtt.topics import Topics
-from protofleet.prototypes import Prototypes
+from protofleet.util.logs import Log
+from protofleet.values.prototypes import Prototypes
 
 TOPICS = Topics("orchard")
 CONTRACT = Contract("orchard", "r1", 0, ("apple", "pear", "plum"), Input("vector", (4,)), embedding=4)
@@ -89,12 +90,12 @@ def joined(made, agents=AGENTS, now=0.0):
 
 def packed_bundle(path, bank, **changes):
     """A bundle as far as a coordinator looks into it: prototypes, and a manifest with the hashes of what is there."""
-    message = channel.write(bank, wire.Envelope("global", "f"))
+    message = published.write(bank, wire.Envelope("global", "f"))
     files = {"model.onnx": b"a graph", "prototypes.cbor": message, "selftest.npz": b"vectors"}
     manifest = {
-        "schema": pfb.SCHEMA,
+        "schema": archive.SCHEMA,
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},
         "state": wire.decode(message).digest,
     }
-    path.write_bytes(pfb.pack({pfb.MANIFEST: json.dumps(manifest | changes).encode(), **files}))
+    path.write_bytes(archive.pack({archive.MANIFEST: json.dumps(manifest | changes).encode(), **files}))
     return path

@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.errors import JournalError
-from coordinator.fusion import fuse_round
-from coordinator.replay import replayed
+from coordinator.service.replay import replayed
+from coordinator.uploads.fuse import fuse_round
 from protofleet import wire
-from protofleet.exchange import Upload
-from protofleet.parts import summaries
-from protofleet.prototypes import Prototypes, Tensors
+from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
+from protofleet.toolbox import summaries
+from protofleet.values.prototypes import Prototypes, Tensors
 from tests.coordinator.made import AGENTS, CONTRACT, announced, birth, core, joined, parts_of, receipts, upload
 
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -270,7 +270,7 @@ def test_a_device_that_was_lost_is_asked_until_patience_ends(tmp_path):
 def test_replay_computes_the_same_states(tmp_path):
     import json
 
-    from protofleet.settings import to_plain
+    from protofleet.settings.fields import to_plain
 
     made = core(tmp_path)
     _, _, base = joined(made)

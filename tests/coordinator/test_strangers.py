@@ -6,16 +6,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from coordinator.fusion import as_published, fuse_round
+from coordinator.uploads.fuse import as_published, fuse_round
 from protofleet import registry, wire
-from protofleet.exchange import Upload
-from protofleet.parts import summaries
-from protofleet.prototypes import Head, Mixtures, Prototypes, Tensors
+from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
-from simulators.config import LabConfig, Run
-from simulators.crew import Here
-from simulators.partitions import PartitionOptions
-from simulators.setup import prepare
+from protofleet.toolbox import summaries
+from protofleet.values.prototypes import Head, Mixtures, Prototypes, Tensors
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import PartitionOptions
+from simulators.run.setup import prepare
+from simulators.run.workers import Here
 from tests.coordinator.made import announced, core, joined, receipts, upload
 from tests.exchanging import SETTINGS
 

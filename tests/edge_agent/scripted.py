@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import paho.mqtt.client as mqtt
 
-from coordinator.fusion import as_published, fuse_round
+from coordinator.uploads.fuse import as_published, fuse_round
 from protofleet import registry, wire
 from protofleet.contract import Contract
-from protofleet.exchange import GlobalState, Upload
-from protofleet.mqtt.parcels import Incoming, Outgoing, Slip, slip_message
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.mqtt.blobs.sender import Incoming, Outgoing, Slip, slip_message
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Turn
-from protofleet.settings import to_plain
+from protofleet.settings.fields import to_plain
 
 ROOT = Path(__file__).parents[2]
 

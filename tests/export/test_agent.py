@@ -6,24 +6,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.fusion import as_published, fuse_round
-from edge_agent.bundle import open_bundle
+from coordinator.uploads.fuse import as_published, fuse_round
 from edge_agent.config import AgentSection, Config, DataSection, LimitsSection
-from edge_agent.exporter import Exporter
-from edge_agent.foreman import Foreman
-from edge_agent.happenings import Train
-from edge_agent.inference import Classifier
-from edge_agent.orders import Done, Job, Plan, Work
+from edge_agent.inference.bundle import open_bundle
+from edge_agent.inference.classifier import Classifier
+from edge_agent.protocol.events import Train
 from edge_agent.records import Held
 from edge_agent.store import Store
-from edge_agent.workshop import settle
+from edge_agent.training.context import settle
+from edge_agent.worker.exporter import Exporter
+from edge_agent.worker.ipc import Done, Job, Plan, Work
+from edge_agent.worker.supervisor import Foreman
 from export import agent, writer
 from protofleet import wire
 from protofleet.errors import CheckpointError
-from protofleet.exchange import Upload
+from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
-from protofleet.settings import to_plain
-from simulators.setup import prepare, samples_of
+from protofleet.settings.fields import to_plain
+from simulators.run.setup import prepare, samples_of
 
 BOOT = "b" * 16
 

@@ -8,14 +8,15 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from edge_agent.bundle import open_bundle
-from edge_agent.inference import Classifier, Mismatch
+from edge_agent.inference.bundle import open_bundle
+from edge_agent.inference.classifier import Classifier, Mismatch
 from export.writer import Wanted, export, write
-from protofleet import channel, wire
-from protofleet.channel import About, Bank
+from protofleet import wire
 from protofleet.errors import UsageError
-from protofleet.pfb import BundleError
-from protofleet.prototypes import Prototypes
+from protofleet.exchange import published
+from protofleet.exchange.archive import BundleError
+from protofleet.exchange.published import About, Bank
+from protofleet.values.prototypes import Prototypes
 from tests.bundles import device
 
 
@@ -109,8 +110,8 @@ def test_a_file_that_is_no_bundle(tmp_path):
         open_bundle(tmp_path)
 
 
-def published(bank):
-    return channel.write(bank, wire.Envelope("global", "f", "r", round=9), "float32")
+def message_of(bank):
+    return published.write(bank, wire.Envelope("global", "f", "r", round=9), "float32")
 
 
 def test_prototypes_that_do_not_fit_are_refused_and_the_running_ones_stay(bundle):
@@ -119,10 +120,10 @@ def test_prototypes_that_do_not_fit_are_refused_and_the_running_ones_stay(bundle
     about, points = before.bank.about, before.bank.points
     narrow = Prototypes(points.classes, points.vectors[:, :5])
     for wrong, words in (
-        (published(Bank(About("run:f/other", about.classes), points)), "of run:f/other"),
-        (published(Bank(About("run:f/other", about.classes, "ab" * 32), points)), "fetch the bundle abababab"),
-        (published(Bank(about, narrow)), "5 numbers each"),
-        (published(Bank(about, Prototypes([], np.zeros((0, points.dim))))), "not one class"),
+        (message_of(Bank(About("run:f/other", about.classes), points)), "of run:f/other"),
+        (message_of(Bank(About("run:f/other", about.classes, "ab" * 32), points)), "fetch the bundle abababab"),
+        (message_of(Bank(about, narrow)), "5 numbers each"),
+        (message_of(Bank(about, Prototypes([], np.zeros((0, points.dim))))), "not one class"),
         (b"\xa0", "no prototypes"),
         (bundle.joinpath("prototypes.cbor").read_bytes()[:-1], "no prototypes"),
     ):

@@ -12,8 +12,9 @@ from PIL import Image
 
 from export import page
 from export.writer import Wanted, export, manifest_bytes, write
-from protofleet import channel, wire
+from protofleet import wire
 from protofleet.contract import Input
+from protofleet.exchange import published
 from tests.bundles import device, other_bank
 from tests.export.browser import node_modules
 
@@ -35,8 +36,8 @@ def made():
 @pytest.fixture
 def place(made, tmp_path):
     write(made, tmp_path / "bundle")
-    bank = channel.read(made.files["prototypes.cbor"]).bank
-    (tmp_path / "other.cbor").write_bytes(channel.write(other_bank(bank), wire.Envelope("global", "f", "r", round=9)))
+    bank = published.read(made.files["prototypes.cbor"]).bank
+    (tmp_path / "other.cbor").write_bytes(published.write(other_bank(bank), wire.Envelope("global", "f", "r", round=9)))
     Image.fromarray(np.full((40, 40, 3), 90, np.uint8)).save(tmp_path / "photo.png")
     return tmp_path
 

@@ -8,15 +8,15 @@ import onnx
 import pytest
 import torch
 
-from edge_agent.evaluate import _scores
-from edge_agent.feed import Samples, blocks
-from edge_agent.inference import Classifier
+from edge_agent.inference.classifier import Classifier
+from edge_agent.training.batches import Samples, blocks
+from edge_agent.training.evaluate import _scores
 from export.graph import OPSET, ExportError, cleaned
 from export.verify import session
 from export.writer import Wanted, export, write
-from protofleet import nearest
 from protofleet.contract import Input, Numerics
 from protofleet.recipe import Linear
+from protofleet.values import nearest
 from tests.bundles import device, other_bank
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.inference import Classifier
+from edge_agent.inference.classifier import Classifier
 from export import page
 from export.writer import Wanted, export, manifest_bytes, write
-from protofleet import channel, wire
+from protofleet import wire
 from protofleet.contract import Input
+from protofleet.exchange import published
 from tests.bundles import device, other_bank
 from tests.export.browser import CHROMIUM, answer, node_modules, visited
 
@@ -37,7 +38,7 @@ def case(request, tmp_path_factory, node_modules):
     bank = classifier.loaded.bank
     if request.param in ("prototype", "cosine", "int8"):
         bank = other_bank(bank)
-    message = channel.write(bank, wire.Envelope("global", "f", "r", round=9))
+    message = published.write(bank, wire.Envelope("global", "f", "r", round=9))
     classifier.swap(message)
     (out / "samples.bin").write_bytes(x.tobytes())
     (out / "swap.cbor").write_bytes(message)

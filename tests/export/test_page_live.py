@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edge_agent.inference import Classifier
+from edge_agent.inference.classifier import Classifier
 from export import page
 from export.writer import Wanted, export, manifest_bytes, write
-from protofleet import channel, wire
-from protofleet.channel import About, Bank
+from protofleet import wire
 from protofleet.contract import Input
-from protofleet.mqtt import mosquitto
-from protofleet.mqtt.broker import running_broker
-from protofleet.prototypes import Prototypes
+from protofleet.exchange import published
+from protofleet.exchange.published import About, Bank
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import running_broker
+from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, other_bank
 from tests.coordinator.made import packed_bundle
 from tests.export.browser import CHROMIUM, answer, node_modules, visited
@@ -79,7 +80,7 @@ def test_what_a_coordinator_publishes_swaps_live_small_and_in_pieces(made, site,
             frozen(tmp_path / "c", packed_bundle(tmp_path / "foreign.pfb", foreign))
             refused = answer(answers)
     for found, bank in ((small, other_bank(own)), (large, larger(own, 60)), (largest, larger(own, 64))):
-        sent = channel.read(channel.write(bank, wire.Envelope("global", "f"))).bank
+        sent = published.read(published.write(bank, wire.Envelope("global", "f"))).bank
         due.use(sent, "")
         assert found["label"] == due.look(image(found)).best[0]
         assert found["rows"] == 4
@@ -103,7 +104,7 @@ def test_the_broker_may_ask_for_a_password_and_let_a_page_fetch_under_its_own_na
             address = f"live.html?broker={broker.ws_address}".replace("ws://", "ws://page-1:p@")
             with visited(site, address, tmp_path / "profile") as answers:
                 found = answer(answers)
-    due.use(channel.read(channel.write(larger(own, 60), wire.Envelope("global", "f"))).bank, "")
+    due.use(published.read(published.write(larger(own, 60), wire.Envelope("global", "f"))).bank, "")
     assert found["label"] == due.look(image(found)).best[0]
 
 
@@ -128,10 +129,10 @@ def test_every_precision_of_the_wire_is_read_to_the_same_numbers(precision, tmp_
     ids = np.array([0, 0, 1, 300])
     points = Prototypes(ids, rng.normal(size=(4, 7)).astype(np.float32) * [[1], [1e-3], [50], [1e4]], np.arange(1, 5))
     bank = Bank(About("run:x", tuple(f"c{i}" for i in range(301))), points)
-    data = channel.write(bank, wire.Envelope("global", "f"), precision)
+    data = published.write(bank, wire.Envelope("global", "f"), precision)
     (tmp_path / "p.cbor").write_bytes(data)
     run = subprocess.run(["node", str(HERE / "read.mjs"), str(tmp_path / "p.cbor")], capture_output=True, check=True)
     found = np.frombuffer(run.stdout, "<f4").reshape(4, 8)
-    due = channel.read(data).bank.points
+    due = published.read(data).bank.points
     assert np.array_equal(found[:, 0], due.classes)
     assert np.array_equal(found[:, 1:], due.vectors)

@@ -7,10 +7,10 @@ the fusion out must fall below them.
 from statistics import fmean
 
 from protofleet.contract import Training
-from simulators.config import LabConfig, Run
-from simulators.lab import How, run
-from simulators.partitions import PartitionOptions
-from simulators.setup import prepare
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import PartitionOptions
+from simulators.run.rounds import How, run
+from simulators.run.setup import prepare
 
 
 def accuracy(method: str, evaluator: str, *settings: str, rounds: int = 15, last: int = 5, **changes: object) -> float:

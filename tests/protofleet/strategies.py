@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from protofleet.prototypes import Head, Mixtures, Parts, Prototypes, SoftLabels, Tensors
+from protofleet.values.prototypes import Head, Mixtures, Parts, Prototypes, SoftLabels, Tensors
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=12)
 

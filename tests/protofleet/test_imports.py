@@ -46,14 +46,13 @@ HEAVY = {"torch", "torchvision", "onnxruntime", "onnx", "paho", "sklearn", "scip
 
 def test_the_core_costs_numpy_only():
     assert not loaded_by("import protofleet") & HEAVY
-    core = "import protofleet.prototypes, protofleet.wire, protofleet.nearest, protofleet.recipe, protofleet.registry"
+    core = "from protofleet import wire, recipe, registry; from protofleet.values import prototypes, nearest"
     assert not loaded_by(core) & HEAVY
 
 
 def test_every_recipe_can_be_read_and_fused_without_torch():
-    load = (
-        "from protofleet import registry\nfor name in registry.names(): registry.load(name)\nimport coordinator.fusion"
-    )
+    load = "from protofleet import registry\nfor name in registry.names(): registry.load(name)\n"
+    load += "import coordinator.uploads.fuse"
     assert not loaded_by(load) & HEAVY
 
 
@@ -63,10 +62,12 @@ def test_a_command_line_answers_before_it_loads_anything_heavy(command):
 
 
 def test_a_device_that_classifies_follows_and_enrols_needs_no_torch():
-    every = "import edge_agent.inference, edge_agent.latest, edge_agent.follow, edge_agent.enrolment, edge_agent.photos"
+    every = "from edge_agent.updates import cache, listener, enrolment; from edge_agent.data import images"
+    every += "; import edge_agent.inference.classifier"
     assert not loaded_by(every) & (HEAVY | {"PIL", "export"})
 
 
 def test_the_link_costs_no_client_before_it_is_used():
-    every = "import protofleet.mqtt.link, protofleet.mqtt.parcels, protofleet.mqtt.broker, protofleet.cli.broker_cmd"
+    every = "from protofleet.mqtt.link import link; from protofleet.mqtt.blobs import sender"
+    every += "; from protofleet.mqtt.broker import run; import protofleet.cli.broker_cmd"
     assert not loaded_by(every) & (HEAVY | {"amqtt"})

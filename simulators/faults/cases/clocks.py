@@ -9,9 +9,10 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from coordinator import assemble, plan
-from protofleet.logs import Log
+from coordinator import config
+from coordinator.service import build
 from protofleet.mqtt.address import Address
+from protofleet.util.logs import Log
 from simulators.faults.crowd import crowd
 from simulators.faults.scene import Case, Scene
 from simulators.faults.verdict import Broken, judge
@@ -24,14 +25,14 @@ def jumping(scene: Scene) -> str:
     rng = scene.rng()
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=4)
-        settings = plan.load(stage.folder / "fleet.toml", {}, {})
+        settings = config.load(stage.folder / "fleet.toml", {}, {})
         failed: list[str] = []
 
         def serve() -> None:
             try:
                 with (stage.folder / "coordinator.log").open("w") as words:
                     wall = _leaping(rng)
-                    with assemble.service(
+                    with build.service(
                         settings, Address.parse(broker_url), Log(words), {}, once=True, wall=wall
                     ) as service:
                         service.run()

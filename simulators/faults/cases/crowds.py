@@ -8,7 +8,7 @@ import threading
 from protofleet import wire
 from protofleet.errors import LinkBusy
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link import Link
+from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 from simulators.faults.crowd import crowd
 from simulators.faults.proxy import Proxy
@@ -109,7 +109,7 @@ class Rogue:
         """What a device of this fleet would send in round 1, if it were one that was asked."""
         import numpy as np
 
-        from coordinator.fusion import start_state
+        from coordinator.uploads.fuse import start_state
         from protofleet import registry
         from protofleet.recipe import Turn
 

@@ -7,18 +7,18 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from coordinator import bodies
-from coordinator.bodies import Bodies
 from coordinator.core import Core
-from coordinator.intake import Intake
-from coordinator.journal import Journal
-from coordinator.post import Post
-from coordinator.running import Running
-from coordinator.service import Service
-from edge_agent.ears import Ears
-from edge_agent.hands import Hands
+from coordinator.journal import segments
+from coordinator.journal.journal import Journal
+from coordinator.journal.segments import Bodies
+from coordinator.service.blobs import Post
+from coordinator.service.loop import Service
+from coordinator.uploads.aggregate import Running
+from coordinator.uploads.intake import Intake
+from edge_agent.daemon.ears import Ears
+from edge_agent.daemon.executor import Hands
+from edge_agent.daemon.transfers import Transfers
 from edge_agent.store import Store
-from edge_agent.transfers import Transfers
 from simulators.faults.crowd import crowd
 from simulators.faults.mortal import ANY, STATEMENT, Edge, Instant
 from simulators.faults.proxy import Proxy
@@ -32,7 +32,7 @@ Table = dict[Callable[..., Any] | str, int]
 COORDINATOR: Table = {
     Journal.commit: 12, STATEMENT: 70, Core.take: 8, Core._open: 3, Core._cut: 3, Core._fuse: 3, Core.recover: 1,
     Core.greetings: 1, Intake.take: 9, Intake.written: 6, Post.send: 8, Service._turn: 8, Journal.add_round: 3,
-    Journal.add_uploads: 3, Journal.add_cut: 3, Journal.add_state: 4, Running.add: 9, Bodies.add: 3, bodies._write: 3,
+    Journal.add_uploads: 3, Journal.add_cut: 3, Journal.add_state: 4, Running.add: 9, Bodies.add: 3, segments._write: 3,
     ANY: 570,
 }  # fmt: skip
 DEVICE: Table = {

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.core import Core
-from coordinator.journal import Journal
-from coordinator.post import Post
+from coordinator.journal.journal import Journal
+from coordinator.service.blobs import Post
 from edge_agent.store import Store
 from simulators.faults.cases.deaths import COORDINATOR
 from simulators.faults.crowd import crowd

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protofleet.mqtt.broker import running_broker
+from protofleet.mqtt.broker.run import running_broker
 from simulators.faults.crowd import crowd
 from simulators.faults.proxy import Proxy, Way
 from simulators.faults.relay import Mischief, relay

@@ -13,18 +13,19 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from coordinator.control import ask
-from coordinator.journal import Journal
+from coordinator.journal.journal import Journal
+from coordinator.service.control import ask
 from protofleet.contract import Training
 from protofleet.errors import FleetError
-from simulators import fleet, lab, schedule
-from simulators.config import LabConfig, Run
 from simulators.faults.scene import Case, Scene, pause
 from simulators.faults.stage import until
 from simulators.faults.verdict import Broken
-from simulators.fleet import Member
-from simulators.partitions import PartitionOptions
-from simulators.setup import Setup, prepare
+from simulators.live import fleet, schedule
+from simulators.live.fleet import Member
+from simulators.run import rounds
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import PartitionOptions
+from simulators.run.setup import Setup, prepare
 
 METHODS: dict[str, tuple[str, ...]] = {"gfpl": ("start=2", "interval=2"), "fedic": (), "moon": (), "fedproto": ()}
 ROUNDS = 3
@@ -75,7 +76,7 @@ def _training(folder: Path, agent: str) -> int | None:
     try:
         status = json.loads((folder / "agents" / agent / "agent-data" / "status.json").read_text())
         pid = status["training_pid"]
-        alive = pid is not None and "edge_agent.worker" in Path(f"/proc/{pid}/cmdline").read_text()
+        alive = pid is not None and "edge_agent.worker.runner" in Path(f"/proc/{pid}/cmdline").read_text()
     except (OSError, ValueError, KeyError):
         return None
     return int(pid) if alive else None
@@ -97,7 +98,7 @@ def _verdict(setup: Setup, folder: Path) -> None:
     followed = schedule.of_run(setup, folder / "coordinator-data")
     if followed != recorded:
         raise Broken(f"by its own schedule the laboratory comes to other states: {followed} and {recorded}")
-    plain = lab.run(setup, lab.How(), lambda row: None).state.sha256
+    plain = rounds.run(setup, rounds.How(), lambda row: None).state.sha256
     if recorded[max(recorded)] != plain:
         raise Broken(f"nobody was lost, but the state is {recorded[max(recorded)][:12]} and not {plain[:12]}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from protofleet.contract import Input
-from protofleet.settings import from_plain
+from protofleet.settings.fields import from_plain
 
 ROOT = Path(__file__).parents[3]
 # What an idle daemon may cost: no tensors, no decoders of images, no learning library.
@@ -64,13 +64,13 @@ def test_status_of_a_device_that_never_ran_is_one_line(call):
 
 
 def test_the_idle_daemon_loads_nothing_heavy():
-    code = "import edge_agent.start, sys; print(' '.join({m.partition('.')[0] for m in sys.modules}))"
+    code = "import edge_agent.daemon.start, sys; print(' '.join({m.partition('.')[0] for m in sys.modules}))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not set(found.stdout.split()) & HEAVY
 
 
 def test_status_reads_what_a_daemon_left(call, tmp_path):
-    from edge_agent.status import Status, write
+    from edge_agent.daemon.status import Status, write
     from edge_agent.store import Store
 
     Store(tmp_path / "kept").close()

@@ -10,12 +10,13 @@ import pytest
 import trustme
 from PIL import Image
 
-from edge_agent.bundle import open_bundle
+from edge_agent.inference.bundle import open_bundle
 from export.writer import Wanted, export, write
-from protofleet import channel, wire
-from protofleet.mqtt import mosquitto
-from protofleet.mqtt.broker import running_broker
-from protofleet.mqtt.mosquitto import Tls
+from protofleet import wire
+from protofleet.exchange import published
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.mosquitto import Tls
+from protofleet.mqtt.broker.run import running_broker
 from protofleet.mqtt.topics import Topics
 from tests.bundles import device, digits
 from tests.linking import connect, eventually, link_to
@@ -53,11 +54,11 @@ def edge_agent(*words):
 
 
 def test_infer_follows_with_the_authority_s_file_and_says_what_is_wrong_without(broker, bundle, photo):
-    bank = channel.without(channel.read((bundle / "prototypes.cbor").read_bytes()).bank, ["9"])
+    bank = published.without(published.read((bundle / "prototypes.cbor").read_bytes()).bank, ["9"])
     link = link_to(broker, "coordinator")
     connect(link)
     try:
-        message = channel.write(bank, wire.Envelope("global", "f", "r", round=9), "float32")
+        message = published.write(bank, wire.Envelope("global", "f", "r", round=9), "float32")
         ticket = link.publish(Topics("f").proto("stable"), message, retain=True)
         eventually(lambda: ticket.done)
     finally:
@@ -91,7 +92,7 @@ def test_an_offer_comes_to_the_coordinator(broker, bundle, photo):
         asking.kill()
         heard.stop()
     assert "every following device of this lineage knows it now" in said, wrong
-    assert np.array_equal(channel.read(came[0].payload, "enrol").bank.points.counts, [1])
+    assert np.array_equal(published.read(came[0].payload, "enrol").bank.points.counts, [1])
 
 
 def test_a_missing_file_is_one_line(broker, bundle, photo):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from edge_agent.data.dataset import stratified
 from edge_agent.data.files import read_image
-from edge_agent.data.pool import stratified
 from edge_agent.data.sets import DataSet, load
 from protofleet.errors import DataError, SettingError
-from protofleet.seeds import generator
+from protofleet.util.seeds import generator
 
 
 def paint(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (12, 10)) -> None:

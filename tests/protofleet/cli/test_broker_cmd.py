@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from protofleet.mqtt import mosquitto
 from protofleet.mqtt.address import Address
+from protofleet.mqtt.broker import mosquitto
 from tests.linking import connect, link_to
 
 RUN = [

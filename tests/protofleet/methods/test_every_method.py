@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.fusion import as_published, fuse_round
+from coordinator.uploads.fuse import as_published, fuse_round
 from protofleet import registry, wire
-from protofleet.exact import merge
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
-from simulators.config import LabConfig, Run
-from simulators.crew import Here
-from simulators.partitions import PartitionOptions
-from simulators.setup import prepare
+from protofleet.values.sums import merge
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import PartitionOptions
+from simulators.run.setup import prepare
+from simulators.run.workers import Here
 from tests.exchanging import SETTINGS
 
 METHODS = registry.names()
@@ -81,7 +81,7 @@ def test_a_state_is_what_its_readers_decode(method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("changes", [{"participation": 0.4}, {"partition": "pathological"}])
 def test_partial_participation_and_missing_classes_are_no_error(method, changes, small_lab):
-    from simulators.lab import How, run
+    from simulators.run.rounds import How, run
 
     setup = prepare(small_lab(method, **changes))
     outcome = run(setup, How(), lambda row: None)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import feddistill
 from protofleet.methods.feddistill import Hyper
-from protofleet.parts.access import as_given
-from protofleet.prototypes import Prototypes
 from protofleet.recipe import Batch, Features, Turn
+from protofleet.toolbox.access import as_given
+from protofleet.values.prototypes import Prototypes
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (3,)), 3)
 

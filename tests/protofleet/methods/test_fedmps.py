@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.fusion import fuse_round
-from edge_agent.evaluate import evaluate
-from edge_agent.feed import Samples
-from edge_agent.net import build_net
+from coordinator.uploads.fuse import fuse_round
+from edge_agent.networks.net import build_net
+from edge_agent.training.batches import Samples
+from edge_agent.training.evaluate import evaluate
 from protofleet.contract import Contract, Input
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedmps, fedproto
 from protofleet.methods.fedmps import Hyper
-from protofleet.parts import losses
-from protofleet.prototypes import Prototypes, SoftLabels
 from protofleet.recipe import Batch, ByHead, Features, NearestPrototype, Turn
+from protofleet.toolbox import losses
+from protofleet.values.prototypes import Prototypes, SoftLabels
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
 

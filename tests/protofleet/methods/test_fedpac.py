@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
 from protofleet.errors import FusionError
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedpac
-from protofleet.prototypes import Head, Prototypes, Tensors
 from protofleet.recipe import Features, Turn
+from protofleet.values.prototypes import Head, Prototypes, Tensors
 
 CONTRACT = Contract("f", "r", 0, ("a", "b"), Input("vector", (1,)), 1)
 

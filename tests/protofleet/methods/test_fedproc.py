@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedproc
-from protofleet.parts.summaries import sample_count
-from protofleet.prototypes import Prototypes, Tensors
 from protofleet.recipe import Batch, Turn
+from protofleet.toolbox.summaries import sample_count
+from protofleet.values.prototypes import Prototypes, Tensors
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
 KNOWN = {"prototypes": Prototypes([0, 1], [[0.5, 0.0], [0.0, 0.2]])}

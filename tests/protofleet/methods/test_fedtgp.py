@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedtgp
-from protofleet.parts import trainable
-from protofleet.prototypes import Prototypes
 from protofleet.recipe import Turn
+from protofleet.toolbox import trainable
+from protofleet.values.prototypes import Prototypes
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
 

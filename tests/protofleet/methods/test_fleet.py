@@ -7,15 +7,15 @@ import pytest
 from sklearn.covariance import empirical_covariance
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
 from protofleet.errors import FusionError
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fleet
-from protofleet.nearest import head_scores
-from protofleet.parts import discriminant, summaries
-from protofleet.prototypes import Head, Prototypes, Tensors
 from protofleet.recipe import Features, Turn
+from protofleet.toolbox import discriminant, summaries
+from protofleet.values.nearest import head_scores
+from protofleet.values.prototypes import Head, Prototypes, Tensors
 
 D, C = 6, 4
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c", "d"), Input("vector", (D,)), D)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
 from protofleet.errors import FusionError, SettingError
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import gfpl
-from protofleet.parts import losses
-from protofleet.prototypes import Mixtures
 from protofleet.recipe import Batch, Turn
+from protofleet.toolbox import losses
+from protofleet.values.prototypes import Mixtures
 
 CONTRACT = Contract("f", "r", 0, ("a", "b"), Input("vector", (2,)), 2)
 FRAME = torch.eye(2)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from edge_agent.net import build_net
+from edge_agent.networks.net import build_net
 from protofleet.contract import Contract, Input
 from protofleet.methods import fedavg, moon
-from protofleet.prototypes import Tensors
 from protofleet.recipe import Batch, Turn
+from protofleet.values.prototypes import Tensors
 
 CONTRACT = Contract("f", "r", 0, ("a", "b"), Input("image", (28, 28, 1)), 128)
 TURN = Turn(CONTRACT, moon.Hyper(), 1, "a")

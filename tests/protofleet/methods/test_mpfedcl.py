@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import mpfedcl
-from protofleet.parts.summaries import sample_count
-from protofleet.prototypes import Prototypes, Tensors, count_floats
 from protofleet.recipe import Batch, Features, Turn
+from protofleet.toolbox.summaries import sample_count
+from protofleet.values.prototypes import Prototypes, Tensors, count_floats
 
 DIGITS = tuple("0123456789")
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
 from protofleet.errors import FusionError
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedper, fedrep, ifca, lg_fedavg
-from protofleet.parts.summaries import sample_count
-from protofleet.prototypes import Tensors
 from protofleet.recipe import Features, Turn
+from protofleet.toolbox.summaries import sample_count
+from protofleet.values.prototypes import Tensors
 
 CONTRACT = Contract("f", "r", 0, ("a", "b"), Input("vector", (1,)), 1)
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.fusion import fuse_round
+from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
-from protofleet.exchange import GlobalState, Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedavg
-from protofleet.parts import losses
-from protofleet.parts.summaries import class_means, sample_count
-from protofleet.prototypes import Tensors
 from protofleet.recipe import Turn
+from protofleet.toolbox import losses
+from protofleet.toolbox.summaries import class_means, sample_count
+from protofleet.values.prototypes import Tensors
 
 TURN = Turn(Contract("f", "r", 0, ("a",), Input("vector", (2,)), 2), fedavg.Hyper(), 1)
 

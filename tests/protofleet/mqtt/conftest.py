@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from protofleet.mqtt import mosquitto
-from protofleet.mqtt.broker import running_broker
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import running_broker
 from simulators.faults.proxy import Proxy
 from tests.linking import link_to
 

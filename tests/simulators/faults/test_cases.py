@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from protofleet.mqtt import mosquitto
+from protofleet.mqtt.broker import mosquitto
 from simulators.faults import smalldisk
 from simulators.faults.cases import by_name
 from simulators.faults.scene import Scene

@@ -14,7 +14,7 @@ from simulators.faults.stage import Stuck
 
 
 def test_an_instant_is_written_as_it_is_read():
-    text = "coordinator.journal:Journal.commit:leave:7"
+    text = "coordinator.journal.journal:Journal.commit:leave:7"
     assert str(Instant.parse(text)) == text
 
 
@@ -25,7 +25,7 @@ def test_what_is_no_instant_is_said(text):
 
 
 @pytest.mark.parametrize(
-    ("instant", "code"), [("coordinator.plan:as_toml:enter:1", -9), ("coordinator.plan:as_toml:enter:2", 0)]
+    ("instant", "code"), [("coordinator.config:as_toml:enter:1", -9), ("coordinator.config:as_toml:enter:2", 0)]
 )
 def test_it_dies_when_the_function_is_entered_so_often(tmp_path, instant, code):
     path = tmp_path / "fleet.toml"

@@ -5,18 +5,18 @@ import random
 
 import pytest
 
-from coordinator.admission import Expected
 from coordinator.core import Core, Terms
-from coordinator.journal import Journal
-from coordinator.rounds import Rules
-from coordinator.voice import Voice
+from coordinator.journal.journal import Journal
+from coordinator.messages import Voice
+from coordinator.rounds.machine import Rules
+from coordinator.uploads.validation import Expected
 from protofleet import registry, wire
 from protofleet.errors import FleetError
-from protofleet.logs import Log
 from protofleet.mqtt.topics import Topics
-from simulators.crew import Here
+from protofleet.util.logs import Log
 from simulators.faults.strange import mutated
-from simulators.setup import prepare
+from simulators.run.setup import prepare
+from simulators.run.workers import Here
 
 TOPICS = Topics("lab")
 SEEDS = 8

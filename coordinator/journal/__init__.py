@@ -1,0 +1,1 @@
+"""What must not be lost: SQLite, and files beside it that only grow."""

@@ -1,0 +1,291 @@
+"""What must not be lost: who was asked, what was accepted, where a round was cut, what came out. One SQLite file a run.
+
+Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with `synchronous=FULL`,
+and the bytes of uploads are in files beside it before. One process at a time holds a journal; a lock says so.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple
+from importlib import resources
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from coordinator.errors import JournalError
+from coordinator.journal.records import CutRound, Kept, OpenedRound
+from coordinator.journal.segments import Bodies, Span
+from coordinator.lock import locked
+from protofleet.exchange.snapshot import pack_state, unpack_state
+from protofleet.exchange.state import GlobalState
+
+SCHEMA = 4
+KEPT = "round, agent, digest, blob, status, cut"  # as `Kept` has them
+
+
+class Journal:
+    """The file and its tables."""
+
+    def __init__(self, directory: Path, wall: Callable[[], float]) -> None:
+        self.directory, self._wall = directory, wall
+        self._lock: TextIO | None = locked(directory)
+        self._newest: OpenedRound | None = None
+        self._bodies = Bodies(directory)
+        path = directory / "journal.db"
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._migrate()
+        except sqlite3.DatabaseError as error:
+            raise JournalError(
+                f"{path}: {error}", "restore it from a backup, or name another data directory"
+            ) from error
+
+    @classmethod
+    def read(cls, directory: Path) -> Journal:
+        """One that is only looked at, whoever holds it."""
+        path = directory / "journal.db"
+        if not path.exists():
+            raise JournalError(f"{directory} holds no journal")
+        journal = cls.__new__(cls)
+        journal.directory, journal._wall, journal._lock = directory, lambda: 0.0, None
+        journal._newest, journal._bodies = None, Bodies(directory)
+        journal._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        return journal
+
+    def close(self) -> None:
+        """Give the file and the lock back."""
+        self._db.close()
+        self._bodies.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    @contextmanager
+    def commit(self) -> Iterator[None]:
+        """One transaction: all of it or nothing, and on disk when the block is left."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise JournalError(f"the journal cannot be written: {error}") from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        self._newest = None
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    # what is asked of it
+
+    def meta(self, key: str) -> str | None:
+        """A remembered text."""
+        row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def rounds(self, last: int | None = None) -> list[OpenedRound]:
+        """Rounds in order, or only the last so many."""
+        limit = "" if last is None else f" LIMIT {last}"
+        rows = self._db.execute(f"SELECT round, base, base_round, asked, talks FROM rounds ORDER BY round DESC{limit}")
+        found = [OpenedRound(r, b, br, tuple(json.loads(a)), bool(t)) for r, b, br, a, t in rows]
+        return found[::-1]
+
+    def round(self, number: int) -> OpenedRound | None:
+        """One round; the newest is asked for with every upload, and remembered."""
+        if self._newest is not None and self._newest.round == number:
+            return self._newest
+        row = self._db.execute(
+            "SELECT round, base, base_round, asked, talks FROM rounds WHERE round=?", (number,)
+        ).fetchone()
+        return None if row is None else OpenedRound(row[0], row[1], row[2], tuple(json.loads(row[3])), bool(row[4]))
+
+    def upload(self, round: int, agent: str) -> Kept | None:
+        """What is known of one upload."""
+        sql = f"SELECT {KEPT} FROM uploads WHERE round=? AND agent=?"
+        row = self._db.execute(sql, (round, agent)).fetchone()
+        return None if row is None else Kept(*row)
+
+    def uploads(self, round: int | None = None, status: Literal["accepted", "held"] | None = None) -> list[Kept]:
+        """Uploads in order of round and agent."""
+        where = [] if round is None else [f"round={round:d}"]
+        # Spelled out, as only then the index of held ones is used.
+        where += [] if status is None else [f"status='{status}'"]
+        sql = f"SELECT {KEPT} FROM uploads WHERE {' AND '.join(where) or '1'} ORDER BY round, agent"
+        return [Kept(*row) for row in self._db.execute(sql)]
+
+    def body(self, blob: int | None) -> bytes | None:
+        """The bytes in this place; None once compacted away."""
+        span = self._db.execute("SELECT file, start, length FROM logged WHERE blob=?", (blob,)).fetchone()
+        if span is not None:
+            return self._bodies.read(Span(*span))
+        row = self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def file(self, name: str) -> bytes | None:
+        """A file that is kept here."""
+        row = self._db.execute("SELECT body FROM files WHERE name=?", (name,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def cut(self, round: int) -> CutRound | None:
+        """Where a round was cut."""
+        row = self._db.execute("SELECT round, reason, counted FROM cuts WHERE round=?", (round,)).fetchone()
+        return None if row is None else CutRound(row[0], row[1], tuple((r, a, w) for r, a, w in json.loads(row[2])))
+
+    def state(self, round: int | None = None) -> tuple[int, GlobalState] | None:
+        """The state that came out of a round, or the newest, with its round."""
+        row = self._db.execute(
+            "SELECT round, blob FROM states WHERE ?1 IS NULL OR round=?1 ORDER BY round DESC LIMIT 1", (round,)
+        ).fetchone()
+        body = None if row is None else self.body(row[1])
+        return None if row is None or body is None else (int(row[0]), unpack_state(body))
+
+    def state_hashes(self) -> dict[int, str]:
+        """The hash of every state there was."""
+        return dict(self._db.execute("SELECT round, sha256 FROM states ORDER BY round"))
+
+    def state_hash(self, round: int) -> str | None:
+        """The hash of the state that came out of a round."""
+        row = self._db.execute("SELECT sha256 FROM states WHERE round=?", (round,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """Births by agent, as they were last said."""
+        return {agent: json.loads(birth) for agent, birth in self._db.execute("SELECT agent, birth FROM agents")}
+
+    def events(self, last: int = 100) -> list[dict[str, Any]]:
+        """The newest events, oldest first."""
+        rows = self._db.execute("SELECT at, round, kind, body FROM events ORDER BY id DESC LIMIT ?", (last,)).fetchall()
+        return [{"at": at, "round": round, "kind": kind, **json.loads(body)} for at, round, kind, body in rows[::-1]]
+
+    # what is written, inside `commit`
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Remember a text."""
+        self._db.execute("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", (key, value))
+
+    def keep_file(self, name: str, body: bytes) -> None:
+        """Keep a file; its name says what is in it."""
+        self._db.execute("INSERT INTO files VALUES (?, ?) ON CONFLICT(name) DO NOTHING", (name, body))
+
+    def drop_files(self, but: Collection[str]) -> None:
+        """Forget every file but these."""
+        for (name,) in self._db.execute("SELECT name FROM files").fetchall():
+            if name not in but:
+                self._db.execute("DELETE FROM files WHERE name=?", (name,))
+
+    def add_round(self, opened: OpenedRound) -> None:
+        """A round is announced."""
+        values = (opened.round, opened.base, opened.base_round, json.dumps(opened.asked), opened.talks, self._wall())
+        self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
+        self._newest = opened
+
+    def add_uploads(self, uploads: Iterable[tuple[int, str, str, str, bytes]]) -> None:
+        """Uploads came: round, agent, hash, status and message; of one that is only recorded the message is empty."""
+        came, at, numbers = list(uploads), self._wall(), count(self._next_blob())
+        spans = self._bodies.add([message for *_, message in came if message])
+        rows = [(*known, next(numbers) if message else None, status, at) for *known, status, message in came]
+        logged = [(blob, *astuple(span)) for blob, span in zip((r[3] for r in rows if r[3]), spans, strict=True)]
+        self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
+        self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
+
+    def _next_blob(self) -> int:
+        """Numbers are shared by what lies in SQLite's file and what lies beside it."""
+        last = "SELECT max((SELECT coalesce(max(id), 0) FROM blobs), (SELECT coalesce(max(blob), 0) FROM logged))"
+        return int(self._db.execute(last).fetchone()[0]) + 1
+
+    def add_cut(self, cut: CutRound, left_out: Iterable[tuple[int, str]] = ()) -> None:
+        """A round is cut here; its uploads are fused in it; others are left out, and kept like late ones."""
+        values = (cut.round, cut.reason, json.dumps(cut.counted), self._wall())
+        self._db.execute("INSERT INTO cuts VALUES (?, ?, ?, ?)", values)
+        self._db.executemany(
+            "UPDATE uploads SET cut=?, status='accepted' WHERE round=? AND agent=?",
+            [(cut.round, round, agent) for round, agent, _ in cut.counted],
+        )
+        self._db.executemany("UPDATE uploads SET status='late' WHERE round=? AND agent=?", list(left_out))
+
+    def add_state(self, round: int, state: GlobalState) -> None:
+        """What a round ended in."""
+        blob = self._next_blob()
+        self._db.execute("INSERT INTO blobs VALUES (?, ?)", (blob, pack_state(state)))
+        self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", (round, state.sha256, blob, self._wall()))
+
+    def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
+        """A device said who it is."""
+        self._db.execute(
+            "INSERT INTO agents VALUES (?1, ?2, ?3) ON CONFLICT(agent) DO UPDATE SET birth=?2, at=?3",
+            (agent, json.dumps(dict(birth)), self._wall()),
+        )
+
+    def add_event(self, kind: str, round: int | None = None, **body: Any) -> None:
+        """Something an operator may want to know later."""
+        self._db.execute(
+            "INSERT INTO events (at, round, kind, body) VALUES (?, ?, ?, ?)",
+            (self._wall(), round, kind, json.dumps(body)),
+        )
+
+    # upkeep
+
+    def forget(self, keep: int) -> None:
+        """Drop the bytes of all but the last `keep` rounds; hashes, cuts and who sent what stay."""
+        with self.commit():
+            newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
+            edge = newest - keep
+            live = (
+                "SELECT blob FROM uploads WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
+                "UNION SELECT blob FROM states WHERE round > ?1 OR round = (SELECT max(round) FROM states)"
+            )
+            self._db.execute(f"DELETE FROM blobs WHERE id NOT IN ({live})", (edge,))
+            self._db.execute(f"DELETE FROM logged WHERE blob NOT IN ({live})", (edge,))
+            self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
+        self._bodies.drop(but=[file for (file,) in self._db.execute("SELECT DISTINCT file FROM logged")])
+
+    def compact(self, keep: int) -> int:
+        """As `forget`, and give the room back to the disk; how many bytes that was."""
+        before = self._size()
+        self.forget(keep)
+        with self.commit():
+            self._gather(self._db)
+        self._bodies.drop(but=())
+        self._db.execute("VACUUM")
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return before - self._size()
+
+    def backup(self, target: Path) -> None:
+        """A whole copy in one file, taken while the journal is in use."""
+        copy = sqlite3.connect(target)
+        try:
+            self._db.backup(copy)
+            with copy:
+                self._gather(copy)
+        finally:
+            copy.close()
+
+    def _gather(self, db: sqlite3.Connection) -> None:
+        """Take bodies that lie beside the file into it."""
+        for blob, *span in db.execute("SELECT blob, file, start, length FROM logged").fetchall():
+            body = self._bodies.read(Span(*span))
+            if body is not None:
+                db.execute("INSERT INTO blobs VALUES (?, ?)", (blob, body))
+        db.execute("DELETE FROM logged")
+
+    def _size(self) -> int:
+        path = self.directory / "journal.db"
+        own = sum(p.stat().st_size for p in (path, path.with_name("journal.db-wal")) if p.exists())
+        return own + self._bodies.size()
+
+    def _migrate(self) -> None:
+        """Bring the file to this schema, one numbered step at a time."""
+        have = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if have > SCHEMA:
+            raise JournalError(f"the journal has schema {have}, this release knows {SCHEMA}", "use a newer release")
+        for version in range(have + 1, SCHEMA + 1):
+            script = resources.files("coordinator.journal").joinpath(f"schema/v{version}.sql").read_text()
+            self._db.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")

@@ -1,0 +1,1 @@
+"""What devices classify with: enrolled classes, a frozen extractor's bundle, the class means of devices."""

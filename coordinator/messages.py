@@ -1,0 +1,112 @@
+"""What the coordinator says: states, announcements and receipts, each under the envelope of its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.journal.records import OpenedRound
+from coordinator.rounds.machine import Rules, Standing
+from coordinator.uploads import receipts
+from protofleet import wire
+from protofleet.contract import Contract
+from protofleet.exchange.state import GlobalState
+from protofleet.mqtt.blobs.sender import ParcelLimits, Slip
+from protofleet.mqtt.link.events import Publication
+from protofleet.mqtt.topics import Topics
+from protofleet.recipe import Recipe
+from protofleet.settings.fields import to_plain
+from protofleet.wire import Envelope
+
+
+@dataclass(frozen=True)
+class Voice:
+    """The coordinator's mouth."""
+
+    topics: Topics
+    contract: Contract
+    recipe: Recipe[Any]
+    hyper: Any
+    epoch: int
+    boot: str
+    packet: int
+
+    def state(self, at: Standing, rules: Rules, online: bool = True) -> Publication:
+        """Who serves the fleet, and how far it is."""
+        body = {
+            "online": online,
+            "method": self.recipe.name,
+            "mode": "sync" if rules.cut is None else "async",
+            "phase": "paused" if at.paused and at.phase == "waiting" else at.phase,
+            "rounds": rules.rounds,
+        }
+        data = wire.encode(self._envelope("state", at.number, boot=self.boot), body)
+        return Publication(self.topics.coordinator_state, data, retain=True)
+
+    def train(self, round: int, state: GlobalState) -> Publication:
+        """The shared state that devices train on."""
+        data = wire.encode(
+            self._envelope("global", round, state.base), state.shared,
+            precision=self.contract.wire, exceptions=self.recipe.precision,
+        )  # fmt: skip
+        return Publication(self.topics.train, data, retain=True)
+
+    def own(self, agent: str, round: int, state: GlobalState) -> Publication:
+        """A device's own part of the state, empty where it has none."""
+        data = wire.encode(
+            self._envelope("own", round, state.base), state.for_agent(agent),
+            precision=self.contract.wire, exceptions=self.recipe.precision,
+        )  # fmt: skip
+        return Publication(self.topics.down(agent), data, retain=True)
+
+    def round(
+        self, opened: OpenedRound, at: Standing, rules: Rules, everyone: bool, own: bool, staleness: int
+    ) -> Publication:
+        """All that a device needs to take part."""
+        phase = {"collecting": "open", "done": "done"}.get(at.phase, "closed")
+        body = {
+            "phase": "paused" if at.paused and phase == "closed" else phase,
+            "contract": to_plain(self.contract),
+            "hyper": to_plain(self.hyper),
+            "participants": None if everyone else list(opened.asked),
+            "base_round": opened.base_round,
+            "own": own,
+            "talks": opened.talks,
+            "deadline": rules.timeout,
+            "quorum": rules.quorum,
+            "packet": self.packet,
+            "staleness": staleness,
+        }
+        data = wire.encode(self._envelope("round", opened.round, opened.base), body)
+        return Publication(self.topics.round, data, retain=True)
+
+    def bundle(self, channel: str, name: str, parcel: str, size: int) -> Publication:
+        """The bundle that a channel's prototypes belong to, as a slip: devices fetch it in pieces. No name: none."""
+        topic = self.topics.bundle(channel)
+        if not name:
+            return Publication(topic, b"", retain=True)
+        slip = Slip(parcel, size, ParcelLimits(self.packet).chunk)
+        body = {**slip.body(), "of": "bundle", "bundle": name}
+        return Publication(topic, wire.encode(self._envelope("slip", 0), body), retain=True)
+
+    def receipt(
+        self, agent: str, round: int, digest: str, status: str, reason: str = "", words: str = "",
+        missing: tuple[tuple[int, int], ...] = (),
+    ) -> Publication:  # fmt: skip
+        """The answer to an upload. At QoS 0: a device that misses it asks again."""
+        if not reason and not missing:
+            said = (self.topics.fleet, self.contract.run, self.epoch, self.recipe.name, agent, round, digest, status)
+            return Publication(self.topics.receipt(agent), receipts.plain(*said), qos=0)
+        body = receipts.document(digest, round, status)
+        body |= {"reason": reason, "words": words[:250]} if reason else {}
+        body |= {"missing": [list(pair) for pair in missing]} if missing else {}
+        data = wire.encode(self._envelope("receipt", round, agent=agent), body)
+        return Publication(self.topics.receipt(agent), data, qos=0)
+
+    def _envelope(
+        self, t: str, round: int, base: str | None = None, boot: str | None = None, agent: str | None = None
+    ) -> Envelope:
+        return Envelope(
+            t=t, fleet=self.topics.fleet, run=self.contract.run, epoch=self.epoch, agent=agent, boot=boot, round=round,
+            method=self.recipe.name, base=base,
+        )  # fmt: skip

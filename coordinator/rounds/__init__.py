@@ -1,0 +1,1 @@
+"""When rounds open and close, and who is asked."""

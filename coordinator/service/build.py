@@ -1,0 +1,156 @@
+"""From a plan to a service that can run: journal, identity, rules, link."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any
+
+from coordinator.config import Plan
+from coordinator.core import Core, Terms
+from coordinator.errors import JournalError
+from coordinator.journal.journal import Journal
+from coordinator.messages import Voice
+from coordinator.rounds import selection
+from coordinator.rounds.machine import Rules, Standing
+from coordinator.service.blobs import Post
+from coordinator.service.control import Control, Request
+from coordinator.service.loop import Around, Service
+from coordinator.uploads.validation import Expected
+from protofleet import registry
+from protofleet.contract import Contract
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.blobs.sender import ParcelLimits
+from protofleet.mqtt.link.events import Will
+from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.topics import Topics
+from protofleet.recipe import Recipe
+from protofleet.settings.fields import from_plain, to_plain
+from protofleet.util.logs import Log
+from protofleet.util.systemd import Notifier
+
+GROUP = 512  # uploads written together at most: the broker holds delivery at so many unacknowledged
+
+
+@contextmanager
+def service(
+    plan: Plan, address: Address, log: Log, environ: Mapping[str, str], *, retry: bool = False, once: bool = False,
+    epoch_above: int = 0, wall: Callable[[], float] = time.time,
+) -> Iterator[Service]:  # fmt: skip
+    """A service, its journal open and its socket listening. `wall` only dates what is written."""
+    recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
+    journal = Journal(plan.data_dir, wall)
+    try:
+        run, epoch, boot, boots = _identity(journal, plan, epoch_above)
+        contract, hyper = plan.contract_for(run, recipe), from_plain(recipe.hyper, plan.settings, "settings")
+        _same_run(journal, contract, recipe, hyper)
+        voice = Voice(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
+        rules, terms = rules_of(plan, contract, recipe), terms_of(plan, contract, recipe, hyper)
+        core = Core(journal, rules, terms, topics, voice, log)
+        gone = voice.state(Standing(), rules, online=False)
+        link = Link(
+            address, f"{plan.serve.fleet}-coordinator", will=Will(gone.topic, gone.payload), rng=random.Random(),
+            receive_maximum=GROUP, clean_start=True,
+        )  # fmt: skip
+        post = Post(
+            link, topics, ParcelLimits(packet=plan.broker.packet), plan.data_dir / "spool",
+            lambda agent, round, digest, missing: voice.receipt(
+                agent, round, digest, "missing", missing=tuple(missing)
+            ),
+            time.monotonic, journal.file,
+        )  # fmt: skip
+        requests: SimpleQueue[Request] = SimpleQueue()
+        control = Control(plan.data_dir, requests, link.wake)
+        try:
+            yield Service(
+                Around(
+                    link, core, post, voice, topics, log, Notifier(environ), requests, boots, retry,
+                    plan.serve.keep_rounds, once,
+                )
+            )  # fmt: skip
+        finally:
+            control.close()
+    finally:
+        journal.close()
+
+
+def rules_of(plan: Plan, contract: Contract, recipe: Recipe[Any]) -> Rules:
+    """When rounds open and close, by the plan."""
+    serve = plan.serve
+    of_itself = 10.0 if recipe.traits.frozen else 0.0  # nothing takes time there, and rounds would follow like a storm
+    return Rules(
+        lambda number, agents: selection.participants(contract, number, agents, serve.participation),
+        serve.rounds or None,
+        serve.min_agents,
+        serve.quorum,
+        serve.round_timeout,
+        serve.cut if serve.mode == "async" else None,
+        of_itself if serve.every is None else serve.every,
+    )
+
+
+def terms_of(plan: Plan, contract: Contract, recipe: Recipe[Any], hyper: Any) -> Terms:
+    """What uploads must fit, by the plan."""
+    serve = plan.serve
+    expected = Expected(serve.fleet, contract.run, recipe, contract, plan.admission)
+    return Terms(expected, hyper, serve.max_staleness, serve.participation >= 1, serve.lost_after, serve.enrol)
+
+
+def agreed(journal: Journal) -> tuple[Contract, Recipe[Any], Any]:
+    """What the journal's run was agreed to be."""
+    text = journal.meta("agreement")
+    if text is None:
+        raise JournalError(f"{journal.directory} holds no run yet")
+    held = json.loads(text)
+    recipe = registry.load(held["method"])
+    return from_plain(Contract, held["contract"]), recipe, from_plain(recipe.hyper, held["settings"])
+
+
+def _identity(journal: Journal, plan: Plan, epoch_above: int) -> tuple[str, int, str, frozenset[str]]:
+    """The run's name, this life's epoch and boot id, and the boot ids of earlier lives."""
+    run = journal.meta("run") or plan.serve.run or f"run-{secrets.token_hex(4)}"
+    if plan.serve.run and plan.serve.run != run:
+        raise JournalError(f"{plan.data_dir} holds run {run!r}, not {plan.serve.run!r}", "name another data directory")
+    # A life of its own each time: writes of the last one may be lost, and devices then send again what it receipted.
+    epoch = max(int(journal.meta("epoch") or 0), epoch_above) + 1
+    earlier = frozenset((journal.meta("boots") or "").split())
+    boot = secrets.token_hex(8)
+    with journal.commit():
+        journal.set_meta("run", run)
+        journal.set_meta("epoch", str(epoch))
+        journal.set_meta("boots", " ".join([*sorted(earlier)[-99:], boot]))
+    return run, epoch, boot, earlier
+
+
+def _same_run(journal: Journal, contract: Contract, recipe: Recipe[Any], hyper: Any) -> None:
+    """A run goes on only as it began: everything that changes bits is held to."""
+    now = {"method": recipe.name, "settings": to_plain(hyper), "contract": to_plain(contract)}
+    text = journal.meta("agreement")
+    if text is None:
+        with journal.commit():
+            journal.set_meta("agreement", json.dumps(now, sort_keys=True))
+            journal.set_meta("toolchain", json.dumps(_toolchain(), sort_keys=True))
+        return
+    held, now = json.loads(text), json.loads(json.dumps(now))
+    changed = [name for name in ("method", "settings") if held[name] != now[name]]
+    changed += [f"contract.{n}" for n in now["contract"] if held["contract"].get(n) != now["contract"][n]]
+    if changed:
+        raise JournalError(
+            f"{journal.directory} holds a run with another {', '.join(changed)}",
+            "go on as it began, or name another data directory",
+        )
+
+
+def _toolchain() -> dict[str, str]:
+    import platform
+
+    import numpy as np
+
+    import protofleet
+
+    return {"python": platform.python_version(), "numpy": np.__version__, "protofleet": protofleet.__version__}

@@ -1,0 +1,90 @@
+"""What operators are told of a running coordinator, as plain documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.core import Core
+from coordinator.messages import Voice
+
+
+def status(core: Core, voice: Voice, now: float, uptime: float, connected: bool) -> dict[str, Any]:
+    """The whole at a glance."""
+    at, devices = core.standing, core.devices.values()
+    return {
+        "fleet": voice.topics.fleet,
+        "run": voice.contract.run,
+        "epoch": voice.epoch,
+        "method": voice.recipe.name,
+        "phase": "paused" if at.paused and at.phase == "waiting" else at.phase,
+        "round": at.number,
+        "rounds": core.rules.rounds,
+        "asked": core.rules.cut or len(at.asked),
+        "answered": len(at.answered),
+        "missing": at.missing,
+        "seconds_left": None if at.deadline == float("inf") else max(0.0, at.deadline - now),
+        "agents_online": sum(d.online for d in devices),
+        "agents_known": len(core.devices),
+        "accuracy": core.accuracy(),
+        "accuracy_std": core.spread(),
+        "reported": sum(bool(d.accuracy) and d.round == core.base_round for d in devices),
+        "uploads": core.intake.counters.uploads,
+        "upload_bytes": core.intake.counters.bytes,
+        "duplicates": core.intake.counters.duplicates,
+        "late": core.intake.counters.late,
+        "refused": dict(core.intake.counters.refused),
+        "last_refusals": core.intake.counters.last[-5:],
+        "state_round": core.base_round,
+        "state_sha256": core.state.sha256,
+        "connected": connected,
+        "uptime_seconds": uptime,
+    }
+
+
+def agents(core: Core, now: float) -> dict[str, Any]:
+    """Every device, and what it said of itself."""
+    return {
+        "agents": [
+            {
+                "agent": d.agent,
+                "online": d.online,
+                "left": d.left,
+                "seen_seconds_ago": now - d.seen,
+                "round": d.round,
+                "accuracy": dict(d.accuracy),
+                "declines": d.declines,
+                **d.about,
+            }
+            for d in sorted(core.devices.values(), key=lambda d: d.agent)
+        ]
+    }
+
+
+def all_rounds(core: Core, last: int) -> dict[str, Any]:
+    """The newest rounds, oldest first."""
+    return {"rounds": [_round(core, opened.round) for opened in core.journal.rounds(last)]}
+
+
+def one_round(core: Core, number: int) -> dict[str, Any]:
+    """One round: who was asked, what came, where it was cut and what came out."""
+    from protofleet.errors import UsageError
+
+    if core.journal.round(number) is None:
+        raise UsageError(f"round {number} was not opened", f"the newest is {core.standing.number}")
+    uploads = [vars(kept) for kept in core.journal.uploads(number)]
+    events = [e for e in core.journal.events(1000) if e["round"] == number]
+    return {**_round(core, number), "uploads": uploads, "events": events}
+
+
+def _round(core: Core, number: int) -> dict[str, Any]:
+    opened, cut = core.journal.round(number), core.journal.cut(number)
+    return {
+        "round": number,
+        "asked": len(opened.asked) if opened else 0,
+        "base": opened.base if opened else None,
+        "base_round": opened.base_round if opened else None,
+        "talks": opened.talks if opened else None,
+        "uploads": len(cut.counted) if cut else len(core.journal.uploads(number)),
+        "reason": cut.reason if cut else None,
+        "state_sha256": core.journal.state_hash(number),
+    }

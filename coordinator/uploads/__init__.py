@@ -1,0 +1,1 @@
+"""From an upload's bytes to the next state."""

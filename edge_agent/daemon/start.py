@@ -1,0 +1,116 @@
+"""From settings to a running daemon: everything that can be wrong is found here, and said in one line."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+
+from edge_agent.config import Config, need_source
+from edge_agent.daemon import outbound
+from edge_agent.daemon.loop import Around, Daemon
+from edge_agent.protocol.retry import Rules
+from edge_agent.reach import address
+from edge_agent.store import Store, lock
+from edge_agent.worker.ipc import Broken, Gone, Job, Look, Seen
+from edge_agent.worker.supervisor import Foreman
+from protofleet.errors import DataError, FleetError
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.topics import Topics, check_name
+from protofleet.util.logs import Log
+from protofleet.util.systemd import Notifier
+
+
+def check(config: Config, environ: Mapping[str, str]) -> Address:
+    """Everything that can be known to be wrong without a broker and without reading the data."""
+    need_source(config)
+    check_name("device", config.id)
+    check_name("fleet", config.fleet.name)
+    return address(config.broker, environ)
+
+
+def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
+    """Be this device until SIGTERM or an interrupt."""
+    log = Log(sys.stderr, config.agent.log_format)
+    where = check(config, environ)
+    held = lock(config.data_dir)
+    store = Store(config.data_dir)
+    try:
+        store.check()
+        boot = secrets.token_hex(8)
+        store.take_over(boot)
+        data = environ.get("PROTOFLEET_DATA")
+        job = Job(
+            config.id, config.data_dir, boot, config.data, Path(data) if data else None, config.limits,
+            config.agent.export_every, Path(config.agent.export_to),
+        )  # fmt: skip
+        topics = Topics(config.fleet.name)
+        rng = random.Random(boot)
+        # A clean start would drop what was published for this device while it was away.
+        link = Link(where, config.id, will=outbound.will(topics, config.id, boot), rng=rng)
+        foreman = Foreman(job, link.wake)
+        notifier = Notifier(environ)
+        stop = _Stop()
+        seen = first_look(foreman, link.poll, notifier, stop)
+        if seen is None:
+            return
+        rules = Rules(config.id, config.limits.evaluate, spread=rng.uniform(0.8, 1.2))
+        around = Around(config, link, store, foreman, log, notifier, boot, retry)
+        daemon = Daemon(around, rules, seen)
+        stop.then(daemon.stop)
+        daemon.run()
+    finally:
+        store.close()
+        held.close()
+
+
+def first_look(foreman: Foreman, wait: Callable[[float], object], notifier: Notifier, stop: _Stop) -> Seen | None:
+    """What there is to learn from, before anybody is told; None if the wait was ended."""
+    foreman.order(Look())
+    try:
+        while not stop.wanted:
+            wait(1.0)
+            notifier.say("EXTEND_TIMEOUT_USEC=30000000")
+            for answer in foreman.answers():
+                match answer:
+                    case Seen():
+                        return answer
+                    case Broken(_, words, code):
+                        raise _again(words, code)
+                    case Gone(words):
+                        raise DataError(f"the samples could not be read: {words}")
+    finally:
+        foreman.dismiss()
+    return None
+
+
+def _again(words: str, code: str) -> FleetError:
+    error = DataError(words)
+    error.code = code
+    return error
+
+
+class _Stop:
+    """SIGTERM and interrupts, from the first moment on."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._then: Callable[[], None] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._heard)
+
+    def then(self, stop: Callable[[], None]) -> None:
+        """What else to do when it comes, or at once if it came."""
+        self._then = stop
+        if self.wanted:
+            stop()
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        self.wanted = True
+        if self._then is not None:
+            self._then()

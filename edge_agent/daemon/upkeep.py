@@ -1,0 +1,106 @@
+"""What changes for a device without a message: the hour, the disk, the day's bytes, its samples, an idle process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+
+from edge_agent.config import Config
+from edge_agent.daemon.policy import Spent, allowed
+from edge_agent.data import watch
+from edge_agent.protocol.events import Limits
+from edge_agent.store import Store
+from edge_agent.worker.supervisor import Workforce
+from protofleet.util.logs import Log
+
+MINUTE = 60.0
+PATIENCE = 10.0  # seconds to hear from a coordinator before the silence is remarked upon
+
+
+class Account:
+    """The day's payload bytes, noted down every minute."""
+
+    def __init__(self, store: Store, today: Callable[[], date]) -> None:
+        self._store, self._today = store, today
+        day, _, count = (store.noted("spent") or "").partition(" ")
+        same = day == today().isoformat() and count.isdigit()
+        self.spent = self._noted = Spent(today(), int(count) if same else 0)
+        self._noted_at = float("-inf")
+
+    def count(self, bytes: int) -> None:
+        """So many more crossed the link."""
+        self.spent = self.spent.add(bytes, self._today())
+
+    def note(self, now: float, *, at_once: bool = False) -> None:
+        """Write it down, if that is due."""
+        if self.spent != self._noted and (at_once or now - self._noted_at > MINUTE):
+            self._noted, self._noted_at = self.spent, now
+            self._store.note(spent=f"{self.spent.day.isoformat()} {self.spent.bytes}")
+
+
+class Samples:
+    """Notices new samples once they have stopped coming."""
+
+    def __init__(self, config: Config, now: float) -> None:
+        self._told, self._at = config.data, now
+        self._taken = self._settling = watch.stamp(config.data)
+
+    def changed(self, now: float) -> bool:
+        """Whether they did since the last time they were taken in."""
+        every = self._told.watch_seconds
+        if not every or now - self._at < every:
+            return False
+        self._at = now
+        found = watch.stamp(self._told)
+        settled = found == self._settling
+        self._settling = found
+        if found == self._taken or not settled:
+            return False
+        self._taken = found
+        return True
+
+
+class Silence:
+    """Remarks once when no coordinator speaks for a while after a connection."""
+
+    def __init__(self, fleet: str, log: Log) -> None:
+        self._fleet, self._log = fleet, log
+        self._since: float | None = None
+
+    def begins(self, now: float) -> None:
+        """From here on somebody ought to speak."""
+        self._since = now
+
+    def ends(self) -> None:
+        """Somebody spoke, or nobody can be heard."""
+        self._since = None
+
+    def look(self, now: float) -> None:
+        """Called often."""
+        if self._since is not None and now - self._since > PATIENCE:
+            self._since = None
+            self._log.warning(
+                f"no coordinator speaks in fleet {self._fleet!r} yet: is it running, and is [fleet] name right?"
+            )
+
+
+class Idleness:
+    """Ends a training process that has nothing to do."""
+
+    def __init__(self, foreman: Workforce, after: float, now: float) -> None:
+        self._foreman, self._after, self._since = foreman, after, now
+
+    def look(self, busy: bool, now: float) -> None:
+        """Called often."""
+        if busy:
+            self._since = now
+        elif self._foreman.pid is not None and now - self._since > self._after:
+            self._foreman.dismiss()
+
+
+def limits(config: Config, account: Account, before: Limits, now: datetime, log: Log) -> Limits:
+    """What the owner allows now; a change is said."""
+    found = allowed(config.limits, config.data_dir, account.spent, now)
+    if found.refusal != before.refusal:
+        log.info(f"it may not train: {found.refusal}" if found.refusal else "it may train again")
+    return found

@@ -1,0 +1,1 @@
+"""Classification without torch: a bundle, its session, prototypes exchanged while it runs."""

@@ -1,0 +1,123 @@
+"""A bundle as a device reads it: a folder or one `.pfb` zip, checked against its manifest before anything is used.
+
+No torch here. docs/bundle.md has the format.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protofleet.errors import SettingError, WireError
+from protofleet.exchange import archive, published
+from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES, BundleError, Contents
+from protofleet.exchange.published import Published
+from protofleet.inputs import Input
+from protofleet.settings.fields import from_plain
+
+CALIBRATION, DRIFT = "calibration.npz", "drift.npz"
+
+By = Literal["prototypes", "mixtures", "head"]
+Precision = Literal["fp32", "fp16", "int8"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What points mean to the graph. A cosine is the Euclidean distance of unit vectors; the graph makes them so."""
+
+    by: By
+    metric: Literal["euclidean", "cosine"] = "euclidean"
+    of_unit: bool = False
+    through: str = ""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Rejection of what is none of the classes: the share of calibration samples that stays, and where that cuts."""
+
+    keep: float = 0.99
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle says of itself."""
+
+    schema: str
+    input: Input
+    embedding: int  # the length d of what the graph calls `feature`
+    classes: tuple[str, ...]
+    reading: Reading
+    lineages: tuple[str, ...]  # prototypes of any of these fit
+    method: str
+    backbone: str
+    fleet: str
+    run: str
+    round: int
+    state: str  # digest of the prototypes that came with it
+    precision: Precision
+    tolerance: float  # of the self-test, as a share of the largest expected score
+    files: Mapping[str, str] = field(default_factory=dict)  # name -> sha256
+    versions: Mapping[str, str] = field(default_factory=dict)
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    unknown: Unknown = Unknown()
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """A bundle whose files have the hashes of its manifest; `digest` is the manifest's own."""
+
+    manifest: Manifest
+    digest: str
+    files: Mapping[str, bytes]
+
+    @property
+    def model(self) -> bytes:
+        """The graph whose prototypes are inputs."""
+        return self.files[MODEL]
+
+    @property
+    def published(self) -> Published:
+        """The prototypes that came with it."""
+        try:
+            return published.read(self.files[PROTOTYPES])
+        except WireError as error:
+            raise BundleError(f"{PROTOTYPES}: {error.words}") from None
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """The arrays of one of its `.npz` files; empty where there is none."""
+        if name not in self.files:
+            return {}
+        try:
+            with np.load(io.BytesIO(self.files[name]), allow_pickle=False) as stored:
+                return dict(stored)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise BundleError(f"{name}: not readable ({error})") from None
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Read and check; anything wrong is one `BundleError`."""
+    return _bundle(archive.read(path), str(path))
+
+
+def unpacked(data: bytes, what: str) -> Bundle:
+    """The same from the bytes of a `.pfb`, which an error calls `what`."""
+    return _bundle(archive.unpack(data, what), what)
+
+
+def _bundle(found: Contents, what: str) -> Bundle:
+    try:
+        manifest = from_plain(Manifest, found.document)
+    except SettingError as error:
+        raise BundleError(f"{MANIFEST}: {error}") from None
+    bundle = Bundle(manifest, found.digest, found.files)
+    if bundle.published.digest != manifest.state:
+        raise BundleError(f"{what}: {PROTOTYPES} is not the state that the manifest names")
+    return bundle

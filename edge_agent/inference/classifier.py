@@ -1,0 +1,108 @@
+"""Classification on a device: numpy and onnxruntime; prototypes, and whole bundles, are replaced while it runs.
+
+A classification reads one reference to an immutable value, so it sees the old prototypes or the new ones, of the old
+extractor or the new one, and never a mixture. New prototypes cost microseconds, a new bundle is a session to build.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+
+# Before numpy is imported: its linear algebra starts threads, which costs more than all that is done with it here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from edge_agent.inference.bundle import Bundle, open_bundle
+from edge_agent.inference.inputs import Scores
+from edge_agent.inference.session import Answer, Engine, Images, Loaded, Mismatch, built
+from protofleet.errors import WireError
+from protofleet.exchange import published
+from protofleet.exchange.published import Bank
+from protofleet.util.allocator import room_to_load
+from protofleet.values.prototypes import Floats
+
+__all__ = ["Answer", "Classifier", "InUse", "Loaded", "Mismatch"]
+
+
+@dataclass(frozen=True, eq=False)
+class InUse:
+    """Everything that one classification reads; replaced as a whole."""
+
+    engine: Engine
+    loaded: Loaded
+
+    @property
+    def bundle(self) -> Bundle:
+        """Whose extractor it is, without the graph's bytes."""
+        return self.engine.bundle
+
+    def look(self, images: Images) -> Answer:
+        """What is seen in samples."""
+        return self.engine.look(images, self.loaded)
+
+
+class Classifier:
+    """A bundle in use. Any number of threads may classify while another swaps prototypes, or the bundle."""
+
+    def __init__(self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True) -> None:
+        self.unknown, self._threads = unknown, threads
+        with room_to_load():
+            bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+            engine = built(bundle, threads, unknown=unknown, check=check)
+            state = bundle.published
+            self._in_use = InUse(engine, engine.load(state.bank, state.digest))
+            del bundle
+        self._swapping = Lock()
+
+    @property
+    def in_use(self) -> InUse:
+        """Extractor and classes as they stand: one immutable value, for whoever asks more than once."""
+        return self._in_use
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle as it stands."""
+        return self._in_use.bundle
+
+    @property
+    def loaded(self) -> Loaded:
+        """The classes as they stand."""
+        return self._in_use.loaded
+
+    def classify(self, images: Images) -> tuple[list[str | None], Scores]:
+        """A label for each sample (None: none of these), and the scores of every class that has points."""
+        answer = self.look(images)
+        return answer.best, answer.scores
+
+    def look(self, images: Images) -> Answer:
+        """The same with everything that stands behind it."""
+        return self._in_use.look(images)
+
+    def embed(self, images: Images) -> Floats:
+        """Features alone."""
+        return self.look(images).features
+
+    def swap(self, payload: bytes) -> str:
+        """Classify by these prototypes from the next call on; what does not fit is refused and nothing changes."""
+        try:
+            found = published.read(payload)
+        except WireError as error:
+            raise Mismatch(f"these are no prototypes: {error.words}") from None
+        return self.use(found.bank, found.digest)
+
+    def use(self, bank: Bank, state: str) -> str:
+        """The same of a bank that was made here."""
+        with self._swapping:
+            now = self._in_use
+            self._in_use = replace(now, loaded=now.engine.load(bank, state))
+        return state
+
+    def change(self, bundle: Bundle, bank: Bank | None = None, state: str = "") -> None:
+        """Classify with another bundle from the next call on, once it stands and tests itself; else nothing changes."""
+        engine = built(bundle, self._threads, unknown=self.unknown)
+        own = bundle.published
+        loaded = engine.load(own.bank, own.digest) if bank is None else engine.load(bank, state)
+        with self._swapping:
+            self._in_use = InUse(engine, loaded)

@@ -1,0 +1,201 @@
+"""An extractor ready to run: a bundle's graph in a session, with what it takes to make published points its inputs.
+
+Nothing in here changes once it is made; `edge_agent.inference.classifier` holds one of these and replaces it as a
+whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.inference.bundle import CALIBRATION, DRIFT, Bundle
+from edge_agent.inference.inputs import Ready, Scores, drift_of, oddness, ready, scores_of
+from protofleet.errors import DataError, FleetError
+from protofleet.exchange.archive import SELFTEST, BundleError
+from protofleet.exchange.published import Bank
+from protofleet.util.allocator import room_to_load
+from protofleet.values.prototypes import Floats
+
+Images = NDArray[Any]
+BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
+TESTED = 4  # samples at once in the self-test: what they touch is still in the caches, and fresh memory costs more
+
+
+class Mismatch(FleetError):
+    """Prototypes that mean nothing to this bundle's extractor."""
+
+    code = "other-lineage"
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """Everything about classes that one classification reads; replaced as a whole."""
+
+    bank: Bank
+    ready: Ready
+    values: Mapping[str, Any]  # the same as onnxruntime takes it
+    state: str
+    threshold: float | None
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the classes that have points: a score each."""
+        return [self.bank.about.classes[c] for c in self.ready.held]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What was seen in some samples. Scores and distances have a column for each of `labels`, best by highest score."""
+
+    labels: list[str]
+    scores: Scores
+    features: Floats
+    best: list[str | None]  # None: none of these
+    state: str
+
+    @property
+    def distances(self) -> Scores:
+        """Squared distances to each class, where the bundle compares with prototypes."""
+        found: Scores = np.maximum((self.features**2).sum(1)[:, None] - self.scores, 0)
+        return found
+
+    def top(self, row: int, n: int) -> list[tuple[str, float]]:
+        """The best classes of one sample, with their scores."""
+        order = np.argsort(-self.scores[row], kind="stable")[:n]
+        return [(self.labels[i], float(self.scores[row, i])) for i in order]
+
+
+class Engine:
+    """A bundle's extractor in a session."""
+
+    def __init__(self, bundle: Bundle, threads: int, *, unknown: bool) -> None:
+        self._runtime = runtime()
+        self._session = _session(self._runtime, bundle, threads)
+        self.bundle = replace(bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")})
+        self.unknown = unknown
+        self._drift = self.bundle.arrays(DRIFT)
+        self._calibration: Floats | None = self.bundle.arrays(CALIBRATION).get("features") if unknown else None
+        if unknown and (self._calibration is None or not len(self._calibration)):
+            raise BundleError("this bundle holds nothing to tell unknown things by", "export it with check samples")
+
+    def load(self, bank: Bank, state: str) -> Loaded:
+        """Points as inputs of this graph; what does not fit is a `Mismatch`."""
+        manifest = self.bundle.manifest
+        if bank.about.lineage not in manifest.lineages:
+            other = bank.about.bundle
+            raise Mismatch(
+                f"these prototypes are of {bank.about.lineage[:60]}, this bundle is of {manifest.lineages[0][:60]}",
+                f"fetch the bundle {other[:16]}" if other else "take the bundle that was exported with them",
+            )
+        if bank.kind != manifest.reading.by:
+            raise Mismatch(f"this bundle classifies by {manifest.reading.by}, these are {bank.kind}")
+        made = ready(bank, manifest.reading, self._drift)
+        width = manifest.embedding * (2 if manifest.reading.by == "mixtures" else 1)
+        if made.inputs["proto_w"].shape[0] != width:
+            got = made.inputs["proto_w"].shape[0] * manifest.embedding // width
+            raise Mismatch(f"these points have {got} numbers each, this bundle's features {manifest.embedding}")
+        if not len(made.held):
+            raise Mismatch("there is not one class in these prototypes")
+        values = {name: self._runtime.OrtValue.ortvalue_from_numpy(array) for name, array in made.inputs.items()}
+        return Loaded(bank, made, values, state, self._threshold(made))
+
+    def look(self, images: Images, loaded: Loaded) -> Answer:
+        """What these classes make of samples."""
+        by = self.bundle.manifest.reading.by
+        blocks = [self._run(each, loaded) for each in self._blocks(images, BLOCK)]
+        score, features = (np.concatenate(each) for each in zip(*blocks, strict=True))
+        per_class, labels = loaded.ready.by_class(score, by), loaded.labels
+        best: list[str | None] = [None] * len(score)
+        if labels:
+            known = np.ones(len(score), np.bool_)
+            if self.unknown and loaded.threshold is not None:
+                known = oddness(features, per_class, by) <= loaded.threshold
+            best = [labels[i] if ok else None for i, ok in zip(per_class.argmax(1), known, strict=True)]
+        return Answer(labels, per_class, features, best, loaded.state)
+
+    def as_published(self, names: Sequence[str], means: Floats) -> Floats:
+        """Means of what this extractor sees as the float extractor would see them, which is what the fleet shares."""
+        found: Floats = (means - drift_of(names, self._drift)).astype(np.float32)
+        return found
+
+    def self_test(self) -> None:
+        """The exporter's vectors, with the prototypes that came along, must give the exporter's scores."""
+        vectors, published = self.bundle.arrays(SELFTEST), self.bundle.published
+        if not {"image", "score"} <= vectors.keys():
+            raise BundleError(f"{SELFTEST}: inputs and scores are due")
+        due, loaded = vectors["score"], self.load(published.bank, published.digest)
+        score = np.concatenate([self._run(each, loaded)[0] for each in self._blocks(vectors["image"], TESTED)])
+        apart = float(np.abs(score - due).max() / np.abs(due).max()) if score.shape == due.shape else float("inf")
+        if not apart <= self.bundle.manifest.tolerance:
+            raise BundleError(
+                f"the self-test fails: scores differ by {apart:.1e} of the largest", "this device computes differently"
+            )
+
+    def _threshold(self, made: Ready) -> float | None:
+        """Where the farthest of the calibration samples lie with these prototypes; nothing where nobody asks."""
+        if self._calibration is None or not len(self._calibration):
+            return None
+        by, features = self.bundle.manifest.reading.by, self._calibration.astype(np.float32)
+        odd = oddness(features, made.by_class(scores_of(features, made), by), by)
+        return float(np.quantile(odd, self.bundle.manifest.unknown.keep))
+
+    def _blocks(self, images: Images, size: int) -> Iterator[Images]:
+        kind = self.bundle.manifest.input
+        dtype = np.uint8 if kind.kind == "image" else np.float32
+        if images.shape[1:] != kind.shape or images.dtype != dtype:
+            due = "×".join(map(str, kind.shape))
+            raise DataError(
+                f"samples of {images.dtype} {list(images.shape)}", f"this bundle takes {np.dtype(dtype).name} N×{due}"
+            )
+        for start in range(0, max(len(images), 1), size):
+            yield np.ascontiguousarray(images[start : start + size])
+
+    def _run(self, images: Images, loaded: Loaded) -> tuple[Scores, Floats]:
+        given = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
+        score, feature = self._session.run_with_ort_values(["score", "feature"], given)
+        return score.numpy(), feature.numpy()
+
+
+def built(bundle: Bundle, threads: int, *, unknown: bool, check: bool = True) -> Engine:
+    """A bundle's engine, its self-test run."""
+    with room_to_load():
+        engine = Engine(bundle, threads, unknown=unknown)
+        if check:
+            engine.self_test()
+    return engine
+
+
+def runtime() -> ModuleType:
+    """onnxruntime, told before its import to keep to itself: since 1.29 it writes telemetry to the home folder."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    module: ModuleType = onnxruntime
+    return module
+
+
+def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.enable_cpu_mem_arena = False  # as fast for one model, and what a large batch took is given back
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a class of its own for each of its codes
+        raise BundleError(f"the graph cannot be loaded: {' '.join(str(error).split())[:160]}") from None
+    manifest = bundle.manifest
+    inputs = {each.name: each.shape for each in session.get_inputs()}
+    outputs = {each.name: each.shape for each in session.get_outputs()}
+    centre = {"proto_c"} if manifest.reading.by == "mixtures" else set()
+    if inputs.keys() != {"image", "proto_w", "proto_b"} | centre or outputs.keys() != {"score", "feature"}:
+        raise BundleError("the graph has other inputs or outputs than a bundle's")
+    if outputs["feature"][1] != manifest.embedding or tuple(inputs["image"][1:]) != manifest.input.shape:
+        raise BundleError(f"the graph's sizes are not the manifest's: features of {outputs['feature'][1]}")
+    return session

@@ -1,0 +1,1 @@
+"""A device's network: backbones by name, heads, weights from elsewhere."""

@@ -1,0 +1,108 @@
+"""A device's network: a backbone in two stages, the fleet's classifier on it, and what further heads a recipe asks for.
+
+Embedding size and classifier are the contract's, the same on every device whatever its backbone. The last layer of
+every classifier is `head.out`, the layers before it are `head.hidden1` and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from edge_agent.networks import backbones
+from edge_agent.networks.backbones import Stages
+from protofleet.contract import Contract, Input
+from protofleet.errors import UsageError
+from protofleet.recipe import Linear
+
+
+class FleetNet(nn.Module):
+    """What losses, trainer and evaluation see (`protofleet.recipe.Net`)."""
+
+    def __init__(self, stages: Stages, contract: Contract, extras: Mapping[str, Linear]) -> None:
+        super().__init__()
+        d = contract.embedding
+        self.backbone = nn.ModuleDict({"low": stages.low, "high": stages.high})
+        if stages.dim != d:
+            self.backbone["project"] = nn.Linear(stages.dim, d)
+        self.head = _head(d, contract.head_hidden, contract.n_classes, stages.head_dropout)
+        self.extras = nn.ModuleDict({name: nn.Linear(d, head.out, head.bias) for name, head in extras.items()})
+
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Low-level features, flattened, and embedding."""
+        u = self.backbone["low"](x)
+        z = self.backbone["high"](u)
+        if "project" in self.backbone:
+            z = self.backbone["project"](z)
+        return u.flatten(1), z
+
+    def extra(self, name: str, z: Tensor) -> Tensor:
+        """A head that the recipe asked for."""
+        out: Tensor = self.extras[name](z)
+        return out
+
+    def features_with(self, weights: Mapping[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        """The features that this network would have with other weights (names as in `weights`), in evaluation mode:
+        neither they nor their running statistics learn."""
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            with torch.no_grad():
+                u, z, _ = torch.func.functional_call(self, dict(weights), (x,))
+        finally:
+            for module, training in modes:
+                module.training = training
+        return u, z
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Low-level features, embedding and logits."""
+        u, z = self.features(x)
+        return u, z, self.head(z)
+
+    def weights(self, *modules: str) -> dict[str, Tensor]:
+        """Weights and running statistics of "backbone", "head" or an extra head; of all when none is named.
+
+        Parameters come as nn.Parameter, statistics as plain tensors; names are those of `state_dict`.
+        """
+        parts: dict[str, tuple[str, nn.Module]] = {
+            "backbone": ("backbone.", self.backbone),
+            "head": ("head.", self.head),
+            **{name: (f"extras.{name}.", module) for name, module in self.extras.items()},
+        }
+        found: dict[str, Tensor] = {}
+        for name in modules or parts:
+            if name not in parts:
+                raise UsageError(f"the network has no module {name!r}", f"it has {', '.join(parts)}")
+            prefix, module = parts[name]
+            found |= {prefix + key: weight for key, weight in module.named_parameters()}
+            # Counters of batches have no effect on what is computed, and a mean of them no meaning.
+            found |= {prefix + key: b for key, b in module.named_buffers() if b.is_floating_point()}
+        return found
+
+
+def build_net(contract: Contract, backbone: str, extras: Mapping[str, Linear], seed: int) -> FleetNet:
+    """A new network whose weights depend on the seed and on nothing that ran before; draws leave no trace."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPUs too
+        return FleetNet(backbones.build(backbone, contract.input), contract, extras)
+
+
+def natural(name: str, input: Input) -> tuple[int, tuple[int, ...]]:
+    """The embedding size and the classifier's hidden sizes that this backbone has by itself."""
+    with torch.random.fork_rng(devices=[]):
+        stages = backbones.build(name, input)
+    return stages.dim, stages.head_hidden
+
+
+def _head(d: int, hidden: tuple[int, ...], n_classes: int, dropout: float) -> nn.Sequential:
+    head = nn.Sequential()
+    if dropout:
+        head.add_module("dropout", nn.Dropout(dropout))
+    for i, width in enumerate(hidden, 1):
+        head.add_module(f"hidden{i}", nn.Linear(d, width))
+        head.add_module(f"relu{i}", nn.ReLU())
+        d = width
+    head.add_module("out", nn.Linear(d, n_classes))
+    return head

@@ -1,0 +1,1 @@
+"""The device's rules as one pure function, and its words."""

@@ -1,0 +1,249 @@
+"""What can happen to a device, and what it can be made to do: the words of `edge_agent.protocol.machine`, plain values
+all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Ranges = tuple[tuple[int, int], ...]
+Scope = Literal["again", "round", "device"]
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The broker took us in."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The broker is gone."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time went by."""
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """What the coordinator says of itself (or its last will of it)."""
+
+    run: str
+    epoch: int
+    online: bool
+    asynchronous: bool = False
+    boot: str = ""
+
+
+@dataclass(frozen=True)
+class Announced:
+    """The round as it stands."""
+
+    run: str
+    epoch: int
+    round: int
+    phase: str
+    participants: tuple[str, ...] | None
+    base_round: int
+    base: str
+    own: bool
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A shared state arrived and is held."""
+
+    run: str
+    epoch: int
+    round: int
+    base: str
+
+
+@dataclass(frozen=True)
+class Own:
+    """This device's own part of a state arrived and is held."""
+
+    run: str
+    epoch: int
+    round: int
+    base: str
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The coordinator's answer to an upload."""
+
+    run: str
+    epoch: int
+    round: int
+    status: str
+    reason: str = ""
+    words: str = ""
+    digest: str = ""
+    missing: Ranges = ()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How far this device is in a run, from its store."""
+
+    run: str
+    trained: int
+    trained_on: int
+    waiting: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Back:
+    """An upload that had a receipt waits again."""
+
+    run: str
+    round: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A round's training is lasting, and its upload in the outbox."""
+
+    run: str
+    round: int
+    base_round: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Training came to nothing. `scope`: worth another try, of no use this round, or of no use on this device."""
+
+    run: str
+    round: int
+    words: str
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A state was measured, or could not be."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the device's owner allows right now: `refusal` says why it may not train."""
+
+    refusal: str = ""
+    may_send: bool = True
+
+
+@dataclass(frozen=True)
+class NewSamples:
+    """The data changed."""
+
+
+Event = (
+    Connected
+    | Lost
+    | Tick
+    | Coordinator
+    | Announced
+    | Shared
+    | Own
+    | Receipt
+    | Opened
+    | Back
+    | Trained
+    | Failed
+    | Evaluated
+    | Limits
+    | NewSamples
+)
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Say that we are here."""
+
+    run: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """Look up in the store how far this device is in a run, and answer with `Opened`."""
+
+    run: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a round on the states that are held."""
+
+    run: str
+    round: int
+    base_round: int
+    base: str
+    own: bool
+    evaluate: bool
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure the states that are held."""
+
+    run: str
+    round: int
+    base_round: int
+    base: str
+    own: bool
+
+
+@dataclass(frozen=True)
+class Send:
+    """Deliver an upload from the outbox."""
+
+    run: str
+    round: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class SendChunks:
+    """Deliver these chunks of a large upload."""
+
+    run: str
+    round: int
+    digest: str
+    missing: Ranges
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Write a receipt down."""
+
+    run: str
+    round: int
+    status: str
+    reason: str
+    words: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Again:
+    """Put an upload that had a receipt back among those that wait, and answer with `Back` if its bytes are here."""
+
+    run: str
+    round: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tell the coordinator why this round is not trained."""
+
+    run: str
+    round: int
+    refused: str
+
+
+Action = Birth | OpenRun | Train | Evaluate | Send | SendChunks | Settle | Again | Report

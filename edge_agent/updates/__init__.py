@@ -1,0 +1,1 @@
+"""What the fleet publishes, taken in: prototypes, bundles, new classes."""

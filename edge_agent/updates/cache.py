@@ -1,0 +1,98 @@
+"""What a device could use last, on disk beside its bundle, and the classes that were enrolled on it.
+
+Beside a bundle `B` lie `B.state.cbor`, the fleet's newest prototypes, `B.fleet.pfb`, the bundle that they belong to
+where it is another one than `B`, and `B.enrolled.cbor`, the device's own classes. All may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+from edge_agent.inference.bundle import Bundle, open_bundle
+from edge_agent.inference.classifier import Classifier, Mismatch
+from protofleet.errors import WireError
+from protofleet.exchange import published
+from protofleet.exchange.archive import BundleError
+from protofleet.exchange.published import Bank, Published
+
+
+def state_file(bundle: Path) -> Path:
+    """The newest state this device could use."""
+    return bundle.with_name(bundle.name + ".state.cbor")
+
+
+def fleet_file(bundle: Path) -> Path:
+    """The bundle that the fleet's channel named, where it is another one."""
+    return bundle.with_name(bundle.name + ".fleet.pfb")
+
+
+def enrolled_file(bundle: Path, lineage: str) -> Path:
+    """The classes that were enrolled on this device; those of a second extractor have a file of their own."""
+    first = bundle.with_name(bundle.name + ".enrolled.cbor")
+    further = bundle.with_name(f"{bundle.name}.enrolled.{sha256(lineage.encode()).hexdigest()[:8]}.cbor")
+    held = read(first)
+    return further if further.exists() or (held is not None and held.bank.about.lineage != lineage) else first
+
+
+def settled(classifier: Classifier, bundle: Path) -> None:
+    """Use the newest state on disk, where it fits, and the classes that were enrolled here."""
+    held = read(state_file(bundle))
+    if held is None:
+        take(classifier, bundle, classifier.bundle.published)
+    elif held.bank.about.lineage in classifier.bundle.manifest.lineages:
+        take(classifier, bundle, held)
+    else:
+        _settled_elsewhere(classifier, bundle, held)
+
+
+def _settled_elsewhere(classifier: Classifier, bundle: Path, held: Published) -> None:
+    other = fitting(bundle, held.bank.about.lineage)
+    try:
+        if other is not None:
+            classifier.change(other, with_enrolled(bundle, held.bank), held.digest)
+            return
+    except (BundleError, Mismatch):
+        pass  # no longer what it was when it was fetched: the one that was asked for serves, and the fleet says more
+    take(classifier, bundle, classifier.bundle.published)
+
+
+def fitting(bundle: Path, lineage: str) -> Bundle | None:
+    """Which of the bundles on disk prototypes of this lineage are for."""
+    for path in (bundle, fleet_file(bundle)):
+        try:
+            found = open_bundle(path)
+        except BundleError:
+            continue
+        if lineage in found.manifest.lineages:
+            return found
+    return None
+
+
+def with_enrolled(bundle: Path, bank: Bank) -> Bank:
+    """The bank, and the classes that were enrolled here and are not in it."""
+    local = read(enrolled_file(bundle, bank.about.lineage))
+    return bank if local is None else published.joined(bank, local.bank)
+
+
+def take(classifier: Classifier, bundle: Path, state: Published) -> None:
+    """Classify by this state and the classes that were enrolled here and are not in it."""
+    classifier.use(with_enrolled(bundle, state.bank), state.digest)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    with new.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def read(path: Path) -> Published | None:
+    try:
+        return published.read(path.read_bytes())
+    except (OSError, WireError):
+        return None  # none yet, or damaged: the bundle has its own

@@ -1,0 +1,171 @@
+"""A new class from a few photos: embedded, used at once on this device, and offered to the fleet."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.inference.classifier import Classifier
+from edge_agent.updates import cache
+from protofleet import wire
+from protofleet.errors import LinkError, UsageError, WireError
+from protofleet.exchange import published
+from protofleet.exchange.published import About, Bank
+from protofleet.values.prototypes import Prototypes
+from protofleet.wire import Envelope
+
+if TYPE_CHECKING:
+    from protofleet.mqtt.address import Address
+
+TOO_NEAR = 0.25  # of what is usual between classes
+PATIENCE, AGAIN = 10.0, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Enrolment:
+    """A class as its photos show it, and what it lies nearest to."""
+
+    bank: Bank  # this class alone
+    photos: int
+    nearest: str
+    share: float  # how near, as a share of what is usual between classes
+
+    @property
+    def too_near(self) -> bool:
+        """Whether the two will be mixed up."""
+        return self.share < TOO_NEAR
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the coordinator made of an offer."""
+
+    status: str
+    words: str
+
+
+def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolment:
+    """The mean of the photos' embeddings beside the classes there are."""
+    bank = classifier.loaded.bank
+    if not isinstance(bank.points, Prototypes):
+        raise UsageError(f"this bundle classifies by {bank.kind}: new classes need prototypes")
+    if label in classifier.loaded.labels:
+        raise UsageError(f"there is a class {label!r} already", "forget it first, or take another name")
+    now = classifier.in_use
+    mean = now.engine.as_published([label], now.look(images).features.mean(0, keepdims=True))
+    mean = mean.astype(np.float16).astype(np.float32)
+    near, share = published.nearest(bank.points, mean)
+    one = Bank(About(bank.about.lineage, (label,)), Prototypes(np.array([0]), mean, np.array([len(images)])))
+    return Enrolment(one, len(images), bank.about.classes[near], share)
+
+
+def summarised(
+    classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]
+) -> tuple[Bank, list[str]]:
+    """Means and counts of a device's own samples of every class there is, and which of its classes are none."""
+    now = classifier.in_use
+    known = now.loaded.labels
+    held = [int(c) for c in np.unique(y) if names[c] in known]
+    left_out = [names[c] for c in np.unique(y) if names[c] not in known]
+    features = now.look(x[np.isin(y, held)]).features.astype(np.float64)
+    of = y[np.isin(y, held)]
+    about = About(now.loaded.bank.about.lineage, tuple(names[c] for c in held))
+    vectors = np.zeros((0, features.shape[1]), np.float32)
+    if held:
+        vectors = now.engine.as_published(about.classes, np.stack([features[of == c].mean(0) for c in held]))
+    counts = np.array([(of == c).sum() for c in held], np.int64)
+    return Bank(about, Prototypes(np.arange(len(held)), vectors, counts)), left_out
+
+
+def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
+    """Use it at once, here and at every later start."""
+    path = cache.enrolled_file(bundle, new.bank.about.lineage)
+    known = cache.read(path)
+    bank = new.bank if known is None else published.joined(known.bank, new.bank)
+    cache.write(path, _local(classifier, bank))
+    cache.settled(classifier, bundle)
+
+
+def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
+    """Take back a class that was enrolled here; whether there was one."""
+    path = cache.enrolled_file(bundle, classifier.loaded.bank.about.lineage)
+    known = cache.read(path)
+    if known is None or label not in known.bank.about.classes:
+        return False
+    kept, points = [name for name in known.bank.about.classes if name != label], known.bank.points
+    assert isinstance(points, Prototypes)
+    if not kept:
+        path.unlink()
+        return True
+    left = points.only([known.bank.about.classes.index(name) for name in kept])
+    ids = np.array([kept.index(known.bank.about.classes[int(c)]) for c in left.classes], np.int64)
+    about = replace(known.bank.about, classes=tuple(kept))
+    cache.write(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
+    return True
+
+
+def offer(
+    classifier: Classifier, bank: Bank, broker: Address, fleet: str | None, agent: str,
+    *, method: str | None = None, patience: float = PATIENCE,
+) -> Receipt:  # fmt: skip
+    """Send it to the coordinator and wait for the receipt."""
+    from protofleet.mqtt.link.events import Arrival, Refused
+    from protofleet.mqtt.link.link import Link
+    from protofleet.mqtt.topics import Topics, check_name
+
+    topics = Topics(fleet or classifier.bundle.manifest.fleet)
+    topic = topics.upload(check_name("device", agent), 0)
+    payload = message(classifier, bank, topics.fleet, agent, method)
+    digest = wire.decode(payload).digest
+    link = Link(
+        broker, f"{agent[:40]}-enrol-{secrets.token_hex(4)}", rng=random.Random(), clean_start=True, session_expiry=0
+    )
+    link.subscribe([(topics.receipt(agent), 1)])
+    link.start()
+    try:
+        end = time.monotonic() + patience
+        again = 0.0
+        while (now := time.monotonic()) < end:
+            if link.connected and now >= again:  # receipts may be lost; the same offer gets the same answer
+                link.publish(topic, payload)
+                again = now + AGAIN
+            for event in link.poll(0.2 if link.connected else AGAIN):
+                if isinstance(event, Refused):
+                    raise LinkError(f"{broker} refuses this device: {event.reason}")
+                if isinstance(event, Arrival):
+                    link.ack(event)
+                    found = _receipt(event.payload, digest)
+                    if found is not None:
+                        return found
+    finally:
+        link.stop(patience=1.0)
+    raise LinkError(f"no answer from the coordinator of {topics.fleet} in {patience:g} s", "is it running?")
+
+
+def message(classifier: Classifier, bank: Bank, fleet: str, agent: str, method: str | None) -> bytes:
+    """An offer as it is sent."""
+    run, boot = classifier.bundle.manifest.run, secrets.token_hex(8)
+    return published.write(bank, Envelope("enrol", fleet, run, agent=agent, boot=boot, method=method), "float32")
+
+
+def _receipt(payload: bytes, digest: str) -> Receipt | None:
+    try:
+        message = wire.decode(payload)
+    except WireError:
+        return None
+    if message.envelope.t != "receipt" or message.body.get("digest") not in (digest, ""):
+        return None
+    if message.body.get("round") != 0:
+        return None
+    return Receipt(str(message.body.get("status")), str(message.body.get("words", "")))
+
+
+def _local(classifier: Classifier, bank: Bank) -> bytes:
+    return published.write(bank, Envelope("global", classifier.bundle.manifest.fleet), "float32")

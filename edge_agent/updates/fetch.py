@@ -1,0 +1,84 @@
+"""The bundle that a channel names: announced as a slip, fetched in pieces, checked before anybody may use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edge_agent.daemon.transfers import Transfers
+from edge_agent.inference.bundle import Bundle, unpacked
+from protofleet import wire
+from protofleet.errors import WireError
+from protofleet.exchange.archive import BundleError
+from protofleet.mqtt.topics import Place
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A bundle whose files have the hashes that its name vouches for, and the bytes it came in."""
+
+    bundle: Bundle
+    data: bytes
+
+
+class Fetch:
+    """One bundle at a time: the one that is wanted, once it is announced."""
+
+    def __init__(self, transfers: Transfers) -> None:
+        self._transfers = transfers
+        self._announced: tuple[Place, wire.Message] | None = None
+        self._bad: str | None = None  # the parcel that turned out to be of no use; it is not fetched again
+        self.wanted = ""
+        self.under_way = False
+
+    def want(self, name: str) -> Fetched | None:
+        """Fetch the bundle of this name; empty: none any more."""
+        if name == self.wanted and self.under_way:
+            return None
+        self.wanted = name
+        return self._begin()
+
+    def announced(self, place: Place, payload: bytes) -> Fetched | None:
+        """What a channel says of its bundle; `WireError` if that is nothing."""
+        if not payload:
+            self._announced = None
+            return self._begin()
+        message = wire.decode(payload)
+        if message.envelope.t != "slip" or message.body.get("of") != "bundle":
+            raise WireError("bundle: a slip for a bundle is due")
+        known = self._announced
+        if known is not None and known[1].body == message.body and self.under_way:
+            return None
+        self._announced = (place, message)
+        return self._begin()
+
+    def whole(self, data: bytes) -> Fetched | None:
+        """Its last piece came. `BundleError` if it is not what its name says."""
+        if not self.under_way:
+            return None
+        self.under_way = False
+        try:
+            bundle = unpacked(data, f"the bundle {self.wanted[:16]}")
+            if bundle.digest != self.wanted:
+                raise BundleError(f"the channel names the bundle {self.wanted[:16]}, what came is {bundle.digest[:16]}")
+        except BundleError:
+            self.refuse()
+            raise
+        return Fetched(bundle, data)
+
+    def refuse(self) -> None:
+        """The bundle that came last is of no use: do not fetch it again."""
+        self._bad = None if self._announced is None else str(self._announced[1].body.get("digest"))
+        self.under_way = False
+
+    def _begin(self) -> Fetched | None:
+        if self.under_way:
+            self._transfers.forget("bundle")
+            self.under_way = False
+        if self._announced is None or not self.wanted:
+            return None
+        place, message = self._announced
+        if message.body.get("bundle") != self.wanted or message.body.get("digest") == self._bad:
+            return None
+        self.under_way = True
+        whole = self._transfers.slip(place, message)
+        return None if whole is None else self.whole(whole.payload)

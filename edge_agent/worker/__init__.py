@@ -1,0 +1,1 @@
+"""The training process: started, told, bounded."""

@@ -1,0 +1,104 @@
+"""What daemon and training process say to each other through their pipe: plain values, and nothing that needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge_agent.config import DataSection, LimitsSection
+from edge_agent.protocol.events import Evaluate, Scope, Train
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a training process is told once, when it starts."""
+
+    agent: str
+    folder: Path
+    boot: str
+    data: DataSection
+    data_dir: Path | None
+    limits: LimitsSection
+    export_every: int = 0
+    export_to: Path = Path("bundle")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fleet's announcement says about training: the contract and the method's settings as plain documents."""
+
+    run: str
+    method: str
+    contract: Mapping[str, Any]
+    hyper: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Say what there is to learn from."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Train or measure; `version` counts how often the samples changed."""
+
+    plan: Plan
+    task: Train | Evaluate
+    version: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The answer to `Look`."""
+
+    classes: tuple[str, ...]
+    samples: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How the device classifies with a state: per split and evaluator (right answers, samples)."""
+
+    run: str
+    round: int
+    tallies: Mapping[str, Mapping[str, tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the device's owner should know."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """An order was carried out; `device` is what computed it: cpu, cuda or mps."""
+
+    task: Train | Evaluate
+    seconds: float
+    peak_mb: int
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An order could not be carried out."""
+
+    task: Train | Evaluate | Look
+    words: str
+    code: str
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The training process is no more."""
+
+    words: str
+
+
+Order = Look | Work
+Answer = Seen | Measured | Notice | Done | Broken | Gone

@@ -1,0 +1,1 @@
+"""What crosses between devices and coordinator, and how it lies in files."""

@@ -1,0 +1,162 @@
+"""What devices classify with, as it is published: class names and points of one lineage, in one message.
+
+The message is a `global` whose parts are the points (`prototypes`, `mixtures` or `head`) and `about`: the UTF-8 bytes
+of a small JSON document, because the vocabulary has no text. A bundle carries the same bytes as `prototypes.cbor`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protofleet import wire
+from protofleet.errors import SettingError, WireError
+from protofleet.settings.fields import from_plain, to_plain
+from protofleet.values.nearest import squared_distances
+from protofleet.values.prototypes import Head, Mixtures, Parts, Prototypes, Tensors
+from protofleet.wire import Envelope
+
+if TYPE_CHECKING:
+    from protofleet.contract import Contract, Wire
+
+Points = Prototypes | Mixtures | Head
+KINDS: Mapping[str, type[Points]] = {"prototypes": Prototypes, "mixtures": Mixtures, "head": Head}
+STABLE = "stable"  # the channel that devices follow unless they are told otherwise
+_ABOUT = "about"
+
+
+@dataclass(frozen=True)
+class About:
+    """Whose embeddings the points live among, what the classes are called, and which bundle fits (its digest)."""
+
+    lineage: str
+    classes: tuple[str, ...]
+    bundle: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.lineage or len(set(self.classes)) != len(self.classes) or "" in self.classes:
+            raise SettingError("about: a lineage is due, and class names that differ")
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Everything a device needs to tell classes apart, but for the extractor."""
+
+    about: About
+    points: Points
+
+    def __post_init__(self) -> None:
+        ids = self.points.classes
+        if ids.size and ids[-1] >= len(self.about.classes):
+            raise SettingError(f"points of class {ids[-1]}, but only {len(self.about.classes)} class names")
+
+    @property
+    def kind(self) -> str:
+        """`prototypes`, `mixtures` or `head`."""
+        return next(name for name, cls in KINDS.items() if isinstance(self.points, cls))
+
+
+@dataclass(frozen=True)
+class Published:
+    """A bank as it came: `digest` is the hash of its body, and what devices call the state they run."""
+
+    bank: Bank
+    envelope: Envelope
+    digest: str
+
+
+def write(bank: Bank, envelope: Envelope, precision: Wire = "half") -> bytes:
+    """The message; equal banks under equal envelopes have equal bytes."""
+    text = json.dumps(to_plain(bank.about), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    about = Tensors({"json": np.frombuffer(text.encode(), np.uint8).astype(np.int64)})
+    return wire.encode(envelope, {bank.kind: bank.points, _ABOUT: about}, precision)
+
+
+def read(data: bytes, t: str = "global") -> Published:
+    """A published (or offered: `enrol`) bank, or `WireError` and nothing else."""
+    message = wire.decode(data)
+    if message.envelope.t != t:
+        raise WireError(f"a message of type {t} is due, not {message.envelope.t}")
+    parts: Parts = message.body
+    found = [(name, parts[name]) for name in KINDS if name in parts]
+    if len(found) != 1 or len(parts) != 2:
+        raise WireError(f"{t}.parts: one of {', '.join(KINDS)} is due, and {_ABOUT}")
+    name, points = found[0]
+    if not isinstance(points, KINDS[name]):
+        raise WireError(f"{t}.parts.{name}: not of its kind")
+    try:
+        return Published(Bank(_about(parts.get(_ABOUT), t), points), message.envelope, message.digest)
+    except SettingError as error:
+        raise WireError(f"{t}.parts.{_ABOUT}: {error.words}") from None
+
+
+def _about(part: Any, t: str) -> About:
+    text = part.arrays.get("json") if isinstance(part, Tensors) else None
+    if (
+        text is None
+        or text.ndim != 1
+        or text.dtype.kind not in "iu"
+        or not text.size
+        or not 0 <= text.min() <= text.max() <= 255
+    ):
+        raise WireError(f"{t}.parts.{_ABOUT}: the bytes of a JSON document are due")
+    try:
+        return from_plain(About, json.loads(text.astype(np.uint8).tobytes().decode()), _ABOUT)
+    except (ValueError, RecursionError):
+        raise WireError(f"{t}.parts.{_ABOUT}: not a JSON document") from None
+
+
+def joined(bank: Bank, more: Bank) -> Bank:
+    """The first one's classes, and after them those that have points in the second alone; only prototypes join."""
+    mine, theirs = more.points, bank.points
+    if more.about.lineage != bank.about.lineage:
+        return bank
+    if not isinstance(mine, Prototypes) or not isinstance(theirs, Prototypes) or mine.dim != theirs.dim:
+        return bank
+    known = {bank.about.classes[int(c)] for c in np.unique(theirs.classes)}
+    fresh = [name for name in more.about.classes if name not in known]
+    if not fresh:
+        return bank
+    names = (*bank.about.classes, *(name for name in fresh if name not in bank.about.classes))
+    ids = {more.about.classes.index(name): names.index(name) for name in fresh}
+    kept = mine.only(list(ids))
+    classes = np.concatenate([theirs.classes, np.array([ids[int(c)] for c in kept.classes], np.int64)])
+    points = Prototypes(classes, np.concatenate([theirs.vectors, kept.vectors]))
+    return Bank(replace(bank.about, classes=names), points)
+
+
+def without(bank: Bank, names: Collection[str]) -> Bank:
+    """The bank without the points of these classes; their names stay, so that ids do."""
+    ids = [i for i, name in enumerate(bank.about.classes) if name in names]
+    if not ids or not isinstance(bank.points, Prototypes):
+        return bank
+    left = np.setdiff1d(bank.points.classes, ids)
+    return Bank(bank.about, bank.points.only(left))
+
+
+def nearest(points: Prototypes, vectors: NDArray[np.floating[Any]]) -> tuple[int, float]:
+    """The class that lies nearest to these rows, and how near, as a share of what is usual between classes."""
+    between = squared_distances(vectors, points.vectors).min(0)
+    at = int(between.argmin())
+    apart = squared_distances(points.vectors, points.vectors)
+    apart[points.classes[:, None] == points.classes[None, :]] = np.inf
+    usual = float(np.median(apart.min(1))) if np.isfinite(apart).any() else 1.0
+    return int(points.classes[at]), float(np.sqrt(between[at] / max(usual, 1e-30)))
+
+
+def run_lineage(contract: Contract, method: str, hyper: Any) -> str:
+    """The lineage of a run: what its devices' own extractors were aligned by. The same for lab, fleet and device."""
+    told = json.dumps([to_plain(contract), method, to_plain(hyper)], sort_keys=True)
+    return f"run:{contract.fleet}/{contract.run}/{sha256(told.encode()).hexdigest()[:16]}"
+
+
+def extractor_lineage(weights: Tensors, backbone: str, contract: Contract) -> str:
+    """The lineage of one extractor: its float weights and preprocessing, whatever precision it is later shipped in."""
+    told = json.dumps([backbone, contract.embedding, to_plain(contract.input)], sort_keys=True)
+    return f"extractor:{sha256(told.encode() + wire.digest({'weights': weights}).encode()).hexdigest()}"

@@ -1,0 +1,1 @@
+"""Payloads that are too large for one packet."""

@@ -1,0 +1,1 @@
+"""Brokers of our own."""

@@ -1,0 +1,213 @@
+"""A broker for people who have none: mosquitto when it is installed, else the embedded one, in a private directory.
+
+It is up when the `with` block begins (a CONNACK came back) and down when it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from protofleet.errors import BrokerError
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.mosquitto import Listening, Tls, acl_text, config_text
+
+__all__ = ["BrokerError", "Listening", "Running", "Tls", "acl_text", "config_text", "running_broker"]
+
+Prefer = Literal["auto", "mosquitto", "embedded"]
+PATIENCE = 20.0  # seconds for a broker to come up
+# CONNECT in 3.1.1, clean session, keep-alive 10 s, client id "ready"
+HELLO = bytes([0x10, 17, 0, 4, *b"MQTT", 4, 2, 0, 10, 0, 5, *b"ready"])
+
+
+@dataclass(frozen=True)
+class Running:
+    """A broker that is up. `kind` is "mosquitto" or "embedded"."""
+
+    address: Address
+    kind: str
+    pid: int
+    ws_address: Address | None
+    process: subprocess.Popen[bytes]
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+
+@contextlib.contextmanager
+def running_broker(
+    dir: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ws_port: int | None = None,
+    users: Mapping[str, str] | None = None,
+    tls: Tls | None = None,
+    fleet: str | None = None,
+    autosave: int = 10,
+    packet: int = 2**20,
+    prefer: Prefer = "auto",
+) -> Iterator[Running]:
+    """Start a broker with its files in `dir`; `port` 0 takes a free one, and `users` may do what their names allow."""
+    program = None if prefer == "embedded" else mosquitto.find()
+    if program is None and prefer == "mosquitto":
+        raise BrokerError("mosquitto is not installed", "install your system's package mosquitto")
+    if program is None:
+        _check_embedded(host)
+    if port:
+        _free_port(host, port)  # else the one who has it would answer in our place
+    dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for left in (3, 2, 1):
+        at = Listening(host, port or _free_port(host), _free_port(host) if ws_port == 0 else ws_port, tls)
+        if program is None:
+            command = _embedded(dir, at, users)
+        else:
+            command = _mosquitto(program, dir, at, users, fleet, autosave=autosave, packet=packet)
+        process = _start(command, dir / "broker.log")
+        try:
+            _await(process, at, dir / "broker.log")
+            break
+        except BrokerError:
+            _stop(process)
+            if port or left == 1:  # a free port may be gone by the time it is used
+                raise
+    try:
+        yield _running(at, process, "embedded" if program is None else "mosquitto")
+    finally:
+        _stop(process)
+
+
+def _running(at: Listening, process: subprocess.Popen[bytes], kind: str) -> Running:
+    reach = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at.host, at.host)
+    secure = at.tls is not None
+    address = Address("mqtts" if secure else "mqtt", reach, at.port)
+    ws = (
+        None
+        if at.ws_port is None
+        else replace(address, scheme="wss" if secure else "ws", port=at.ws_port, path="/mqtt")
+    )
+    return Running(address, kind, process.pid, ws, process)
+
+
+def _mosquitto(
+    program: str, dir: Path, at: Listening, users: Mapping[str, str] | None, fleet: str | None, **how: int
+) -> list[str]:
+    if users is not None:
+        salts = {name: secrets.token_bytes(12) for name in users}
+        _private(dir / "passwords", mosquitto.passwords_text(users, salts))
+    if users is not None or (at.tls is not None and at.tls.ca is not None):
+        _private(dir / "acl", acl_text(fleet))
+        at = replace(at, passwords=None if users is None else dir / "passwords", acl=dir / "acl")
+    user = "root" if os.geteuid() == 0 else None  # else it would become a user that may not read the directory
+    _private(dir / "mosquitto.conf", config_text(at, dir, user=user, **how))
+    return [program, "-c", str(dir / "mosquitto.conf")]
+
+
+def _check_embedded(host: str) -> None:
+    from importlib.util import find_spec
+
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        raise BrokerError("the embedded broker serves this machine only", "install mosquitto to listen elsewhere")
+    if find_spec("amqtt") is None:
+        raise BrokerError("no broker here", "install mosquitto, or pip install 'protofleet[coordinator]'")
+
+
+def _embedded(dir: Path, at: Listening, users: Mapping[str, str] | None) -> list[str]:
+    passwords = None
+    if users is not None:
+        from pwdlib import PasswordHash
+        from pwdlib.hashers.argon2 import Argon2Hasher
+
+        hasher = PasswordHash((Argon2Hasher(),))
+        passwords = dir / "passwords"
+        _private(passwords, "".join(f"{name}:{hasher.hash(password)}\n" for name, password in users.items()))
+    tls = {name: None if at.tls is None else getattr(at.tls, name) for name in ("cert", "key", "ca")}
+    config = {"host": at.host, "port": at.port, "ws_port": at.ws_port, "passwords": passwords, **tls}
+    _private(dir / "embedded.json", json.dumps(config, default=str))
+    return [sys.executable, "-m", "protofleet.mqtt.broker.embedded", str(dir / "embedded.json")]
+
+
+def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as out:
+        try:  # a session of its own: Ctrl-C is for us, and the broker goes last
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        except OSError as error:
+            raise BrokerError(f"{command[0]} does not start: {error.strerror}") from None
+
+
+def _await(process: subprocess.Popen[bytes], at: Listening, log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise BrokerError(f"the broker ended at once: {_last_words(log)}")
+        if _answers(at):
+            return
+        time.sleep(0.02)
+    raise BrokerError(f"the broker does not answer on {at.host}:{at.port}: {_last_words(log)}")
+
+
+def _answers(at: Listening) -> bool:
+    """Whether a CONNACK comes back, whatever it says; a demand for a client certificate is an answer as well."""
+    reach = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at.host, at.host)
+    try:
+        with socket.create_connection((reach, at.port), timeout=2) as plain:
+            if at.tls is None:
+                plain.sendall(HELLO)
+                return plain.recv(1) == b"\x20"
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            with context.wrap_socket(plain) as secure:
+                secure.sendall(HELLO)
+                return at.tls.ca is not None or secure.recv(1) == b"\x20"
+    except ssl.SSLError as error:
+        return "alert" in str(error).lower()
+    except OSError:
+        return False
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text("utf-8", "replace").strip().splitlines()
+    told = [line for line in lines if "error" in line.lower()] or lines
+    return told[-1].strip() if told else "it said nothing"
+
+
+def _free_port(host: str, port: int = 0) -> int:
+    """A port that can be had: this one, or any if it is 0."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        got: int = probe.getsockname()[1]
+    return got
+
+
+def _private(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

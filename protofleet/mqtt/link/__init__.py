@@ -1,0 +1,1 @@
+"""One connection that lasts: reconnecting, sending again, acknowledging."""

@@ -1,0 +1,154 @@
+"""A paho client made to our measure: versions, credentials, TLS, will, and the few things paho leaves to others."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.link.events import Will
+from protofleet.mqtt.link.stream import Stream
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client
+    from paho.mqtt.properties import Properties
+
+PATIENCE = 10.0  # seconds for each step of getting in
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a link connects with, each time."""
+
+    address: Address
+    client_id: str
+    will: Will | None
+    keepalive: int
+    session_expiry: int
+    receive_maximum: int
+    max_packet: int
+    answer: float  # seconds before a broker that says nothing is taken for one that only knows 3.1.1
+
+
+def tls_context(address: Address) -> ssl.SSLContext:
+    """Made anew for each connection: certificates are renewed while a fleet runs."""
+    context = ssl.create_default_context(cafile=None if address.ca is None else str(address.ca))
+    if address.cert is not None and address.key is not None:
+        context.load_cert_chain(address.cert, address.key)
+    return context
+
+
+def build(setup: Setup, five: bool, clean: bool, complaint: Complaint) -> Client:
+    """A client that is not connected yet and does nothing by itself."""
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+    class Streaming(Client):
+        """paho, on a socket that reads and writes in large pieces."""
+
+        def _create_socket(self) -> Any:
+            return Stream(super()._create_socket())
+
+    address = setup.address
+    client = Streaming(
+        CallbackAPIVersion.VERSION2,
+        client_id=setup.client_id,
+        clean_session=None if five else clean,
+        protocol=MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311,
+        transport="websockets" if address.websockets else "tcp",
+        reconnect_on_failure=False,
+        manual_ack=True,
+    )
+    client.max_inflight_messages = 0  # the outbox counts
+    client.connect_timeout = PATIENCE
+    client.enable_logger(complaint.logger)
+    if address.websockets:
+        client.ws_set_options(path=address.path)
+    if address.tls:
+        client.tls_set_context(tls_context(address))
+    if address.username is not None:
+        client.username_pw_set(address.username, address.password)
+    if setup.will is not None:
+        client.will_set(setup.will.topic, setup.will.payload, setup.will.qos, setup.will.retain)
+    client.on_socket_open = _no_delay
+    return client
+
+
+def connect(client: Client, setup: Setup, five: bool, clean: bool) -> None:
+    """Reach the broker and ask to be let in; raises OSError and ValueError."""
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    address = setup.address
+    if not five:
+        client.connect(address.host, address.port, setup.keepalive)
+        return
+    wishes = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    wishes.SessionExpiryInterval = setup.session_expiry
+    wishes.ReceiveMaximum = setup.receive_maximum
+    wishes.MaximumPacketSize = setup.max_packet
+    client.connect(address.host, address.port, setup.keepalive, clean_start=clean, properties=wishes)
+
+
+def properties(expiry: float | None, correlation: bytes | None) -> Properties | None:
+    """What goes with a publication, where the protocol has a place for it."""
+    if expiry is None and correlation is None:
+        return None
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    said = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    if expiry is not None:
+        said.MessageExpiryInterval = max(1, round(expiry))
+    if correlation is not None:
+        said.CorrelationData = correlation
+    return said
+
+
+class Complaint:
+    """The last error paho logged: it says why a socket failed, which its callbacks do not."""
+
+    def __init__(self) -> None:
+        self.words: str | None = None
+        self.logger = logging.Logger("link", logging.ERROR)  # belongs to no tree: nothing is printed
+        handler = logging.Handler()
+        handler.emit = self._note  # type: ignore[method-assign]
+        self.logger.addHandler(handler)
+
+    def _note(self, record: logging.LogRecord) -> None:
+        self.words = record.getMessage()
+
+
+def stream(client: Client) -> Stream | None:
+    """What the client talks through, while it is connected."""
+    sock = client.socket()
+    return sock if isinstance(sock, Stream) else None
+
+
+def _no_delay(client: Client, _: Any, sock: Any) -> None:
+    """Small packets go at once; the wrapper around web sockets has no such option, so go by the descriptor."""
+    raw = socket.socket(fileno=sock.fileno())
+    try:
+        if raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    finally:
+        raw.detach()
+
+
+def hang_up(client: Client) -> None:
+    """Say goodbye if the socket takes it at once, and close."""
+    deadline = time.monotonic() + 1.0
+    through = stream(client)
+    while through is not None and through.waiting and time.monotonic() < deadline:
+        through.flush()
+        time.sleep(0.001)
+    client.disconnect()
+
+
+def plain(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text or type(error).__name__

@@ -1,0 +1,1 @@
+"""Settings as frozen dataclasses, from flags, environment and files."""

@@ -1,0 +1,1 @@
+"""What does not know a fleet: logs, seeds, files, memory."""

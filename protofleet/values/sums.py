@@ -1,0 +1,177 @@
+"""Sums that do not care about order: what fusion adds up before anything non-linear happens.
+
+Floating sums change when their terms are shuffled. Here a float32 is put on a fixed grid of 2⁻⁴⁰ as a whole number,
+weighted by one and added exactly, so a partial depends on which uploads are in it and on nothing else: any order, any
+split over workers, any tree of merges. What 64 bits cannot hold is carried into a second integer, in steps of 2⁻⁸.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from protofleet.errors import FusionError
+from protofleet.values.prototypes import Ints, Parts
+
+_HIGH, _LOW = 8, 32  # bits after the point kept in `high`, and the further ones kept in `low`
+_MAX_VALUE, _MAX_WEIGHT = 2.0**23, 2**31  # together below 2⁶²: nothing can overflow
+_MAX_REACH = 2.0**62
+# Added to a number below 2¹¹ in size, this leaves it on the grid in a float's last bits: the shortest way there.
+_NEAR, _ONTO_GRID = 2.0**11, np.float64(1.5 * 2**12)
+_GRID_BITS = _ONTO_GRID.view(np.int64)
+_NOTHING = np.zeros((), np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Weighted sums of rows, one row a key (a class id, or 0 where there is only one): `high` · 2⁻⁸ + `low` · 2⁻⁴⁰.
+
+    `high` is a single 0 as long as nothing was carried; `reach` is what no number in `low` exceeds in size.
+    """
+
+    keys: Ints
+    high: Ints
+    low: Ints
+    weights: Ints
+    reach: float
+
+    @staticmethod
+    def of(keys: ArrayLike, rows: ArrayLike, weights: ArrayLike | int) -> Sum:
+        """Each row times its whole weight, or all times the same one; keys must differ."""
+        key = np.asarray(keys, np.int64)
+        if isinstance(weights, int):
+            least = most = weights
+            weight = np.full(len(key), min(weights, _MAX_WEIGHT))
+        else:
+            weight = np.asarray(weights, np.int64)
+            least, most = (int(weight.min()), int(weight.max())) if weight.size else (1, 1)
+        value = np.asarray(rows)
+        value = value if value.dtype == np.float32 else value.astype(np.float64)
+        peak = float(np.abs(value).max()) if value.size else 0.0
+        if not peak < _MAX_VALUE:
+            raise FusionError(f"a value of {peak:.3g} is too large to be added exactly")
+        if least < 0 or most >= _MAX_WEIGHT:
+            raise FusionError(f"a weight of {most} is negative or too large to be added exactly")
+        ids = key.tolist()
+        if ids != sorted(ids):
+            order = np.argsort(key, kind="stable")
+            key, value, weight = key[order], value[order], weight[order]
+        made = Sum(key, _NOTHING, _on_grid(value, peak), weight, peak * 2.0 ** (_HIGH + _LOW) + 1)
+        if made.reach * most > _MAX_REACH:
+            made = made._carried()
+        if least == most == 1:
+            return made
+        each = weight.reshape(-1, *[1] * (value.ndim - 1))
+        return Sum(key, made.high * each, made.low * each, weight, made.reach * most)
+
+    def merge(self, other: Sum) -> Sum:
+        """The sum over both sets of uploads."""
+        if self.low.shape[1:] != other.low.shape[1:]:
+            raise FusionError(f"rows of shape {other.low.shape[1:]} beside rows of shape {self.low.shape[1:]}")
+        one, two = self, other
+        if one.reach + two.reach > _MAX_REACH:
+            one, two = one._carried(), two._carried()
+        if one.keys.tobytes() == two.keys.tobytes():
+            keys = one.keys
+            high, low, weights = one.high + two.high, one.low + two.low, one.weights + two.weights
+        else:
+            keys = np.union1d(one.keys, two.keys)
+            low = np.zeros((len(keys), *one.low.shape[1:]), np.int64)
+            high, weights = np.zeros_like(low), np.zeros(len(keys), np.int64)
+            for part in (one, two):
+                at = np.searchsorted(keys, part.keys)
+                high[at] += part.high
+                low[at] += part.low
+                weights[at] += part.weights
+        if max(weights.tolist(), default=0) >= _MAX_WEIGHT:
+            raise FusionError(f"a total weight of {weights.max()} is too large to be added exactly")
+        return Sum(keys, high, low, weights, one.reach + two.reach)
+
+    def total(self) -> NDArray[np.float64]:
+        """The sums as floats."""
+        carried = self.high + (self.low >> _LOW)
+        rest = self.low & (2**_LOW - 1)
+        result: NDArray[np.float64] = (carried + rest * 2.0**-_LOW) * 2.0**-_HIGH
+        return result
+
+    def mean(self) -> NDArray[np.float64]:
+        """The weighted means; a row of total weight zero stays zero."""
+        each = np.maximum(self.weights, 1).reshape(-1, *[1] * (self.low.ndim - 1))
+        result: NDArray[np.float64] = self.total() / each
+        return result
+
+    def _carried(self) -> Sum:
+        """The same sums with as little in `low` as can be."""
+        high, low = self.high + (self.low >> _LOW), self.low & (2**_LOW - 1)
+        return Sum(self.keys, high, low, self.weights, 2.0**_LOW)
+
+
+def _on_grid(value: NDArray[Any], peak: float) -> Ints:
+    exact = value.astype(np.float64)
+    if peak < _NEAR:
+        exact += _ONTO_GRID
+        low: Ints = exact.view(np.int64)
+        low -= _GRID_BITS
+    else:
+        exact *= 2.0 ** (_HIGH + _LOW)
+        low = np.rint(exact, out=exact).astype(np.int64)
+    return low
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """Uploads kept whole, sorted by their agent: for fusions that need to see all of them at once."""
+
+    items: tuple[tuple[str, int, Parts], ...]
+
+    @staticmethod
+    def of(agent: str, weight: int, parts: Parts) -> Bag:
+        """One agent's parts."""
+        return Bag(((agent, weight, parts),))
+
+    def merge(self, other: Bag) -> Bag:
+        """Both sets of uploads; the same agent twice is a mistake of the caller."""
+        items = sorted((*self.items, *other.items), key=lambda item: item[0])
+        for one, two in itertools.pairwise(items):
+            if one[0] == two[0]:
+                raise FusionError(f"agent {one[0]} was folded twice")
+        return Bag(tuple(items))
+
+
+Partial = Mapping[str, Sum | Bag]
+
+
+def merge(one: Partial, two: Partial) -> Partial:
+    """The partial over both sets of uploads."""
+    merged = dict(one)
+    for name, part in two.items():
+        merged[name] = _joined(name, merged[name], part) if name in merged else part
+    return merged
+
+
+def bagged(total: Partial, name: str) -> tuple[tuple[str, int, Parts], ...]:
+    """What is in this bag: agent, weight and parts of each upload; nothing where nobody sent."""
+    bag = total.get(name)
+    return bag.items if isinstance(bag, Bag) else ()
+
+
+def _joined(name: str, one: Sum | Bag, two: Sum | Bag) -> Sum | Bag:
+    match one, two:
+        case Sum(), Sum():
+            return one.merge(two)
+        case Bag(), Bag():
+            return one.merge(two)
+    raise FusionError(f"{name}: a sum in one upload, a bag in another")
+
+
+def merge_all(partials: Iterable[Partial]) -> Partial:
+    """The partial over all of them; nothing at all is an empty partial."""
+    total: Partial = {}
+    for partial in partials:
+        total = merge(total, partial)
+    return total

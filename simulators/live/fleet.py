@@ -1,0 +1,236 @@
+"""The same run on a real fleet: agents and a coordinator as processes of their own, over a real broker on this machine.
+
+What the lab calls in memory happens here by the commands that a person would type; it ends in the same state, to the
+bit. Everything lives in one folder: a data set and a settings file for every device, the coordinator's journal, logs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coordinator.journal.journal import Journal
+from coordinator.service.control import NotRunning, ask
+from protofleet.errors import FleetError
+from protofleet.mqtt.broker.run import Prefer, running_broker
+from protofleet.recipe import Turn
+from protofleet.settings.fields import to_plain
+from protofleet.values.prototypes import count_floats
+from protofleet.wire import decode
+from simulators.run.partitions import Shard
+from simulators.run.result import Outcome, Row, Traffic
+from simulators.run.rounds import Watch, published
+from simulators.run.setup import RUN_ID, Setup, samples_of
+
+FLEET = "lab"
+PATIENCE = 120.0  # seconds for a round in which nothing trains for longer than that
+POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process of the fleet, and where its log is."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+def run(setup: Setup, folder: Path, watch: Watch, prefer: Prefer = "auto") -> Outcome:
+    """All rounds on a live fleet; everything is stopped at the end."""
+    began = time.perf_counter()
+    with running_broker(folder / "broker", prefer=prefer) as broker:
+        write(setup, folder, str(broker.address))
+        with members(setup, folder) as fleet:
+            rows = _watched(setup, folder, fleet, watch)
+    state = _final(folder)
+    return Outcome(setup, state, tuple(rows), time.perf_counter() - began, 0)
+
+
+def write(setup: Setup, folder: Path, url: str) -> None:
+    """The settings files of the coordinator and of every device, and the devices' data."""
+    run = setup.config.run
+    contract = {k: v for k, v in to_plain(setup.contract).items() if k not in ("fleet", "run")}
+    (folder / "fleet.toml").write_text(
+        toml(
+            {
+                "serve": {
+                    "fleet": FLEET, "method": run.method, "run": RUN_ID, "rounds": run.rounds,
+                    "min_agents": run.agents, "participation": run.participation, "round_timeout": 3600.0, "every": 0.0,
+                },
+                "broker": {"url": url},
+                "contract": contract,
+                "settings": to_plain(setup.hyper),
+            }
+        )
+    )  # fmt: skip
+    for shard in setup.partition.shards:
+        home = folder / "agents" / shard.agent
+        home.mkdir(parents=True, exist_ok=True)
+        _write_data(setup, shard, home)
+        (home / "agent.toml").write_text(
+            toml(
+                {
+                    "agent": {"id": shard.agent},
+                    "broker": {"url": url},
+                    "fleet": {"name": FLEET},
+                    "data": {
+                        "source": "samples.npz", "rows": "rows.npz", "backbone": setup.backbones[shard.agent],
+                        "watch_seconds": 0.0,
+                    },
+                    "limits": {"nice": 0, "min_free_mb": 0},
+                }
+            )
+        )  # fmt: skip
+
+
+@contextmanager
+def members(setup: Setup, folder: Path) -> Iterator[list[Member]]:
+    """The processes, started; and ended again, whatever happens."""
+    fleet = [start("coordinator", folder, ["coordinator", "serve", "--config", str(folder / "fleet.toml")])]
+    try:
+        for agent in setup.agents:
+            config = folder / "agents" / agent / "agent.toml"
+            fleet.append(start(agent, folder, ["edge_agent", "run", "--config", str(config)]))
+        yield fleet
+    finally:
+        for member in reversed(fleet):
+            member.process.terminate()
+        for member in fleet:
+            try:
+                member.process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                member.process.kill()
+                member.process.wait()
+
+
+def start(name: str, folder: Path, command: list[str]) -> Member:
+    """A process of ours, its words in a log file."""
+    log = folder / "logs" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as words:
+        return Member(name, subprocess.Popen([sys.executable, "-m", *command], stdout=words, stderr=words), log)
+
+
+def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> list[Row]:
+    """Rows as rounds end; an error names who died or did not answer."""
+    rows: list[Row] = []
+    rounds, since, seen = setup.config.run.rounds, time.monotonic(), (-1, -1)
+    began, bytes = time.perf_counter(), 0
+    while True:
+        time.sleep(POLL)
+        for member in fleet:
+            if member.process.poll() is not None:
+                raise FleetError(f"{member.name} ended: {last_words(member.log)}", f"its log: {member.log}")
+        try:
+            found = ask(folder / "coordinator-data", "status")
+        except NotRunning:
+            found = None
+        at = (0, 0) if found is None else (found["round"], found["answered"])
+        if at != seen:
+            seen, since = at, time.monotonic()
+        if time.monotonic() - since > PATIENCE + 10 * setup.config.run.agents:
+            missing = ", ".join(found["missing"]) if found else "the coordinator"
+            raise FleetError(f"round {at[0]} does not go on: waiting for {missing}", f"logs: {folder / 'logs'}")
+        if found is None:
+            continue
+        done = found["phase"] == "done"
+        for number in range(len(rows) + 1, (rounds if done else found["round"] - 1) + 1):
+            accuracy = found["accuracy"] if number == found["state_round"] else {}
+            up, bytes = found["upload_bytes"] - bytes, found["upload_bytes"]
+            rows.append(Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, 0, time.perf_counter() - began))
+            began = time.perf_counter()
+            watch(rows[-1])
+        if done and _all_measured(found, setup, since):
+            last = {"accuracy": found["accuracy"], "std": found["accuracy_std"]}
+            return _filled(setup, folder, rows, last)
+
+
+def _all_measured(found: Mapping[str, Any], setup: Setup, since: float) -> bool:
+    """Whether every device has reported on the last state; not waited for longer than a little while."""
+    return found["reported"] >= setup.config.run.agents or time.monotonic() - since > 20
+
+
+def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]) -> list[Row]:
+    """What the journal knows of each round: accuracy, bytes and floats."""
+    journal = _reader(folder)
+    try:
+        measured = {e["round"]: e for e in journal.events(10**6) if e["kind"] == "measured"}
+        filled = []
+        for row in rows:
+            bodies = [journal.body(k.blob) for k in journal.uploads(row.round)]
+            sent = [body for body in bodies if body]
+            parts = [decode(body).body for body in sent]
+            told = last if row is rows[-1] else measured.get(row.round, {"accuracy": {}, "std": {}})
+            state = journal.state(row.round)
+            down, counted = Traffic(), 0
+            if state is not None and state[0] == row.round:
+                down = published(setup, state[1], row.round)
+                counted = setup.recipe.paper_floats(Turn(setup.contract, setup.hyper, row.round), parts, state[1])
+            filled.append(
+                replace(
+                    row, accuracy=told["accuracy"], accuracy_std={n: told["std"].get(n, 0.0) for n in told["accuracy"]},
+                    up_bytes=sum(map(len, sent)), up_floats=sum(map(count_floats, parts)),
+                    down_bytes=down.bytes, down_floats=down.floats, paper_floats=counted,
+                )
+            )  # fmt: skip
+        return filled
+    finally:
+        journal.close()
+
+
+def _final(folder: Path) -> Any:
+    journal = _reader(folder)
+    try:
+        found = journal.state()
+    finally:
+        journal.close()
+    if found is None:
+        raise FleetError("the fleet left no state", f"logs: {folder / 'logs'}")
+    return found[1]
+
+
+def _reader(folder: Path) -> Journal:
+    return Journal.read(folder / "coordinator-data")
+
+
+def _write_data(setup: Setup, shard: Shard, home: Path) -> None:
+    """This device's own samples, as a person's .npz would hold them, and which of them are for what."""
+    parts = [
+        *(samples_of(setup.data, shard, rows) for rows in (shard.train, shard.validation)),
+        setup.test_samples(shard),
+    ]
+    (x_train, y_train), (x_check, y_check), (x_test, y_test) = parts
+    np.savez(
+        home / "samples.npz",
+        x_train=np.concatenate([x_train, x_check]), y_train=np.concatenate([y_train, y_check]),
+        x_test=x_test, y_test=y_test, classes=np.array(setup.data.classes),
+    )  # fmt: skip
+    ends = np.cumsum([len(y) for _, y in parts])
+    train, validation, test = np.split(np.arange(ends[-1]), ends[:-1])
+    np.savez(home / "rows.npz", train=train, validation=validation, test=test)
+
+
+def toml(document: Mapping[str, Any], path: str = "") -> str:
+    """Plain values as TOML; what is none is left out."""
+    lines = [f"{k} = {json.dumps(v)}" for k, v in document.items() if v is not None and not isinstance(v, Mapping)]
+    for name, held in document.items():
+        if isinstance(held, Mapping):
+            whole = f"{path}.{name}" if path else name
+            lines += ["", f"[{whole}]", toml(held, whole)]
+    return "\n".join(lines) + "\n"
+
+
+def last_words(log: Path) -> str:
+    """The last line of a log."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

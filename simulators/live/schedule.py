@@ -1,0 +1,112 @@
+"""The laboratory by a journal's own schedule: who trained on which state, and which uploads were fused in which cut.
+
+A live run in which devices came late, were lost or were not asked is no whole run of the laboratory's, but it is still
+a function of its schedule. So it is held to this: the same devices, driven by the same schedule in memory, end in the
+same states, to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from coordinator.journal.journal import Journal
+from coordinator.uploads.fuse import fuse_total, start_state
+from edge_agent.training.context import settle
+from protofleet import wire
+from protofleet.contract import Contract
+from protofleet.errors import FleetError
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.recipe import Recipe, Turn
+from protofleet.values.prototypes import Parts
+from protofleet.values.sums import Partial, merge
+from simulators.run.setup import Setup
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One round: who trained in it on the state that came out of `base_round`, and what its cut counted.
+
+    `counted` holds (round, agent, weight) of every upload in the cut; it is none for a round that was never cut.
+    """
+
+    round: int
+    base_round: int
+    trained: tuple[str, ...]
+    counted: tuple[tuple[int, str, int], ...] | None
+    talks: bool
+
+
+class Device(Protocol):
+    """As much of an agent as a schedule needs."""
+
+    def receive(self, round: int, shared: Parts, own: Parts) -> None: ...
+    def work(self, round: int) -> Parts: ...
+
+
+def read(journal: Journal) -> list[Planned]:
+    """What a journal says of its run, late uploads and rounds without exchange included."""
+    found = []
+    for opened in journal.rounds():
+        cut = journal.cut(opened.round)
+        trained = tuple(kept.agent for kept in journal.uploads(opened.round))
+        counted = None if cut is None else cut.counted
+        found.append(Planned(opened.round, opened.base_round, trained, counted, opened.talks))
+    return found
+
+
+def undisturbed(
+    recipe: Recipe[Any], contract: Contract, hyper: Any, agents: Sequence[str], rounds: int
+) -> list[Planned]:
+    """The schedule of a run in which everyone answers in every round."""
+    plan, base_round = [], 0
+    for round in range(1, rounds + 1):
+        talks = recipe.talks(Turn(contract, hyper, round))
+        plan.append(
+            Planned(round, base_round, tuple(agents), tuple((round, agent, 1) for agent in sorted(agents)), talks)
+        )
+        base_round = round if talks else base_round
+    return plan
+
+
+def follow(
+    recipe: Recipe[Any], contract: Contract, hyper: Any, plan: Sequence[Planned], devices: Mapping[str, Device]
+) -> dict[int, str]:
+    """The hash of the state after every round that ended in one; the start is round 0."""
+
+    def turn(round: int) -> Turn[Any]:
+        return Turn(contract, hyper, round)
+
+    states: dict[int, GlobalState] = {0: start_state(recipe, turn(0))}
+    sent: dict[tuple[int, str], Upload] = {}
+    before = states[0]
+    for step in plan:
+        base = states.get(step.base_round)
+        if base is None:
+            raise FleetError(f"round {step.round} builds on round {step.base_round}, which ended in no state")
+        for agent in step.trained:
+            devices[agent].receive(step.base_round, base.shared, base.for_agent(agent))
+            parts = wire.as_received(devices[agent].work(step.round), contract.wire, recipe.precision)
+            sent[step.round, agent] = Upload(agent, step.round, base.base, parts)
+        if step.counted is None or not step.talks:
+            continue
+        total: Partial = {}
+        for round, agent, weight in step.counted:
+            total = merge(total, recipe.fold(turn(round), sent[round, agent], weight))
+        before = states[step.round] = fuse_total(recipe, turn(step.round), total, before)
+    return {round: state.sha256 for round, state in states.items()}
+
+
+def of_run(setup: Setup, data_dir: Path) -> dict[int, str]:
+    """The states that a laboratory's own devices come to by the schedule of the journal in this directory."""
+    settle(setup.contract.numerics)
+    journal = Journal.read(data_dir)
+    try:
+        plan = read(journal)
+    finally:
+        journal.close()
+    workshop = setup.workshop()
+    devices = {shard.agent: setup.agent(shard, workshop) for shard in setup.partition.shards}
+    return follow(setup.recipe, setup.contract, setup.hyper, plan, devices)

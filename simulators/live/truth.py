@@ -1,0 +1,44 @@
+"""`protofleet bench truth`: a run in the lab and the same on a live fleet, which must end in the same state."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from simulators.live import fleet
+from simulators.run import rounds as lab
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import PartitionOptions
+from simulators.run.setup import prepare
+
+# Settings under which a method exchanges within a few rounds on digits; both kinds of round are in such a run.
+SETTINGS = {"gfpl": ("start=2", "interval=2", "threshold=1000")}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Hashes of the final states, and how long it took."""
+
+    lab: str
+    fleet: str
+    lab_seconds: float
+    fleet_seconds: float
+
+    @property
+    def same(self) -> bool:
+        """Whether they are one and the same."""
+        return self.lab == self.fleet
+
+
+def compare_engines(method: str, agents: int, rounds: int, participation: float = 1.0) -> Compared:
+    """Digits, dealt out unevenly."""
+    run = Run(method=method, agents=agents, partition="dirichlet", rounds=rounds, participation=participation, seed=3)
+    setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3), settings=SETTINGS.get(method, ())))
+    began = time.perf_counter()
+    here = lab.run(setup, lab.How(), lambda row: None).state.sha256
+    between = time.perf_counter()
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        there = fleet.run(setup, Path(folder), lambda row: None).state.sha256
+    return Compared(here, there, between - began, time.perf_counter() - between)

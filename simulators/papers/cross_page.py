@@ -1,0 +1,209 @@
+"""The page of the cross: tables by task, the ablation, newcomers, and accuracy against bytes as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from simulators.papers import cross, newcomers
+from simulators.papers.cross import ABLATION, FLEET, IMPROVED, PAPERS, TASKS, Contender, Task
+from simulators.papers.newcomers import Case
+from simulators.papers.paired import Difference, Document, accuracy, bytes_a_device, crossed, paired, rounds_to, within
+from simulators.run import plots
+from simulators.run.progress import size
+
+OURS = "prototype"  # fleet's one classifier goes by this name
+Runs = Mapping[int, Document]
+
+
+@dataclass(frozen=True)
+class Everything:
+    """The finished runs of the tasks, by task and contender."""
+
+    tasks: Sequence[Task]
+    runs: Mapping[tuple[str, str], Runs]
+
+    def of(self, task: Task, contender: Contender) -> Runs:
+        """By seed; none where nothing was run."""
+        return self.runs.get((task.name, contender.name), {})
+
+
+def gather(tasks: Sequence[Task], seeds: int, out: Path) -> Everything:
+    """What there is."""
+    found = {(t.name, c.name): cross.found(t, c, seeds, out) for t in tasks for c in cross.CONTENDERS}
+    return Everything(tasks, found)
+
+
+def verdicts(known: Everything, rivals: Sequence[Contender]) -> list[str]:
+    """One row a rival: on each task the smaller of fleet's two leads, over its prototypes and over its head."""
+    lines = ["| fleet above | " + " | ".join(task.name for task in known.tasks) + " | tasks |"]
+    lines.append("|---" * (len(known.tasks) + 2) + "|")
+    for rival in rivals:
+        cells, won = [], 0
+        for task in known.tasks:
+            least = narrowest(known, task, rival)
+            cells.append("–" if least is None else told(least))
+            won += least is not None and least.above
+        lines.append(f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(known.tasks)} |")
+    return lines
+
+
+def narrowest(known: Everything, task: Task, rival: Contender) -> Difference | None:
+    """fleet less the rival in the last round, by the rival's better classifier."""
+    mine = task.compared[OURS]
+    leads = [
+        lead
+        for other in task.compared.values()
+        if (lead := paired(known.of(task, FLEET), known.of(task, rival), mine, other, "last")) is not None
+    ]
+    return min(leads, key=lambda lead: lead.mean, default=None)
+
+
+def told(lead: Difference) -> str:
+    """In points, with the interval; bold where all of it is above zero."""
+    mean = f"{100 * lead.mean:+.1f}"
+    if lead.pairs < 2:
+        return f"{mean} (one seed)"
+    words = f"{mean} [{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
+    return f"**{words}**" if lead.above else words
+
+
+def table(task: Task, known: Everything, contenders: Sequence[Contender]) -> list[str]:
+    """What each reached, by prototypes and by head, last and best; at how many bytes, and at fleet's."""
+    lines = [
+        "| | prototypes, last | best | head, last | best | a device's bytes | at fleet's bytes | seeds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    spent = {seed: bytes_a_device(run) for seed, run in known.of(task, FLEET).items()}
+    for contender in contenders:
+        runs = list(known.of(task, contender).values())
+        if not runs:
+            continue
+        cells = [
+            _mean([a for run in runs if (a := accuracy(run, name, pick)) is not None])
+            for name in task.compared.values()
+            for pick in ("last", "best")
+        ]
+        cells.append(size(fmean(bytes_a_device(run) for run in runs)))
+        cells.append(_mean(_at_equal_bytes(task, known.of(task, contender), spent)))
+        lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {len(runs)} |")
+    return lines
+
+
+def ablation(task: Task, known: Everything) -> list[str]:
+    """What is left when a part is taken away or stands alone, and how far fleet is above it on the same seeds."""
+    lines = [
+        f"| {task.title} | prototypes, last | head, last | a device's bytes | fleet above it | seeds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for contender in (FLEET, *ABLATION):
+        runs = known.of(task, contender)
+        if not runs:
+            continue
+        cells = [
+            _mean([a for run in runs.values() if (a := accuracy(run, name, "last")) is not None])
+            for name in task.compared.values()
+        ]
+        cells.append(size(fmean(bytes_a_device(run) for run in runs.values())))
+        lead = None if contender is FLEET else narrowest(known, task, contender)
+        cells.append("–" if lead is None else told(lead))
+        lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {len(runs)} |")
+    return lines
+
+
+def _at_equal_bytes(task: Task, runs: Runs, spent: Mapping[int, float]) -> list[float]:
+    """By whichever classifier is better there."""
+    by_name = [
+        [a for seed, run in runs.items() if seed in spent and (a := within(run, name, spent[seed])) is not None]
+        for name in task.compared.values()
+    ]
+    return max(by_name, key=lambda found: fmean(found) if found else 0.0)
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    spread = f" ± {100 * stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{100 * fmean(values):.2f}{spread}"
+
+
+def speed(known: Everything) -> list[str]:
+    """Rounds until fleet is where the best paper's method ends."""
+    lines = ["| task | best of the papers | it ends at | in rounds | fleet is there after |", "|---|---|---|---|---|"]
+    for task in known.tasks:
+        ends: list[tuple[float, Contender]] = []
+        for rival in PAPERS:
+            runs = known.of(task, rival)
+            last = [
+                fmean(values)
+                for name in task.compared.values()
+                if (values := [a for run in runs.values() if (a := accuracy(run, name, "last")) is not None])
+            ]
+            ends += [(max(last), rival)] if last else []
+        mine = known.of(task, FLEET)
+        if not ends or not mine:
+            continue
+        end, best = max(ends, key=lambda each: each[0])
+        needed = [rounds_to(run, task.compared[OURS], end) for run in mine.values()]
+        there = "not in every run" if None in needed else f"{fmean(n for n in needed if n):.1f}"
+        rounds = task.config.run.rounds
+        lines.append(f"| {task.title} | {best.title} | {100 * end:.2f} % | {rounds} | {there} |")
+    return lines
+
+
+def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
+    """The two cases: a row for each classifier of a contender."""
+    lines: list[str] = []
+    for case in cases:
+        rows = []
+        columns: list[str] = []
+        for contender in newcomers.CONTENDERS:
+            paths = [out / case.name / contender.name / f"{seed}.json" for seed in range(seeds)]
+            found = [newcomers.run(case, contender, int(path.stem), out) for path in paths if path.exists()]
+            if not found:
+                continue
+            for by in [name for name in found[0] if name in case.task.compared.values()] or found[0]:
+                columns = list(found[0][by])
+                cells = [_mean([one[by][column] for one in found]) for column in columns]
+                rows.append(f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(found)} |")
+        if rows:
+            head = f"| {case.task.title} | by | " + " | ".join(columns) + " | seeds |"
+            lines += [f"### {case.title}", "", head, "|---" * (len(columns) + 3) + "|", *rows, ""]
+    return lines
+
+
+def page(seeds: int, out: Path, beside: Path | None) -> str:
+    """All figures as Markdown, to stand in docs/fleet-method.md between its two marks."""
+    known = gather(TASKS, seeds, out)
+    lines = ["### Against the papers' methods, as their papers have them", "", *verdicts(known, PAPERS), ""]
+    improved = [rival for rival in IMPROVED if any(known.of(task, rival) for task in TASKS)]
+    if improved:
+        lines += ["### Against the same with common initial weights and weights averaged over ten rounds", ""]
+        lines += [*verdicts(known, improved), ""]
+    for task in TASKS:
+        lines += [f"### {task.title}", "", *table(task, known, (FLEET, *PAPERS, *improved)), ""]
+    if beside is not None:
+        picture = Path("images/fleet-bytes.png")
+        plots.against_bytes({task.title: _curves(task, known) for task in TASKS[:4]}, beside / picture)
+        lines += [f"![accuracy against bytes]({picture})", ""]
+    lines += ["### Rounds", "", *speed(known), ""]
+    lines += ["### What each part gives", ""]
+    for task in TASKS:
+        lines += [*ablation(task, known), ""]
+    lines += late_and_rare(newcomers.CASES, seeds, out)
+    return "\n".join(lines)
+
+
+def _curves(task: Task, known: Everything) -> dict[str, tuple[tuple[float, float], ...]]:
+    """The first seed's curve of each, by its better classifier in the end."""
+    curves = {}
+    for contender in (FLEET, *PAPERS):
+        run = known.of(task, contender).get(0)
+        if run is None:
+            continue
+        name = max(task.compared.values(), key=lambda each: accuracy(run, each, "last") or 0.0)
+        totals = zip(crossed(run), run["rounds"], strict=True)
+        curves[contender.title] = tuple((total, row["accuracy"][name]) for total, row in totals)
+    return curves

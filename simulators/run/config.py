@@ -1,0 +1,57 @@
+"""A laboratory run as one frozen dataclass; its fields are the command line of `protofleet simulate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from protofleet.contract import Numerics, Training, Wire
+from protofleet.settings.fields import setting
+from simulators.run.partitions import PartitionOptions
+
+PartitionKind = Literal["few-shot", "dirichlet", "pathological", "iid", "feature-skew"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is run, on what, by how many."""
+
+    method: str = setting("fedproto", "a method of `protofleet methods`")
+    dataset: str = setting(
+        "digits", "digits, spiral, mnist, fashion-mnist, cifar10, cifar100, a folder, or an .npz file"
+    )
+    agents: int = setting(20, "how many devices", low=1)
+    partition: PartitionKind = setting("dirichlet", "how data is dealt out")
+    backbone: str = setting("", "the devices' network, or mixed; by default one that fits the data")
+    embedding: int = setting(0, "size of the embedding; 0: the network's own", low=0)
+    weights: str = setting("", "start from pretrained weights: imagenet, or a file")
+    freeze: bool = setting(False, "keep the extractor as it is")
+    common_start: Literal["auto", "yes", "no"] = setting(
+        "auto", "all devices begin from the same weights; auto: where the method says so"
+    )
+    averaging: int = setting(
+        0, "rounds over which devices average their weights for all but training; 0: they do not", low=0
+    )
+    rounds: int = setting(20, "rounds of exchange", low=1)
+    participation: float = setting(1.0, "share of the devices that takes part in a round", low=0, high=1)
+    seed: int = setting(0, "everything random comes from it", low=0)
+    partition_seed: int | None = setting(
+        None, "deal the data out by this seed instead (the papers' few-shot: 1234)", low=0
+    )
+    wire: Wire = setting("half", "precision of prototypes on the wire")
+    image_size: int = setting(0, "resize images to this many pixels; 0: as the data set has them", low=0)
+    test_on: Literal["own", "everyone"] = setting(
+        "own", "a device's test samples are its own, or all devices' together (one test set for all)"
+    )
+    eval_every: int = setting(1, "evaluate every so many rounds (and after the last)", low=1)
+
+
+@dataclass(frozen=True)
+class LabConfig:
+    """Everything a run depends on; what decides only how fast it goes (workers) is not here."""
+
+    run: Run = field(default_factory=Run)
+    partition: PartitionOptions = field(default_factory=PartitionOptions)
+    training: Training = field(default_factory=Training)
+    numerics: Numerics = field(default_factory=Numerics)
+    settings: tuple[str, ...] = ()  # the method's own, as name=value

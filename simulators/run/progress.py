@@ -1,0 +1,52 @@
+"""Live progress on stderr: rounds, accuracy, bytes, time left; plain lines where nobody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from simulators.run.result import Row, primary
+from simulators.run.rounds import Watch
+
+
+@contextmanager
+def watched(label: str, rounds: int) -> Iterator[Watch]:
+    """A callback to be told of every round."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda row: _line(console, label, rounds, row)
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(label, total=rounds, now="starting")
+        yield lambda row: bar.update(task, completed=row.round, now=words(row))
+
+
+def _line(console: Console, label: str, rounds: int, row: Row) -> None:
+    every = max(1, rounds // 10)
+    if row.round % every == 0 or row.round == rounds:
+        console.print(
+            f"{label}  round {row.round}/{rounds}  {words(row)}  {row.seconds:.2f} s", highlight=False, soft_wrap=True
+        )
+
+
+def words(row: Row) -> str:
+    """A round in a few words."""
+    name = primary(row.accuracy)
+    seen = f"{name} {100 * row.accuracy[name]:.1f} %" if name in row.accuracy else "not evaluated"
+    return f"{seen}  up {size(row.up_bytes)}  down {size(row.down_bytes)}"
+
+
+def size(count: float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

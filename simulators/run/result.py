@@ -1,0 +1,206 @@
+"""What a run says of itself: rows as they come, and the one document that `--json` prints and `result.json` holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from statistics import fmean, pstdev
+from typing import Any
+
+import numpy as np
+
+from edge_agent.training.evaluate import Tallies
+from protofleet.exchange.state import GlobalState
+from protofleet.settings.fields import to_plain
+from simulators.run.setup import Setup
+from simulators.run.workers import Embedded
+
+SCHEMA = 1
+PRIMARY = ("prototype", "head")  # the accuracy a run is known by: the first of these that its method has
+Numbers = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What crossed in one direction in one round."""
+
+    bytes: int = 0
+    floats: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One round. Accuracies are fractions, means over devices; empty in rounds without evaluation."""
+
+    round: int
+    accuracy: Numbers
+    accuracy_std: Numbers
+    validation: Numbers
+    per_agent: Mapping[str, Numbers]
+    per_class: Mapping[str, Sequence[float | None]]
+    up_bytes: int
+    down_bytes: int
+    up_floats: int
+    down_floats: int
+    paper_floats: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run."""
+
+    setup: Setup
+    state: GlobalState
+    rows: tuple[Row, ...]
+    seconds: float
+    peak_rss: int
+    embedded: Mapping[str, Embedded] = field(default_factory=dict)  # some test samples of each device, for the picture
+
+    @property
+    def evaluator(self) -> str:
+        """Which accuracy the run is known by."""
+        return primary(self.rows[-1].accuracy)
+
+
+def primary(accuracy: Numbers) -> str:
+    """The evaluator a run is known by."""
+    return next((name for name in PRIMARY if name in accuracy), "head")
+
+
+def row_of(round: int, tallies: Mapping[str, Tallies], up: Traffic, down: Traffic, paper_floats: int) -> Row:
+    """From every device's tallies to one row."""
+    each = _accuracies(tallies, "test")
+    checks = _accuracies(tallies, "validation")
+    names = sorted({name for numbers in each.values() for name in numbers})
+    columns = {name: [numbers[name] for numbers in each.values() if name in numbers] for name in names}
+    return Row(
+        round,
+        {name: fmean(column) for name, column in columns.items()},
+        {name: pstdev(column) for name, column in columns.items()},
+        {
+            name: fmean([numbers[name] for numbers in checks.values() if name in numbers])
+            for name in sorted({name for numbers in checks.values() for name in numbers})
+        },
+        each,
+        {name: _per_class(tallies, name) for name in names},
+        up.bytes,
+        down.bytes,
+        up.floats,
+        down.floats,
+        paper_floats,
+    )
+
+
+def _accuracies(tallies: Mapping[str, Tallies], split: str) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for agent in sorted(tallies):
+        numbers = {name: tally.accuracy for name, tally in tallies[agent].get(split, {}).items()}
+        found[agent] = {name: number for name, number in numbers.items() if number is not None}
+    return found
+
+
+def _per_class(tallies: Mapping[str, Tallies], name: str) -> list[float | None]:
+    found = [tally["test"][name] for tally in tallies.values() if name in tally.get("test", {})]
+    correct = np.sum([t.correct for t in found], axis=0)
+    total = np.sum([t.total for t in found], axis=0)
+    return [float(c / t) if t else None for c, t in zip(correct, total, strict=True)]
+
+
+def _best(rows: Sequence[Row], name: str, of: str = "accuracy") -> Row | None:
+    measured = [row for row in rows if name in getattr(row, of)]
+    return max(measured, key=lambda row: getattr(row, of)[name]) if measured else None
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """The result as plain data (schema 1)."""
+    setup, rows = outcome.setup, outcome.rows
+    name, last = outcome.evaluator, rows[-1]
+    best = _best(rows, name) or last
+    selected = _best(rows, name, "validation")
+    return {
+        "schema": SCHEMA,
+        "config": resolved(setup),
+        "rounds": [_plain_row(row) for row in rows],
+        "best": {
+            "round": best.round,
+            "accuracy": best.accuracy.get(name),
+            "evaluator": name,
+            "each": {
+                each: {"round": row.round, "accuracy": row.accuracy[each]}
+                for each in last.accuracy
+                if (row := _best(rows, each)) is not None
+            },
+        },
+        "final": {
+            "round": last.round,
+            "accuracy": last.accuracy.get(name),
+            "evaluator": name,
+            "each": dict(last.accuracy),
+            "per_agent": {agent: dict(numbers) for agent, numbers in last.per_agent.items()},
+            "per_class": {
+                each: dict(zip(setup.data.classes, row, strict=True)) for each, row in last.per_class.items()
+            },
+        },
+        "selected_by_validation": None
+        if selected is None
+        else {
+            "round": selected.round,
+            "accuracy": selected.accuracy.get(name),
+            "validation": selected.validation[name],
+        },
+        "partition": setup.partition.to_plain(setup.data.y, setup.data.classes),
+        "state_sha256": outcome.state.sha256,
+        "seconds": outcome.seconds,
+        "peak_rss_bytes": outcome.peak_rss,
+    }
+
+
+def resolved(setup: Setup) -> dict[str, Any]:
+    """Everything that decides the outcome, with what it was resolved to."""
+    config = setup.config
+    return {
+        **to_plain(config.run),
+        "partition_options": to_plain(config.partition),
+        "settings": to_plain(setup.hyper),
+        "contract": to_plain(setup.contract),
+        "backbones": dict(setup.backbones),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in ("protofleet", "numpy", "torch")},
+        },
+        "machine": f"{sys.platform} {platform.machine()}",
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _plain_row(row: Row) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(row)
+    for long in ("per_agent", "per_class"):
+        del plain[long]
+    return plain
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rounds as CSV."""
+    names = sorted({name for row in rows for name in row.accuracy})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    counted = ["up_bytes", "down_bytes", "up_floats", "down_floats", "paper_floats", "seconds"]
+    heads = [f"accuracy_{n}" for n in names] + [f"accuracy_std_{n}" for n in names] + [f"validation_{n}" for n in names]
+    writer.writerow(["round", *heads, *counted])
+    for row in rows:
+        numbers = [source.get(n, "") for source in (row.accuracy, row.accuracy_std, row.validation) for n in names]
+        writer.writerow([row.round, *numbers, *(getattr(row, c) for c in counted)])
+    return text.getvalue()

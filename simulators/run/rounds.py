@@ -1,0 +1,124 @@
+"""The laboratory: a run's rounds in memory, with the agents, the codec and the fusion of the live fleet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coordinator.rounds.selection import participants
+from coordinator.uploads.fuse import fuse_round, start_state
+from protofleet import wire
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.recipe import Turn
+from protofleet.values.prototypes import Parts, count_floats
+from simulators.run.result import Outcome, Row, Traffic, row_of
+from simulators.run.rundir import RunDir
+from simulators.run.setup import RUN_ID, Setup
+from simulators.run.workers import Crew, hire
+
+Watch = Callable[[Row], None]
+
+
+@dataclass(frozen=True)
+class How:
+    """What changes how long a run takes, and nothing else."""
+
+    workers: int = 1
+    checkpoint_every: int = 5
+
+
+def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resume: bool = False) -> Outcome:
+    """All rounds, from the beginning or from the last checkpoint in `out`."""
+    began = time.perf_counter()
+    crew = hire(setup, how.workers)
+    try:
+        state = start_state(setup.recipe, Turn(setup.contract, setup.hyper, 0))
+        rows: list[Row] = []
+        saved = out.latest(setup) if out is not None and resume else None
+        if saved is not None:
+            state, rows = saved.state, list(saved.rows)
+            crew.restore(saved.agents)
+            for row in rows:
+                watch(row)
+        crew.receive(_came_out_of(setup, len(rows)), state)
+        for round in range(len(rows) + 1, setup.config.run.rounds + 1):
+            state, row = one_round(setup, crew, state, round)
+            rows.append(row)
+            watch(row)
+            last = round == setup.config.run.rounds
+            if out is not None and (last or round % how.checkpoint_every == 0):
+                out.save(round, state, rows, crew.checkpoint())
+        seconds = time.perf_counter() - began
+        return Outcome(setup, state, tuple(rows), seconds, crew.peak_rss(), crew.embed(40) if out is not None else {})
+    finally:
+        crew.close()
+
+
+def _came_out_of(setup: Setup, round: int) -> int:
+    """The round whose outcome is the state after this one: the last in which the recipe talks."""
+    while round and not setup.recipe.talks(Turn(setup.contract, setup.hyper, round)):
+        round -= 1
+    return round
+
+
+def one_round(
+    setup: Setup, crew: Crew, before: GlobalState, round: int, among: Sequence[str] | None = None
+) -> tuple[GlobalState, Row]:
+    """Train, send, fuse, give back, evaluate; `among` are the devices that are there, all where nobody says."""
+    began = time.perf_counter()
+    run, recipe = setup.config.run, setup.recipe
+    turn = Turn(setup.contract, setup.hyper, round)
+    chosen = participants(setup.contract, round, among or setup.agents, run.participation)
+    sent = crew.work(round, chosen)
+    state, up, down, counted = before, Traffic(), Traffic(), 0
+    if recipe.talks(turn):
+        uploads = [_open(setup, sent[name]) for name in sorted(sent)]
+        up = Traffic(sum(map(len, sent.values())), sum(count_floats(u.parts) for u in uploads))
+        state = fuse_round(recipe, turn, before, uploads)
+        down = published(setup, state, round)
+        counted = recipe.paper_floats(turn, [upload.parts for upload in uploads], state)
+        crew.receive(round, state)
+    due = round % run.eval_every == 0 or round == run.rounds
+    tallies = crew.evaluate(round) if due else {}
+    row = row_of(round, tallies, up, down, counted)
+    return state, replace(row, seconds=time.perf_counter() - began)
+
+
+def _open(setup: Setup, message: bytes) -> Upload:
+    got = wire.decode(message)
+    envelope = got.envelope
+    return Upload(str(envelope.agent), int(envelope.round or 0), str(envelope.base), got.body)
+
+
+def published(setup: Setup, state: GlobalState, round: int) -> Traffic:
+    """What reaches the devices: the shared part each, and to each its own part."""
+    envelope = wire.Envelope(
+        t="global", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, round=round, method=setup.recipe.name
+    )
+
+    def size(kind: str, parts: Parts) -> int:
+        if not parts:
+            return 0
+        message = replace(envelope, t=kind)
+        precision, exceptions = setup.contract.wire, setup.recipe.precision
+        return len(wire.encode(message, parts, precision=precision, exceptions=exceptions))
+
+    own: Mapping[str, Parts] = state.own
+    everyone = len(setup.agents)
+    return Traffic(
+        everyone * size("global", state.shared) + sum(size("own", parts) for parts in own.values()),
+        everyone * count_floats(state.shared) + sum(count_floats(parts) for parts in own.values()),
+    )
+
+
+def run_in(setup: Setup, how: How, watch: Watch, path: Path | None, *, resume: bool = False) -> Outcome:
+    """As `run`, leaving everything a person or a program may want in a directory."""
+    if path is None:
+        return run(setup, how, watch)
+    out = RunDir(path)
+    out.begin(setup, resume=resume)
+    outcome = run(setup, how, watch, out, resume=resume)
+    out.finish(outcome)
+    return outcome

@@ -1,0 +1,129 @@
+"""From a configuration to what runs: data set, partition, contract, recipe, and every device's network and data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.data.dataset import Ints
+from edge_agent.data.sets import DataSet, load
+from edge_agent.networks import backbones
+from edge_agent.networks.device import resolve_device
+from edge_agent.networks.net import natural
+from edge_agent.training.agent import Agent
+from edge_agent.training.batches import LocalData, Samples
+from edge_agent.training.context import Workshop
+from protofleet import registry
+from protofleet.contract import Contract
+from protofleet.errors import UsageError
+from protofleet.recipe import Recipe
+from protofleet.settings.fields import parse_pairs
+from simulators.run import partitions
+from simulators.run.config import LabConfig, Run
+from simulators.run.partitions import Partition, Shard
+
+RUN_ID = "lab"
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A run, ready to begin."""
+
+    config: LabConfig
+    data: DataSet
+    partition: Partition
+    contract: Contract
+    recipe: Recipe[Any]
+    hyper: Any
+    backbones: Mapping[str, str]
+
+    @property
+    def agents(self) -> list[str]:
+        """Every device, in the order of their names."""
+        return [shard.agent for shard in self.partition.shards]
+
+    def workshop(self) -> Workshop:
+        """What one process trains with."""
+        return Workshop(self.contract, self.recipe, self.hyper)
+
+    def agent(self, shard: Shard, workshop: Workshop) -> Agent:
+        """One device with its own data; tested on its own samples or on everyone's."""
+        kind = self.contract.input
+        train, validation = (samples_of(self.data, shard, rows) for rows in (shard.train, shard.validation))
+        data = LocalData(
+            Samples.of(*train, kind), Samples.of(*validation, kind), Samples.of(*self.test_samples(shard), kind)
+        )
+        return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
+
+    def test_samples(self, shard: Shard) -> tuple[NDArray[Any], Ints]:
+        """What this device is tested on, with labels."""
+        tested = self.partition.shards if self.config.run.test_on == "everyone" else (shard,)
+        parts = [samples_of(self.data, each, each.test) for each in tested]
+        return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def samples_of(data: DataSet, shard: Shard, rows: Ints) -> tuple[Any, Ints]:
+    """Rows of the set as this device sees them, with their labels."""
+    x = data.x[rows]
+    if shard.domain is not None and data.domains is None:
+        x = partitions.apply_domain(x, shard.domain)
+    return x, data.y[rows]
+
+
+def prepare(config: LabConfig) -> Setup:
+    """Read the data, deal it out, and settle what the fleet agrees on."""
+    run = config.run
+    recipe = registry.load(run.method)
+    hyper = parse_pairs(recipe.hyper, config.settings)
+    where = os.environ.get("PROTOFLEET_DATA")
+    data = load(run.dataset, data_dir=Path(where) if where else None, seed=run.seed, image_size=run.image_size or None)
+    dealt_by = run.seed if run.partition_seed is None else run.partition_seed
+    partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
+    chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
+    contract = _contract(config, recipe, data, chosen)
+    return Setup(config, data, partition, contract, recipe, hyper, chosen)
+
+
+def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) -> dict[str, str]:
+    if run.backbone == "mixed":
+        if not recipe.traits.mixed_backbones:
+            words = f"{recipe.name} wants the same network on every device"
+            raise UsageError(words, "it needs one backbone for all: name it with --backbone")
+        return {agent: backbones.mixed(data.input, i) for i, agent in enumerate(agents)}
+    return dict.fromkeys(agents, run.backbone or recipe.traits.backbone or backbones.default_for(data.input))
+
+
+def _contract(config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Mapping[str, str]) -> Contract:
+    run = config.run
+    kinds = sorted(set(chosen.values()))
+    dim, hidden = natural(kinds[0], data.input)
+    if recipe.traits.frozen:
+        hidden = ()
+    if len(kinds) > 1:  # different networks meet in one embedding size and one form of classifier
+        dim, hidden = 128, ()
+    # A frozen extractor that every device drew for itself would make embeddings that mean nothing to each other.
+    frozen = run.freeze or recipe.traits.frozen
+    wanted = recipe.traits.common_start or frozen
+    common = wanted if run.common_start == "auto" else run.common_start == "yes"
+    return Contract(
+        fleet="lab",
+        run=RUN_ID,
+        seed=run.seed,
+        classes=data.classes,
+        input=data.input,
+        embedding=run.embedding or dim,
+        head_hidden=hidden,
+        training=config.training,
+        numerics=replace(config.numerics, device=resolve_device(config.numerics.device)),
+        wire=run.wire,
+        averaging=run.averaging,
+        common_start=common,
+        pretrained=run.weights,
+        freeze=frozen,
+    )

@@ -1,0 +1,223 @@
+"""The devices of a run and the processes they live in: all in this one, or dealt out to several.
+
+A device stays in its process for the whole run and computes the same there as anywhere, so the number of workers
+changes how long a run takes and nothing else.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.training.agent import Agent
+from edge_agent.training.context import settle
+from edge_agent.training.evaluate import Tallies
+from protofleet import wire
+from protofleet.errors import FleetError
+from protofleet.exchange.state import GlobalState
+from protofleet.recipe import Turn
+from protofleet.values.prototypes import Ints, Parts
+from simulators.run.config import LabConfig
+from simulators.run.setup import RUN_ID, Setup, prepare
+
+Embedded = tuple[NDArray[np.float32], Ints]
+
+
+class Crew(Protocol):
+    """What the laboratory asks of its devices."""
+
+    def receive(self, round: int, state: GlobalState) -> None: ...
+    def evaluate(self, round: int) -> dict[str, Tallies]: ...
+    def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]: ...
+    def embed(self, most: int) -> dict[str, Embedded]: ...
+    def checkpoint(self) -> dict[str, dict[str, Parts]]: ...
+    def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None: ...
+    def peak_rss(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Here:
+    """Devices in this process."""
+
+    def __init__(self, setup: Setup, agents: Sequence[str]) -> None:
+        settle(setup.contract.numerics)
+        self.setup = setup
+        workshop = setup.workshop()
+        chosen = [shard for shard in setup.partition.shards if shard.agent in set(agents)]
+        self.base = GlobalState().base
+        self.agents: dict[str, Agent] = {shard.agent: setup.agent(shard, workshop) for shard in chosen}
+
+    def receive(self, round: int, state: GlobalState) -> None:
+        """Give every device the state."""
+        self.base = state.base
+        for name, agent in self.agents.items():
+            agent.receive(round, state.shared, state.for_agent(name))
+
+    def evaluate(self, round: int) -> dict[str, Tallies]:
+        """How every device classifies with what it was given."""
+        return {name: agent.evaluate(round) for name, agent in self.agents.items()}
+
+    def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
+        """Let these devices train; the messages they would send (none in a round without exchange)."""
+        sent: dict[str, bytes] = {}
+        turn = Turn(self.setup.contract, self.setup.hyper, round)
+        for name in agents:
+            agent = self.agents[name]
+            parts = agent.work(round)
+            if self.setup.recipe.talks(turn):
+                sent[name] = upload_message(self.setup, name, round, self.base, parts)
+        return sent
+
+    def embed(self, most: int) -> dict[str, Embedded]:
+        """Embeddings of some test samples of every device, with their labels."""
+        return {name: agent.embed(most) for name, agent in self.agents.items()}
+
+    def checkpoint(self) -> dict[str, dict[str, Parts]]:
+        """What every device must remember."""
+        return {name: agent.checkpoint() for name, agent in self.agents.items()}
+
+    def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None:
+        """Put every device back; the newest state is to be received after it."""
+        for name, agent in self.agents.items():
+            agent.restore(saved[name])
+
+    def peak_rss(self) -> int:
+        """The largest resident size of this process so far, in bytes."""
+        size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return size if sys.platform == "darwin" else size * 1024
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+def upload_message(setup: Setup, agent: str, round: int, base: str, parts: Parts) -> bytes:
+    """An upload as it crosses the wire."""
+    envelope = wire.Envelope(
+        t="upload", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, agent=agent, boot="0" * 16, seq=round,
+        round=round, method=setup.recipe.name, base=base,
+    )  # fmt: skip
+    return wire.encode(envelope, parts, precision=setup.contract.wire, exceptions=setup.recipe.precision)
+
+
+@dataclass
+class _Worker:
+    process: Any
+    pipe: Connection
+    agents: list[str]
+
+
+class Processes:
+    """Devices dealt out to worker processes, the largest first to whoever has least."""
+
+    def __init__(self, setup: Setup, workers: int) -> None:
+        loads: list[tuple[int, list[str]]] = [(0, []) for _ in range(workers)]
+        for shard in sorted(setup.partition.shards, key=lambda s: (-len(s.train), s.agent)):
+            least = min(range(workers), key=lambda i: loads[i][0])
+            loads[least] = (loads[least][0] + len(shard.train), [*loads[least][1], shard.agent])
+        context = multiprocessing.get_context("spawn")
+        self.workers: list[_Worker] = []
+        for _, agents in loads:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, setup.config, agents), daemon=True)
+            process.start()
+            theirs.close()
+            self.workers.append(_Worker(process, ours, agents))
+
+    def receive(self, round: int, state: GlobalState) -> None:
+        """As `Here.receive`, everywhere at once."""
+        self._all("receive", round, state)
+
+    def evaluate(self, round: int) -> dict[str, Tallies]:
+        """As `Here.evaluate`."""
+        return _joined(self._all("evaluate", round))
+
+    def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
+        """As `Here.work`, everywhere at once."""
+        chosen = set(agents)
+        orders = [("work", round, [a for a in worker.agents if a in chosen]) for worker in self.workers]
+        return _joined(self._each(orders))
+
+    def embed(self, most: int) -> dict[str, Embedded]:
+        """As `Here.embed`."""
+        return _joined(self._all("embed", most))
+
+    def checkpoint(self) -> dict[str, dict[str, Parts]]:
+        """As `Here.checkpoint`."""
+        return _joined(self._all("checkpoint"))
+
+    def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None:
+        """As `Here.restore`."""
+        self._all("restore", saved)
+
+    def peak_rss(self) -> int:
+        """Of all workers together."""
+        return sum(self._all("peak_rss"))
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self.workers:
+            worker.pipe.close()
+        for worker in self.workers:
+            worker.process.join(timeout=10)
+            if worker.process.is_alive():
+                worker.process.terminate()
+
+    def _all(self, *order: Any) -> list[Any]:
+        return self._each([order] * len(self.workers))
+
+    def _each(self, orders: Sequence[tuple[Any, ...]]) -> list[Any]:
+        for worker, order in zip(self.workers, orders, strict=True):
+            worker.pipe.send(order)
+        answers = [self._answer(worker) for worker in self.workers]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _answer(self, worker: _Worker) -> Any:
+        try:
+            return worker.pipe.recv()
+        except EOFError:
+            worker.process.join(timeout=5)
+            return FleetError(f"a worker process died (exit code {worker.process.exitcode})", "use fewer --workers")
+
+
+def _joined(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: answer[name] for answer in answers for name in answer}
+
+
+def _serve(pipe: Connection, config: LabConfig, agents: list[str]) -> None:
+    crew: Here | Exception
+    try:
+        crew = Here(prepare(config), agents)
+    except Exception as error:
+        crew = error
+    while True:
+        try:
+            name, *arguments = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            if isinstance(crew, Exception):
+                raise crew
+            answer: Any = getattr(crew, name)(*arguments)
+        except FleetError as error:
+            answer = error
+        except Exception:
+            answer = RuntimeError(traceback.format_exc())
+        pipe.send(answer)
+
+
+def hire(setup: Setup, workers: int) -> Crew:
+    """The crew for this many workers."""
+    workers = min(workers, len(setup.agents))
+    return Here(setup, setup.agents) if workers <= 1 else Processes(setup, workers)

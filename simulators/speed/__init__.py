@@ -1,0 +1,1 @@
+"""Speed beside others: contenders in one run, ratios printed."""

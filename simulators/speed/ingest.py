@@ -1,0 +1,271 @@
+"""`protofleet bench ingest`: uploads from 20 publishers through mosquitto, to a subscriber that drops them and to us.
+
+Publishers write ready-made packets to plain sockets, a window of unacknowledged ones each, so that they cost next to
+nothing; CPU is what the receiving process used, read from the system. The coordinator does all it does in the field:
+decoding, admission, hash, journal, folding, receipts.
+
+The receiver has a processor to itself, broker and publishers have another: left to the scheduler, the same subscriber
+took 15,000 uploads a second or 31,000, by whom it had to share with. The two receivers take turns, and medians count.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from coordinator.service.control import ask
+from protofleet import wire
+from protofleet.mqtt.broker.run import Running, running_broker
+from protofleet.mqtt.topics import Topics
+from protofleet.values.prototypes import Prototypes
+from simulators.speed import raw
+from simulators.speed.serving import serving
+
+FLEET, CLASSES, DIM = "bench", 10, 1024
+PUBLISHERS, WINDOW = 20, 20
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What taking in so many uploads cost one receiver."""
+
+    name: str
+    uploads: int
+    lost: int
+    per_second: float
+    cpu_us: float
+    rss_mb: float
+    broker_us: float
+    publishers_us: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+def bench_ingest(uploads: int, runs: int, folder: Path, tell: Callable[[str], None]) -> list[Ingested]:
+    """The bare subscriber and the coordinator in turn on the same packets, each time with a broker of its own."""
+    found = []
+    for run in range(1, runs + 1):
+        for measure in (_bare, _coordinator):
+            tell(f"run {run} of {runs}: {measure.__name__.strip('_')}")
+            place = folder / f"{run}{measure.__name__}"
+            with running_broker(place / "broker", prefer="mosquitto") as broker, _apart(broker.pid) as receive:
+                found.append(measure(uploads, place, broker, receive))
+    return found
+
+
+def middle(found: Sequence[Ingested]) -> list[Ingested]:
+    """The median of each receiver's figures, and all that it lost."""
+    made = []
+    for name in dict.fromkeys(each.name for each in found):
+        runs = [each for each in found if each.name == name]
+        figures = {f.name: [getattr(each, f.name) for each in runs] for f in fields(Ingested) if f.name != "name"}
+        medians = {key: None if None in values else median(values) for key, values in figures.items()}
+        made.append(Ingested(name, **{**medians, "lost": sum(figures["lost"])}))
+    return made
+
+
+def _bare(uploads: int, folder: Path, broker: Running, receive: Callable[[int], None]) -> Ingested:
+    host, port = broker.address.host, broker.address.port
+    with _subscriber(host, port) as process:
+        receive(process.pid)
+        return _measure("bare paho subscriber", process, broker, bench_uploads(uploads, "0" * 64), None)
+
+
+def _coordinator(uploads: int, folder: Path, broker: Running, receive: Callable[[int], None]) -> Ingested:
+    serve = {"run": "bench", "round_timeout": 3600.0}
+    with serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as process:
+        _open_round(folder, broker.address.host, broker.address.port)
+        receive(process.pid)
+        base = ask(folder / "data", "show", round=1)["base"]
+        count = lambda: int(ask(folder / "data", "status")["uploads"])  # noqa: E731
+        return _measure("coordinator", process, broker, bench_uploads(uploads, base), count)
+
+
+@contextmanager
+def _apart(broker: int) -> Iterator[Callable[[int], None]]:
+    """Broker and publishers (which are this process) on one processor; what is given moves a receiver to another."""
+    before = os.sched_getaffinity(0)
+    ours, *others = sorted(before)
+    if not others:
+        yield lambda pid: None
+        return
+    raw.place(broker, ours)
+    raw.place(os.getpid(), ours)
+    try:
+        yield lambda pid: raw.place(pid, others[0])
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _measure(
+    name: str, process: subprocess.Popen[str], broker: Running, messages: Sequence[tuple[str, bytes]],
+    count: Callable[[], int] | None,
+) -> Ingested:  # fmt: skip
+    host, port = broker.address.host, broker.address.port
+    before = _used(process.pid, broker.pid)
+    sent, answered, began = blast(host, port, messages, Topics(FLEET), wait_for_receipts=count is not None)
+    taken = len(messages)
+    if count is not None:
+        taken = count()
+        ended = max(answered.values(), default=began)
+    else:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{len(messages)}\n")
+        process.stdin.flush()
+        taken, ended = (float(x) for x in process.stdout.readline().split())  # type: ignore[assignment]
+    after = _used(process.pid, broker.pid)
+    each = [1e6 * (b - a) / max(taken, 1) for a, b in zip(before, after, strict=True)]
+    waits = np.array([1e3 * (answered[a] - sent[a]) for a in answered]) if answered else None
+    waited = (None, None) if waits is None else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
+    lost, rate = len(messages) - int(taken), taken / (ended - began)
+    return Ingested(name, int(taken), lost, rate, each[0], raw.rss(process.pid), each[1], each[2], *waited)
+
+
+def _used(receiver: int, broker: int) -> tuple[float, float, float]:
+    """Seconds of processor time: receiver, broker, publishers."""
+    return raw.cpu(receiver), raw.cpu(broker), time.process_time()
+
+
+def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
+    """One upload an agent: 10 classes of 1,024 numbers in half precision, 20 KB."""
+    rng = np.random.default_rng(0)
+    classes, counts = np.arange(CLASSES), np.full(CLASSES, 60)
+    vectors = rng.normal(size=(CLASSES, DIM))
+    made = []
+    for number in range(count):
+        agent = f"agent-{number:05d}"
+        envelope = wire.Envelope(
+            t="upload", fleet=FLEET, run="bench", epoch=1, agent=agent, boot="b", seq=1, round=1, method="fedproto",
+            base=base,
+        )  # fmt: skip
+        parts = {"prototypes": Prototypes(classes, np.roll(vectors, number, axis=1), counts)}
+        made.append((agent, wire.encode(envelope, parts)))
+    return made
+
+
+def blast(
+    host: str, port: int, messages: Sequence[tuple[str, bytes]], topics: Topics, *, wait_for_receipts: bool
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """Publish all, by QoS 1 from so many sockets; when each was sent, and when its receipt came."""
+    selector = selectors.DefaultSelector()
+    ear = raw.connected(host, port, "bench-ear")
+    ear.sendall(raw.packet(0x82, b"\0\1" + raw.text(f"{topics.prefix}/d/+/rcpt") + b"\0"))
+    selector.register(ear, selectors.EVENT_READ, None)
+    hands = []
+    for number in range(PUBLISHERS):
+        hand = _Hand(raw.connected(host, port, f"bench-{number}"), list(messages[number::PUBLISHERS]), topics)
+        hand.socket.setblocking(False)
+        selector.register(hand.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, hand)
+        hands.append(hand)
+    sent: dict[str, float] = {}
+    answered: dict[str, float] = {}
+    heard, began = bytearray(), time.time()
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        for key, mask in selector.select(0.2):
+            if key.data is None:
+                heard += ear.recv(1 << 16)
+                for topic, _ in raw.publishes(heard):
+                    answered.setdefault(topic.split("/")[4], time.time())
+            else:
+                wanted = key.data.work(mask, sent)
+                if wanted != key.events:
+                    selector.modify(key.fileobj, wanted, key.data)
+        if all(hand.done for hand in hands) and (not wait_for_receipts or len(answered) >= len(messages)):
+            break
+    for hand in hands:
+        hand.socket.close()
+    ear.close()
+    return sent, answered, began
+
+
+class _Hand:
+    """One publisher: a socket, what is left to send, and how much of it is unacknowledged."""
+
+    def __init__(self, connection: socket.socket, messages: list[tuple[str, bytes]], topics: Topics) -> None:
+        self.socket, self._messages, self._topics = connection, messages[::-1], topics
+        self._out, self._in, self._flying, self._number = b"", bytearray(), 0, 0
+
+    @property
+    def done(self) -> bool:
+        return not self._messages and not self._out and not self._flying
+
+    def work(self, mask: int, sent: dict[str, float]) -> int:
+        if mask & selectors.EVENT_READ:
+            self._in += self.socket.recv(1 << 16)
+            acks, rest = divmod(len(self._in), 4)  # nothing but PUBACKs comes back
+            self._flying -= acks
+            self._in = self._in[len(self._in) - rest :]
+        while not self._out and self._messages and self._flying < WINDOW:
+            agent, payload = self._messages.pop()
+            self._number = self._number % 65_535 + 1
+            self._out = raw.upload(self._topics, agent, 1, self._number, payload)
+            self._flying += 1
+            sent[agent] = time.time()
+            self._write()
+        if self._out:
+            self._write()
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+
+    def _write(self) -> None:
+        try:
+            self._out = self._out[self.socket.send(self._out) :]
+        except BlockingIOError:
+            return
+
+
+@contextmanager
+def _subscriber(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
+    """A process with nothing but paho, which counts and drops."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BARE, host, str(port), f"{Topics(FLEET).prefix}/d/+/up/+"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+_BARE = """
+import sys, time
+from paho.mqtt.client import CallbackAPIVersion, Client
+count, last = 0, 0.0
+def came(client, user, message):
+    global count, last
+    count, last = count + 1, time.time()
+client = Client(CallbackAPIVersion.VERSION2, "bare")
+client.on_message = came
+client.on_subscribe = lambda *a: print("ready", flush=True)
+client.on_connect = lambda c, *a: c.subscribe(sys.argv[3], 1)
+client.connect(sys.argv[1], int(sys.argv[2]))
+client.loop_start()
+wanted, until = int(sys.stdin.readline()), time.time() + 60
+while count < wanted and time.time() < until:
+    time.sleep(0.01)
+print(count, last, flush=True)
+sys.stdin.readline()
+"""
+
+
+def _open_round(folder: Path, host: str, port: int) -> None:
+    """A round in which one device, that is there and never answers, is waited for in vain."""
+    with raw.connected(host, port, "sleeper") as made:
+        made.sendall(raw.birth(Topics(FLEET), "sleeper"))
+        raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)

@@ -1,0 +1,190 @@
+"""The service's loop on a link that is only a list: what it says after trouble, and when another coordinator speaks."""
+
+import io
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from coordinator.errors import JournalError, Superseded
+from coordinator.service.blobs import Post
+from coordinator.service.loop import RETRY, Around, Service
+from protofleet import wire
+from protofleet.mqtt.blobs.sender import Outgoing, ParcelLimits, slip_message
+from protofleet.mqtt.link.events import Arrival, Connected, Ticket
+from protofleet.util.logs import Log
+from protofleet.util.systemd import Notifier
+from tests.coordinator.made import AGENTS, TOPICS, birth, core, upload
+
+
+class Wire:
+    """A link whose events are scripted, one list a turn; when they are used up it stops the service."""
+
+    address, connected, pending = "nowhere", True, 0
+
+    def __init__(self):
+        self.script, self.said, self.subscribed, self.farewell, self.service = [], [], 0, None, None
+        self.now = 0.0
+
+    def publish(self, topic, payload, **how):
+        self.said.append((topic, payload))
+        return Ticket(None)
+
+    def poll(self, timeout):
+        if not self.script:
+            self.service.stop()
+            return []
+        step = self.script.pop(0)
+        found = step() if callable(step) else step
+        return found or []
+
+    def subscribe(self, filters):
+        self.subscribed += 1
+
+    def stop(self, farewell):
+        self.farewell = list(farewell)
+
+    def ack(self, *arrivals):
+        pass
+
+    def together(self):
+        return nullcontext()
+
+    def start(self):
+        pass
+
+    def wake(self):
+        pass
+
+    def heard(self, kind):
+        return [wire.decode(payload) for topic, payload in self.said if TOPICS.parse(topic).kind == kind]
+
+
+def came(topic, payload, retained=False):
+    return Arrival(topic, payload, 1, retained, None)
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A service, its link and its core."""
+    link, inner = Wire(), core(tmp_path / "data", rounds=2)
+
+    def missing(agent, round, digest, ranges):
+        return inner.voice.receipt(agent, round, digest, "missing", missing=tuple(ranges))
+
+    post = Post(link, TOPICS, ParcelLimits(), Path(tmp_path / "spool"), missing, lambda: link.now)
+    log = Log(io.StringIO())
+    link.service = Service(
+        Around(link, inner, post, inner.voice, TOPICS, log, Notifier({}), SimpleQueue(), frozenset({"older"}),
+               clock=lambda: link.now)
+    )  # fmt: skip
+    return link.service, link, inner
+
+
+def later(link, seconds=RETRY + 0.1):
+    def pass_time():
+        link.now += seconds
+
+    return pass_time
+
+
+@pytest.mark.parametrize("works_for", range(4))
+def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said_again(made, works_for):
+    """The disk is full after so many commits of the round's end, and has room again later."""
+    service, link, inner = made
+    real, left = inner.journal.commit, [None]
+
+    def commit():
+        if left[0] is not None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise JournalError("the journal cannot be written: disk full")
+        return real()
+
+    def fills():
+        left[0] = works_for
+
+    def empties():
+        left[0] = None
+        link.said.clear()
+        link.now += RETRY + 0.1
+
+    inner.journal.commit = commit
+    inner.recover(0.0)
+    base = inner.state.base
+    uploads = [came(TOPICS.upload(a, 1), upload(a, 1, base)[1]) for a in AGENTS]
+    births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
+    link.script = [[Connected(False, "5"), *births], fills, uploads, [Connected(True, "5")], later(link), empties]
+    link.script += [uploads, []]
+    service.run()
+    assert inner.journal.state_hash(1) is not None
+    assert inner.standing.number == 2
+    assert inner.standing.phase == "collecting"
+    assert link.heard("train")[-1].envelope.round == 1
+    assert link.heard("round")[-1].envelope.round == 2
+    answered = {m.envelope.agent for m in link.heard("receipt")}
+    assert answered == set(AGENTS)
+
+
+def test_a_spool_without_room_costs_the_upload_and_not_the_service(made, tmp_path):
+    service, link, inner = made
+    inner.recover(0.0)
+    base = inner.state.base
+    payload = upload("a", 1, base)[1]
+    parcel = Outgoing(payload, 256)
+    slip = slip_message(wire.unseal(payload)[0], parcel.slip)
+    chunk = came(TOPICS.ub("a", parcel.slip.digest, 0), parcel.chunk(0))
+    births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
+    link.script = [[Connected(False, "5"), *births], [came(TOPICS.upload("a", 1), slip)]]
+    link.script += [lambda: shutil.rmtree(tmp_path / "spool"), [chunk]]
+    link.script += [[came(TOPICS.upload("b", 1), upload("b", 1, base)[1])]]
+    service.run()
+    assert [(m.envelope.agent, m.body["status"]) for m in link.heard("receipt")] == [
+        ("a", "missing"),
+        ("b", "accepted"),
+    ]
+
+
+def word(epoch, boot, online=True, retained=False):
+    message = wire.encode(
+        wire.Envelope(t="state", fleet="orchard", run="r1", epoch=epoch, boot=boot), {"online": online}
+    )
+    return came(TOPICS.coordinator_state, message, retained)
+
+
+@pytest.mark.parametrize("arrival", [word(2, "other"), word(1, "other"), word(9, "other", online=False, retained=True)])
+def test_the_newer_epoch_stays_and_the_other_goes_without_a_word(made, arrival):
+    service, link, _ = made
+    link.script = [[Connected(False, "5")], [arrival]]
+    with pytest.raises(Superseded):
+        service.run()
+    assert link.farewell == []
+
+
+@pytest.mark.parametrize(
+    "arrival",
+    [
+        word(0, "other"),
+        word(1, "another"),
+        word(0, "other", online=False),
+        word(1, "boot", online=False),
+        word(0, "older"),
+    ],
+)
+def test_a_word_that_took_the_place_of_ours_is_answered_with_ours(made, arrival):
+    service, link, _ = made
+    link.script = [[Connected(False, "5")], link.said.clear, [arrival]]
+    service.run()
+    (state,) = link.heard("coordinator_state")
+    assert (state.body["online"], state.envelope.boot) == (True, "boot")
+    assert len(link.farewell) == 1
+
+
+@pytest.mark.parametrize("arrival", [word(0, "older", retained=True), word(0, "other", retained=True), word(1, "boot")])
+def test_an_echo_of_the_past_or_of_ourselves_is_no_other_coordinator(made, arrival):
+    service, link, _ = made
+    link.script = [[Connected(False, "5")], link.said.clear, [arrival]]
+    service.run()
+    assert link.heard("coordinator_state") == []

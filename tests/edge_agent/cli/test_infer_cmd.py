@@ -1,0 +1,140 @@
+"""`edge-agent infer` as part of a pipeline: paths on stdin, a folder that fills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+
+import pytest
+from PIL import Image
+
+from export.writer import Wanted, export, write
+from tests.bundles import device, digits
+
+ROOT = Path(__file__).parents[3]
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundles") / "digits"
+    write(export(device(), Wanted(by="prototype")), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def due(bundle):
+    """The labels of the first samples, from Python."""
+    from edge_agent.inference.classifier import Classifier
+
+    return Classifier(bundle).classify(digits().x[:4])[0]
+
+
+def photo(path, i):
+    """Whole or not there: a camera would write it aside too."""
+    aside = path.with_name("." + path.name)
+    Image.fromarray(digits().x[i][..., 0]).save(aside, "PNG")
+    aside.rename(path)
+    return path
+
+
+class Asked:
+    """A running `edge-agent infer --json`, its answers as they come."""
+
+    def __init__(self, process):
+        self.process, self._lines = process, Queue()
+        Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self._lines.put(json.loads(line))
+
+    def answer(self):
+        return self._lines.get(timeout=PATIENCE)
+
+    def say(self, words):
+        self.process.stdin.write(f"{words}\n")
+        self.process.stdin.flush()
+
+
+@contextmanager
+def infer(bundle, *words):
+    command = [sys.executable, "-m", "edge_agent", "infer", "--bundle", str(bundle), "--json", *words]
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    # Who runs in the background of a shell ignores Ctrl-C, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environ)
+    try:
+        yield Asked(process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_each_path_on_stdin_is_answered_before_the_next_is_asked(bundle, due, tmp_path):
+    with infer(bundle, "--stdin") as asked:
+        for i, label in enumerate(due):
+            path = photo(tmp_path / f"{i}.png", i)
+            asked.say(path)
+            found = asked.answer()
+            assert (found["path"], found["label"]) == (str(path), label)
+            assert found["top"][0]["distance"] >= 0
+
+
+def test_a_path_that_is_no_photo_is_an_answer_too_and_the_end_of_stdin_the_end(bundle, due, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"not a picture")
+    with infer(bundle, "--stdin") as asked:
+        for path in (tmp_path / "missing.png", tmp_path / "bad.png", tmp_path):
+            asked.say(path)
+            found = asked.answer()
+            assert found["label"] is None
+            assert found["error"].startswith(f"{path}: not a readable image")
+        asked.say("")
+        asked.say(photo(tmp_path / "good.png", 2))
+        assert asked.answer()["label"] == due[2]
+        asked.process.stdin.close()
+        assert asked.process.wait(PATIENCE) == 0
+        assert asked.process.stderr.read() == ""
+
+
+def test_a_watched_folder_is_read_as_it_fills(bundle, due, tmp_path):
+    photo(tmp_path / "0.png", 0)
+    with infer(bundle, "--watch", str(tmp_path)) as asked:
+        assert asked.answer()["label"] == due[0]
+        (tmp_path / "notes.txt").write_text("not looked at")
+        (tmp_path / "inside").mkdir()
+        photo(tmp_path / "inside" / "1.png", 1)
+        found = asked.answer()
+        assert (found["path"], found["label"]) == (str(tmp_path / "inside" / "1.png"), due[1])
+        (tmp_path / "bad.png").write_bytes(b"not a picture")
+        assert "not a readable image" in asked.answer()["error"]
+        photo(tmp_path / "0.png", 2)  # a camera that writes over its last picture
+        found = asked.answer()
+        assert (found["path"], found["label"]) == (str(tmp_path / "0.png"), due[2])
+        asked.process.send_signal(signal.SIGINT)
+        asked.process.wait(PATIENCE)
+        assert "Traceback" not in asked.process.stderr.read()
+
+
+def test_a_photo_that_goes_away_and_comes_back_is_looked_at_again(bundle, due, tmp_path):
+    with infer(bundle, "--watch", str(tmp_path)) as asked:
+        path = photo(tmp_path / "a.png", 3)
+        assert asked.answer()["label"] == due[3]
+        path.unlink()
+        photo(tmp_path / "b.png", 1)
+        assert asked.answer()["path"].endswith("b.png")
+        photo(path, 0)
+        assert asked.answer()["label"] == due[0]
+
+
+@pytest.mark.parametrize("words", [(), ("x.png", "--stdin"), ("--stdin", "--watch", ".")])
+def test_one_source_of_photos_is_due(bundle, words):
+    with infer(bundle, *words) as asked:
+        assert asked.process.wait(PATIENCE) == 2
+        assert asked.process.stderr.read().count("\n") == 1

@@ -1,0 +1,167 @@
+"""One extractor for a live fleet: frozen at the coordinator, taken by running devices, their means the fleet's."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from tests.edge_agent.test_succession import broken
+
+from edge_agent.inference.bundle import open_bundle
+from edge_agent.inference.classifier import Classifier
+from edge_agent.networks.net import natural
+from edge_agent.updates import listener
+from export.writer import Wanted, export, write
+from protofleet.exchange import archive
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import running_broker
+from tests.bundles import device, digits
+from tests.edge_agent.scripted import ROOT, Device
+from tests.linking import eventually
+from tests.serving import coordinator, told
+
+pytestmark = pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "bundle"
+    write(export(device(), Wanted(by="prototype", freeze=True)), path)
+    return path
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """A broker, a coordinator with small packets, and devices that hold some of the digits each."""
+    data, running = digits(), []
+
+    def joined(name, rows, *words):
+        source = tmp_path / f"{name}.npz"
+        held = {"x_train": data.x[rows], "y_train": data.y[rows], "x_test": data.x[:20], "y_test": data.y[:20]}
+        np.savez(source, classes=np.array(data.classes), **held)
+        running.append(Device(tmp_path, name, "--data", str(source), *words, port=broker.address.port, fleet="f"))
+        return running[-1]
+
+    with (
+        running_broker(tmp_path / "broker", prefer="mosquitto") as broker,
+        coordinator(str(broker.address), tmp_path / "c", 2048),
+    ):
+        yield joined, str(broker.address), tmp_path / "c"
+        for each in running:
+            each.stop()
+
+
+def freeze(folder, source, *words):
+    command = [sys.executable, "-m", "coordinator", "freeze", str(source), *words]
+    command += ["--data-dir", str(folder / "coordinator-data")]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def online(folder):
+    command = [sys.executable, "-m", "coordinator", "agents", "--data-dir", str(folder / "coordinator-data")]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def test_a_frozen_extractor_reaches_every_device_and_their_means_are_the_fleets_prototypes(stage, bundle, tmp_path):
+    joined, url, folder = stage
+    data, parts = digits(), {"a": slice(0, 300), "b": slice(300, 400)}
+    devices = {name: joined(name, rows) for name, rows in parts.items()}
+    eventually(lambda: all(name in online(folder) for name in devices))
+    done = freeze(folder, bundle, "--wait", "60")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "means of 2 devices" in done.stdout
+    assert "still to send" not in done.stdout
+    name = open_bundle(bundle).digest
+    for each in devices.values():
+        assert archive.name_of(each.folder / "kept" / "fleet.pfb") == name
+        assert not list((each.folder / "kept").glob("fleet-*"))
+    extractor, rows = Classifier(bundle), slice(0, 400)
+    features, y = extractor.embed(data.x[rows]), data.y[rows]
+    follower = Classifier(bundle)
+    (tmp_path / "elsewhere").mkdir()
+    with listener.following(follower, tmp_path / "elsewhere" / "b", Address.parse(url), "stable", "f", wait=True):
+        bank = follower.loaded.bank
+    assert (bank.about.bundle, bank.about.lineage.partition(":")[0]) == (name, "extractor")
+    for c, vector in zip(bank.points.classes, bank.points.vectors, strict=True):
+        due = features[y == int(bank.about.classes[c])].mean(0)
+        assert np.allclose(vector, due, atol=2e-3 * np.abs(due).max())  # they travel in half precision
+    # a device that comes later is taken along, too
+    joined("late", slice(400, 500))
+    eventually(lambda: "late" in told(folder, what="list")["summaries"])
+    # a bundle that fails its self-test moves nobody
+    assert freeze(folder, broken(bundle_file(bundle, tmp_path), tmp_path / "broken.pfb")).returncode == 0
+    eventually(lambda: all("bundle cannot be used: the self-test fails" in each.log for each in devices.values()))
+    assert all(archive.name_of(each.folder / "kept" / "fleet.pfb") == name for each in devices.values())
+    # and back at the first, the means are sent again
+    told(folder, what="back", version=1)
+    eventually(lambda: told(folder, what="list")["summaries"] == ["a", "b", "late"])
+
+
+def bundle_file(bundle, folder):
+    (folder / "packed.pfb").write_bytes(archive.packed_bytes(bundle))
+    return folder / "packed.pfb"
+
+
+def test_a_device_that_is_told_not_to_takes_nothing(stage, bundle):
+    joined, _, folder = stage
+    willing, other = joined("willing", slice(0, 50)), joined("other", slice(50, 90), "--set", "agent.take_bundle=no")
+    eventually(lambda: all(name in online(folder) for name in ("willing", "other")))
+    done = freeze(folder, bundle, "--wait", "8")
+    assert "still to send theirs: other" in done.stdout
+    assert (willing.folder / "kept" / "fleet.pfb").exists()
+    assert not (other.folder / "kept" / "fleet.pfb").exists()
+
+
+def test_weights_from_elsewhere_are_made_a_bundle_and_rolled_out(stage, tmp_path):
+    joined, _, folder = stage
+    one = joined("one", slice(0, 200))
+    eventually(lambda: "one" in online(folder))
+    net = device(embedding=natural("mlp", digits().input)[0]).net
+    torch.save({f"backbone.{n}": t for n, t in net.backbone.state_dict().items()}, tmp_path / "weights.pt")
+    done = freeze(folder, tmp_path / "weights.pt", "--backbone", "mlp", "--data", "digits", "--wait", "60")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "means of 1 devices" in done.stdout
+    made = open_bundle(one.folder / "kept" / "fleet.pfb")
+    assert (made.manifest.method, made.manifest.fleet) == ("pretrained", "f")
+    assert Classifier(made).classify(digits().x[:5])[0]
+    alone = freeze(folder, tmp_path / "weights.pt")
+    assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
+    wrong = freeze(folder, tmp_path / "weights.pt", "--backbone", "cnn4", "--data", "digits")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
+    assert "backbone 'cnn4' does not fit" in wrong.stderr
+
+
+def test_a_runs_directory_is_exported_and_rolled_out(stage, tmp_path):
+    _, _, folder = stage
+    words = [
+        "--dataset",
+        "digits",
+        "--agents",
+        "2",
+        "--rounds",
+        "1",
+        "--backbone",
+        "mlp",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    command = [sys.executable, "-m", "protofleet", "simulate", *words]
+    subprocess.run(command, capture_output=True, check=True, cwd=ROOT)
+    done = freeze(folder, tmp_path / "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("lineage extractor:")
+
+
+def test_what_cannot_be_frozen_is_one_line(stage, tmp_path):
+    _, _, folder = stage
+    (tmp_path / "junk.pfb").write_bytes(b"PK junk")
+    (tmp_path / "nothing").mkdir()
+    write(export(device(), Wanted(by="prototype")), tmp_path / "of-a-run")
+    for source, words in (("junk.pfb", "not a .pfb file"), ("nothing", "no bundle"), ("of-a-run", "--freeze")):
+        done = freeze(folder, tmp_path / source)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert words in done.stderr
+    assert told(folder, what="list")["bundle"] == ""
+    assert not list((folder / "coordinator-data").glob("frozen-*"))

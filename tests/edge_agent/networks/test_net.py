@@ -1,0 +1,169 @@
+"""A device's network: what recipes see of it, weights from a seed alone, and the forms in which it is stepped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from edge_agent.networks.device import resolve_device
+from edge_agent.networks.net import FleetNet, build_net, natural
+from protofleet.contract import Contract, Input
+from protofleet.errors import UsageError
+from protofleet.recipe import Linear, Net
+
+CIFAR = Input("image", (32, 32, 3))
+MNIST = Input("image", (28, 28, 1))
+EXTRAS = {"projection": Linear(7, bias=False)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Small tensors on a busy machine: more threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def contract(input: Input, embedding: int, hidden: tuple[int, ...] = ()) -> Contract:
+    return Contract("fleet", "run", 0, tuple("abcdefghij"), input, embedding, hidden)
+
+
+def own(name: str, input: Input, seed: int = 0) -> FleetNet:
+    """A fleet that has this backbone's own sizes."""
+    return build_net(contract(input, *natural(name, input)), name, {}, seed)
+
+
+def images(input: Input, n: int = 4) -> Tensor:
+    return torch.randn(n, input.shape[2], *input.shape[:2], generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(("name", "input", "weights"), [("lenet", CIFAR, 62_006), ("cnn4", MNIST, 582_026)])
+def test_the_papers_networks_have_their_weights(name: str, input: Input, weights: int) -> None:
+    assert sum(w.numel() for w in own(name, input).weights().values()) == weights
+
+
+def test_what_a_recipe_sees() -> None:
+    net: Net = build_net(contract(CIFAR, 120, (84,)), "lenet", EXTRAS, 0)
+    u, z = net.features(images(CIFAR))
+    assert (u.shape, z.shape) == ((4, 400), (4, 120))
+    assert net.head(z).shape == (4, 10)
+    assert net.extra("projection", z).shape == (4, 7)
+    assert [t.shape for t in net(images(CIFAR))] == [(4, 400), (4, 120), (4, 10)]  # type: ignore[operator]
+
+
+def test_another_embedding_size_is_projected() -> None:
+    net = build_net(contract(CIFAR, 33), "lenet", {}, 0)
+    u, z, logits = net(images(CIFAR))
+    assert (u.shape, z.shape, logits.shape) == ((4, 400), (4, 33), (4, 10))
+    assert "backbone.project.weight" in net.weights("backbone")
+    assert "backbone.project.weight" not in own("lenet", CIFAR).weights()
+
+
+def test_the_head_is_the_contracts_whatever_the_backbone() -> None:
+    agreed = contract(CIFAR, 64, (20, 30))
+    nets = [build_net(agreed, name, {}, 0) for name in ("lenet", "resnet8", "mobilenet_v3_small")]
+    shapes = [{k: v.shape for k, v in net.weights("head").items()} for net in nets]
+    assert shapes[0] == shapes[1] == shapes[2]
+    assert shapes[0]["head.out.weight"] == (10, 30)
+    assert {name.split(".")[1] for name in shapes[0]} == {"hidden1", "hidden2", "out"}
+
+
+def test_weights_by_module() -> None:
+    net = build_net(contract(MNIST, 1_568), "cnn-fashion", EXTRAS, 0)
+    everything = net.weights()
+    assert everything == {**net.weights("backbone"), **net.weights("head"), **net.weights("projection")}
+    assert list(net.weights("projection")) == ["extras.projection.weight"]
+    learns = {name for name, tensor in everything.items() if isinstance(tensor, nn.Parameter)}
+    assert learns == {name for name, _ in net.named_parameters()}
+    assert {name.rpartition(".")[2] for name in everything.keys() - learns} == {"running_mean", "running_var"}
+    assert everything.keys() <= net.state_dict().keys()
+    with pytest.raises(UsageError, match="no module 'tail'; it has backbone, head, projection"):
+        net.weights("tail")
+
+
+def test_the_seed_and_nothing_else_decides_the_weights() -> None:
+    agreed = contract(CIFAR, 64)
+    for name in ("lenet", "shufflenet_v2_x1_0"):
+        torch.manual_seed(1)
+        first = build_net(agreed, name, EXTRAS, 5).state_dict()
+        torch.manual_seed(2)
+        torch.rand(3)
+        before = torch.get_rng_state()
+        again, other = build_net(agreed, name, EXTRAS, 5).state_dict(), build_net(agreed, name, EXTRAS, 6).state_dict()
+        natural(name, CIFAR)
+        assert torch.equal(torch.get_rng_state(), before)
+        assert all(torch.equal(first[key], again[key]) for key in first)
+        assert not torch.equal(first["head.out.weight"], other["head.out.weight"])
+
+
+def test_a_new_network_is_in_training_mode_with_fresh_statistics() -> None:
+    net = own("resnet8", CIFAR)
+    assert all(module.training for module in net.modules())
+    assert net.state_dict()["backbone.low.bn1.num_batches_tracked"] == 0
+    assert torch.equal(net.weights()["backbone.low.bn1.running_var"], torch.ones(16))
+
+
+def test_fedprotos_dropout_is_only_seen_by_the_classifier() -> None:
+    net = own("cnn-mnist", MNIST)
+    z = torch.ones(1, 50)
+    assert not torch.equal(net.head(z), net.head(z))
+    net.eval()
+    assert torch.equal(net.head(z), net.head(z))
+    assert torch.equal(net(images(MNIST))[1], net.features(images(MNIST))[1])
+
+
+@pytest.mark.parametrize("name", ["lenet", "cnn-mnist", "cnn-fashion", "cnn4", "resnet8"])
+def test_the_network_can_be_traced_with_its_weights_as_inputs(name: str) -> None:
+    input = MNIST if name.startswith("cnn") else CIFAR
+    net = build_net(contract(input, 40), name, EXTRAS, 0)
+    first = next(iter(net.weights()))
+    x = images(input)
+    state = {k: v.detach().clone() for k, v in net.state_dict().items()}
+
+    def gradient(state: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        leaf = state[first].detach().requires_grad_()
+        _, _, logits = torch.func.functional_call(net, {**state, first: leaf}, (x,))
+        return logits, torch.autograd.grad(logits.square().sum(), leaf)[0]
+
+    graph = make_fx(gradient)({k: v.clone() for k, v in state.items()}, x)
+
+    def seeded(call: object) -> tuple[Tensor, Tensor]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return call({k: v.clone() for k, v in state.items()}, x)  # type: ignore[operator, no-any-return]
+
+    for traced, plain in zip(seeded(graph), seeded(gradient), strict=True):
+        torch.testing.assert_close(traced, plain)
+
+
+@pytest.mark.parametrize("name", ["lenet", "cnn-fashion", "resnet8"])
+def test_the_memory_layout_changes_no_answer(name: str) -> None:
+    net = own(name, CIFAR).eval()
+    x = images(CIFAR)
+    with torch.inference_mode():
+        plain = net(x)
+        last = net.to(memory_format=torch.channels_last)(x.contiguous(memory_format=torch.channels_last))  # type: ignore[call-overload]
+    for a, b in zip(plain, last, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_the_device_is_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def machine(cuda: bool, mps: bool) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    machine(cuda=True, mps=False)
+    assert (resolve_device("auto"), resolve_device("cpu"), resolve_device("cuda")) == ("cuda", "cpu", "cuda")
+    machine(cuda=False, mps=True)
+    assert resolve_device("auto") == "mps"
+    machine(cuda=False, mps=False)
+    assert resolve_device("auto") == "cpu"
+    with pytest.raises(UsageError, match=r"^device 'cuda': this machine.* has none; take auto or cpu$"):
+        resolve_device("cuda")
+    with pytest.raises(UsageError, match=r"^device 'tpu' is not known; known: auto, cuda, mps, cpu$"):
+        resolve_device("tpu")

@@ -1,0 +1,130 @@
+"""The device: what it does depends on its own name, data and seeds, and on nothing around it."""
+
+import numpy as np
+import pytest
+import torch
+
+from edge_agent.training.context import settle
+from edge_agent.training.evaluate import Tally
+from protofleet.errors import CheckpointError, DataError
+from protofleet.exchange.state import GlobalState
+from protofleet.values.prototypes import Tensors
+from simulators.run.setup import prepare
+
+
+@pytest.fixture
+def setup(small_lab):
+    made = prepare(small_lab())
+    settle(made.contract.numerics)
+    return made
+
+
+def agents(setup, count=2):
+    workshop = setup.workshop()
+    return [setup.agent(shard, workshop) for shard in setup.partition.shards[:count]]
+
+
+def sent(agent, rounds=2):
+    agent.receive(0, {}, {})
+    for round in range(1, rounds + 1):
+        parts = agent.work(round)
+    return parts["prototypes"]
+
+
+def test_sharing_a_process_changes_nothing(setup):
+    alone = sent(agents(setup)[1])
+    first, second = agents(setup)
+    sent(first)
+    torch.rand(3)
+    assert sent(second) == alone
+
+
+def test_devices_start_apart_or_together_as_the_contract_says(setup, small_lab):
+    one, two = agents(setup)
+    assert not torch.equal(one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"])
+    one, two = agents(prepare(small_lab(common_start="yes")))
+    assert torch.equal(one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"])
+
+
+def test_a_checkpoint_continues_to_the_same_upload(setup):
+    straight, stopped, fresh = agents(setup, 1)[0], agents(setup, 1)[0], agents(setup, 1)[0]
+    want = sent(straight, 3)
+    sent(stopped, 2)
+    fresh.restore(stopped.checkpoint())
+    fresh.receive(0, {}, {})
+    assert fresh.work(3)["prototypes"] == want
+
+
+def test_averaged_weights_are_the_moving_mean_and_training_goes_on_from_the_last_ones(small_lab):
+    plain, steady = (agents(prepare(small_lab(averaging=a, common_start="yes")), 1)[0] for a in (0, 3))
+    seen = [plain._lasting.weights["head.out.weight"].clone()]
+    for round in range(1, 6):
+        for agent in (plain, steady):
+            agent.receive(round - 1, {}, {})
+            agent.work(round)
+        seen.append(plain._lasting.weights["head.out.weight"].clone())
+        assert torch.equal(steady._lasting.weights["head.out.weight"], seen[-1])
+    mean = seen[0]
+    for rounds, now in enumerate(seen[1:], 1):
+        share = 2 / (1 + min(3, rounds + 1))
+        mean = (1 - share) * mean + share * now
+    shown = steady.network().head.out.weight.detach()
+    assert torch.allclose(shown, mean, atol=1e-6)
+    assert not torch.allclose(shown, seen[-1], atol=1e-4)
+
+
+def test_a_checkpoint_keeps_the_average(small_lab):
+    setup = prepare(small_lab(averaging=3))
+    straight, stopped, fresh = (agents(setup, 1)[0] for _ in range(3))
+    want = sent(straight, 3)
+    sent(stopped, 2)
+    fresh.restore(stopped.checkpoint())
+    fresh.receive(0, {}, {})
+    assert fresh.work(3)["prototypes"] == want
+    assert fresh.checkpoint() == straight.checkpoint()
+
+
+def test_only_the_state_that_is_trained_on_leaves_a_trace(small_lab):
+    setup = prepare(small_lab("fedavg"))
+    settle(setup.contract.numerics)
+    seen, blind = agents(setup, 1)[0], agents(setup, 1)[0]
+    first, last = ({"weights": agent.work(1)["weights"]} for agent in agents(setup, 2))
+    seen.receive(1, first, {})
+    seen.evaluate(1)
+    for agent in (seen, blind):
+        agent.receive(2, last, {})
+    assert seen.checkpoint() == blind.checkpoint() == agents(setup, 1)[0].checkpoint()
+    want = blind.work(3)
+    assert seen.work(3) == want
+    seen.receive(2, last, {})
+    assert seen.work(4) == blind.work(4)
+
+
+def test_a_checkpoint_of_another_network_is_refused(setup):
+    with pytest.raises(CheckpointError, match="of another network"):
+        agents(setup, 1)[0].restore({"": {"weights": Tensors({"w": np.zeros(3, np.float32)})}})
+
+
+def test_training_that_diverges_says_so_and_what_to_do(small_lab):
+    from dataclasses import replace
+
+    config = small_lab()
+    setup = prepare(replace(config, training=replace(config.training, lr=1e30)))
+    with pytest.raises(DataError, match="agent-00, round 1: training diverged; try a smaller learning rate"):
+        sent(agents(setup, 1)[0], 1)
+
+
+def test_evaluators_answer_among_own_classes_or_all(setup):
+    agent = agents(setup, 1)[0]
+    sent(agent)
+    agent.receive(2, {"prototypes": agent.work(3)["prototypes"]}, {})
+    found = agent.evaluate(2)["test"]
+    assert set(found) == {"prototype", "prototype_all_classes", "head", "head_own_classes"}
+    own = np.unique(agent.data.train.y.numpy())
+    assert found["head"].total.sum() == len(agent.data.test)
+    assert (found["head_own_classes"].correct[np.setdiff1d(np.arange(10), own)] == 0).all()
+
+
+def test_the_state_before_the_first_round_is_empty():
+    assert GlobalState().sha256 == GlobalState(shared={}, own={}, server={}).sha256
+    assert Tally(np.zeros(3, int), np.zeros(3, int)).accuracy is None

@@ -1,0 +1,125 @@
+"""The short ways in find what the door finds: for an envelope read in one go, and for a body of a known form."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protofleet.wire.test_wire_messages import FULL, envelopes
+
+from protofleet import wire
+from protofleet.errors import WireError
+from protofleet.values.prototypes import Prototypes, Tensors
+from protofleet.wire import heads, strict
+from tests.protofleet import strategies
+
+
+def by_the_door(data: bytes) -> dict | None:
+    try:
+        raw = strict.load(data, wire.DEFAULT, "message")
+    except WireError:
+        return None
+    return {**raw, "body": raw["body"].value, **({"base": raw["base"].hex()} if "base" in raw else {})}
+
+
+def outcome(data: bytes, forms: wire.Forms | None):
+    try:
+        return wire.decode_parts(data, forms=forms)
+    except WireError as error:
+        return error.words
+
+
+def upload(seed: int = 0, **changes) -> dict:
+    rng = np.random.default_rng(seed)
+    fields = {"classes": [0, 3, 4], "vectors": rng.normal(size=(3, 5)), "counts": rng.integers(0, 99, 3), **changes}
+    return {"p": Prototypes(**fields), "s": Tensors({"a": rng.normal(size=2), "n": rng.integers(-9, 9, (2, 2))})}
+
+
+@given(envelopes)
+def test_an_envelope_read_in_one_go_is_what_the_door_finds(envelope):
+    data = wire.encode(envelope, {})
+    assert heads.read(data, wire.DEFAULT) == by_the_door(data)
+    assert wire.unseal(data) == (envelope, b"\xa0")
+
+
+def test_whatever_is_read_of_broken_envelopes_the_door_finds_too():
+    data = wire.encode(FULL, {})
+    rng = random.Random("broken envelopes")
+    read = 0
+    for at in range(len(data)):
+        for byte in {*(data[at] ^ 1 << bit for bit in range(8)), 0, 0xFF}:
+            for broken in (data[:at] + bytes([byte]) + data[at + 1 :], data[:at] + bytes([byte]) + data[at:]):
+                found = heads.read(broken, wire.DEFAULT)
+                assert found is None or found == by_the_door(broken)
+                read += found is not None
+    for _ in range(2000):
+        a, b = sorted(rng.choices(range(len(data) + 1), k=2))
+        for broken in (data[:a], data[:a] + data[b:], data[:b] + data[a:]):
+            found = heads.read(broken, wire.DEFAULT)
+            assert found is None or found == by_the_door(broken)
+    assert read > 500  # other letters in a name are no mistake
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [wire.Limits(message=100), wire.Limits(text=8), wire.Limits(items=20), wire.Limits(nesting=1)],
+)
+def test_limits_hold_for_envelopes_read_in_one_go(limits):
+    with pytest.raises(WireError):
+        wire.unseal(wire.encode(FULL, {}), limits)
+
+
+def test_a_known_form_is_decoded_like_any_other():
+    forms = wire.Forms()
+    for seed in range(20):
+        data = wire.encode_parts(upload(seed))
+        assert outcome(data, forms) == outcome(data, None)
+    assert forms.find(wire.encode_parts(upload(99)), wire.DEFAULT) is not None
+
+
+@given(st.lists(strategies.parts(), min_size=1, max_size=4), st.sampled_from(["half", "float32", "int8"]))
+def test_bodies_of_any_form_are_decoded_the_same_with_and_without_a_memory(bodies, precision):
+    forms = wire.Forms()
+    for body in [*bodies, *bodies]:
+        data = wire.encode_parts(body, precision)
+        assert outcome(data, forms) == outcome(data, None)
+
+
+def test_a_broken_body_of_a_known_form_is_refused_in_the_same_words():
+    data = wire.encode_parts(upload(), "half")
+    for at in range(len(data)):
+        for byte in {*(data[at] ^ 1 << bit for bit in range(8)), 0, 0xFF, 0x7C}:
+            forms = wire.Forms()
+            assert outcome(data, forms) == outcome(data, None)
+            broken = data[:at] + bytes([byte]) + data[at + 1 :]
+            assert outcome(broken, forms) == outcome(broken, None)
+
+
+def test_values_of_a_known_form_are_checked_every_time():
+    forms = wire.Forms()
+    good, bad = (
+        wire.encode_parts(upload(classes=[0, 300, last]), limits=wire.Limits(classes=2**20))
+        for last in (60_000, 70_000)
+    )
+    wire.decode_parts(good, forms=forms)
+    assert forms.find(bad, wire.DEFAULT) is not None
+    with pytest.raises(WireError, match="class 70000, ids are below"):
+        wire.decode_parts(bad, forms=forms)
+
+
+def test_a_form_holds_under_its_own_limits_only():
+    forms, data = wire.Forms(), wire.encode_parts(upload())
+    wire.decode_parts(data, forms=forms)
+    with pytest.raises(WireError, match="more than 5 items"):
+        wire.decode_parts(data, replace(wire.DEFAULT, items=5), forms=forms)
+
+
+def test_the_memory_of_forms_is_bounded():
+    forms = wire.Forms()
+    for width in range(600):
+        wire.decode_parts(wire.encode_parts({"t": Tensors({"a": np.zeros(width)})}), forms=forms)
+    assert len(forms) <= 256

@@ -1,6 +1,8 @@
-"""What a coordinator is told: `fleet.toml`, resolved. Flags go before the environment, that before the file.
+"""What a coordinator is told: `fleet.toml`, resolved. Flags go before the environment, that before
+the file.
 
-Secrets are never in it: a broker's password comes from a file that is named here, or from the environment.
+Secrets are never in it: a broker's password comes from a file that is named here, or from the
+environment.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from protofleet.settings.fields import from_plain, setting
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServeSection:
     """Which fleet is served, and when its rounds open and close."""
 
     fleet: str = setting("fleet", "the fleet's name, the same word at every device")
@@ -30,40 +32,60 @@ class Serving:
     run: str = setting("", "name of the run; empty: one is made for a new journal")
     rounds: int = setting(0, "rounds in all; 0: no end", low=0)
     min_agents: int = setting(1, "devices that must be there before a round opens", low=1)
-    quorum: float = setting(0.8, "share of those asked that is enough at the deadline", low=0, high=1)
-    round_timeout: float = setting(300.0, "seconds from a round's announcement to its deadline", low=0.1)
+    quorum: float = setting(
+        0.8, "share of those asked that is enough at the deadline", low=0, high=1
+    )
+    round_timeout: float = setting(
+        300.0, "seconds from a round's announcement to its deadline", low=0.1
+    )
     every: float | None = setting(
         None,
         "seconds from one round's opening to the next, at least; none: 0, and 10 where a method trains nothing",
         low=0,
     )
-    participation: float = setting(1.0, "share of the devices that is asked in a round", low=0, high=1)
+    participation: float = setting(
+        1.0, "share of the devices that is asked in a round", low=0, high=1
+    )
     max_staleness: int = setting(0, "rounds an upload may be late and still be fused", low=0)
     mode: Literal["sync", "async"] = setting("sync", "async: fuse whenever `cut` uploads have come")
     cut: int = setting(5, "async: uploads that make a round", low=1)
-    lost_after: float = setting(600.0, "seconds after which a device that was lost is no longer asked", low=0)
+    lost_after: float = setting(
+        600.0, "seconds after which a device that was lost is no longer asked", low=0
+    )
     enrol: Literal["auto", "manual", "off"] = setting(
         "auto", "classes that devices enrol: let in, kept until an operator admits them, or refused"
     )
-    keep_rounds: int = setting(1000, "rounds whose bytes are kept for replay; older ones by hash only", low=1)
+    keep_rounds: int = setting(
+        1000, "rounds whose bytes are kept for replay; older ones by hash only", low=1
+    )
     log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
 
 
 @dataclass(frozen=True)
-class Broker:
+class BrokerSettings:
     """How the broker is reached."""
 
     url: str = setting("mqtt://127.0.0.1:1883", "mqtt://, mqtts://, ws:// or wss://")
-    credentials: str = setting("", "a file with user name and password (two lines, or user:password)")
+    credentials: str = setting(
+        "", "a file with user name and password (two lines, or user:password)"
+    )
     ca: str = setting("", "a file with the authority that signed the broker's certificate")
-    cert: str = setting("", "a file with this coordinator's certificate, where the broker asks for one")
+    cert: str = setting(
+        "", "a file with this coordinator's certificate, where the broker asks for one"
+    )
     key: str = setting("", "the file with its key")
-    packet: int = setting(131_072, "largest message; what is longer goes in pieces (hosted brokers: 128 KiB)", low=1024)
+    packet: int = setting(
+        131_072,
+        "largest message; what is longer goes in pieces (hosted brokers: 128 KiB)",
+        low=1024,
+    )
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """The fleet's contract, but for the names of fleet and run; `edge-agent contract` prints it from data."""
+class ContractSection:
+    """The fleet's contract, but for the names of fleet and run; `edge-agent contract` prints it
+    from data.
+    """
 
     classes: tuple[str, ...]
     input: Input
@@ -80,12 +102,12 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FleetConfig:
     """Everything `coordinator serve` goes by."""
 
-    contract: Agreement
-    serve: Serving = field(default_factory=Serving)
-    broker: Broker = field(default_factory=Broker)
+    contract: ContractSection
+    serve: ServeSection = field(default_factory=ServeSection)
+    broker: BrokerSettings = field(default_factory=BrokerSettings)
     admission: Bounds = field(default_factory=Bounds)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -100,36 +122,46 @@ class Plan:
         freeze = told.freeze or traits.frozen
         common = traits.common_start or freeze if told.common_start is None else told.common_start
         settled = replace(
-            told, embedding=told.embedding or traits.embedding or 128, common_start=common, freeze=freeze,
+            told,
+            embedding=told.embedding or traits.embedding or 128,
+            common_start=common,
+            freeze=freeze,
             head_hidden=() if traits.frozen else told.head_hidden,
-        )  # fmt: skip
+        )
         return Contract(self.serve.fleet, run, **vars(settled))
 
 
-def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]) -> Plan:
+def load(
+    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]
+) -> FleetConfig:
     """The file (where one is given), under the environment, under the command line's flags."""
     document: layers.Sections = {}
     if path is not None:
         document = layers.read(path, "`coordinator init` writes one")
         _anchor(document, path.absolute().parent)
-    document = layers.laid(document, layers.from_environment({"serve": Serving, "broker": Broker}, environ), flags)
+    document = layers.laid(
+        document,
+        layers.from_environment({"serve": ServeSection, "broker": BrokerSettings}, environ),
+        flags,
+    )
     if "contract" not in document:
         raise SettingError(
-            "the fleet's [contract] is not given", "`edge-agent contract --data SOURCE` prints one for fleet.toml"
+            "the fleet's [contract] is not given",
+            "`edge-agent contract --data SOURCE` prints one for fleet.toml",
         )
     settings = document.pop("settings", {})
-    plan = from_plain(Plan, document)
+    plan = from_plain(FleetConfig, document)
     recipe = registry.load(plan.serve.method)
     from_plain(recipe.hyper, settings, "settings")
     if plan.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
-    return Plan(plan.contract, plan.serve, plan.broker, plan.admission, settings)
+    return FleetConfig(plan.contract, plan.serve, plan.broker, plan.admission, settings)
 
 
 def _anchor(document: layers.Sections, folder: Path) -> None:
     """Paths in the file are relative to the file."""
     serve, broker = document.setdefault("serve", {}), document.get("broker", {})
-    serve["data_dir"] = str(folder / serve.get("data_dir", Serving.data_dir))
+    serve["data_dir"] = str(folder / serve.get("data_dir", ServeSection.data_dir))
     for name in ("credentials", "ca", "cert", "key"):
         if broker.get(name):
             broker[name] = str(folder / broker[name])
@@ -145,9 +177,16 @@ def as_toml() -> str:
         "embedding = 0  # size of what devices exchange; 0: as the method's own backbone has it, else 128",
         "seed = 0  # everything random comes from it",
     ]
-    for name, cls in (("serve", Serving), ("broker", Broker), ("contract.training", Training), ("admission", Bounds)):
+    for name, cls in (
+        ("serve", ServeSection),
+        ("broker", BrokerSettings),
+        ("contract.training", Training),
+        ("admission", Bounds),
+    ):
         lines += ["", f"[{name}]"]
         for each in fields(cls):
             if each.default is not None:
                 lines += [f"# {each.metadata['help']}", f"{each.name} = {json.dumps(each.default)}"]
-    return "\n".join([*lines, "", "[settings]  # of the method: `protofleet methods show NAME`", ""])
+    return "\n".join(
+        [*lines, "", "[settings]  # of the method: `protofleet methods show NAME`", ""]
+    )

@@ -1,4 +1,6 @@
-"""Who belongs to the fleet and who is there: births, last wills and signs of life, as plain values."""
+"""Who belongs to the fleet and who is there: births, last wills and signs of life, as plain
+values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceRecord:
     """One device as the coordinator knows it; `seen` is by the coordinator's own clock."""
 
     agent: str
@@ -23,29 +25,41 @@ class Device:
 
 
 ABOUT = ("version", "wire", "classes", "backbone", "device", "samples")
-Devices = Mapping[str, Device]
+Devices = Mapping[str, DeviceRecord]
 
 
-def known(births: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, Device]:
+def known(births: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, DeviceRecord]:
     """Devices as the journal remembers them, none of them heard of yet."""
     return {
-        agent: Device(agent, left=birth.get("left") is True, seen=now, about={k: birth[k] for k in ABOUT if k in birth})
+        agent: DeviceRecord(
+            agent,
+            left=birth.get("left") is True,
+            seen=now,
+            about={k: birth[k] for k in ABOUT if k in birth},
+        )
         for agent, birth in births.items()
     }
 
 
 def born(devices: Devices, agent: str, boot: str, body: Mapping[str, Any], now: float) -> Devices:
     """A birth or a death; a death of an earlier life than the one that is known says nothing."""
-    known = devices.get(agent, Device(agent))
+    known = devices.get(agent, DeviceRecord(agent))
     if body.get("online") is True:
         about = {
-            name: body[name] for name in ("version", "wire", "classes", "backbone", "device", "samples") if name in body
+            name: body[name]
+            for name in ("version", "wire", "classes", "backbone", "device", "samples")
+            if name in body
         }
-        fresh = replace(known, boot=boot, online=True, left=False, seen=now, about=about, declines="")
+        fresh = replace(
+            known, boot=boot, online=True, left=False, seen=now, about=about, declines=""
+        )
         return {**devices, agent: fresh}
     if agent not in devices or (known.boot and boot != known.boot):
         return devices
-    return {**devices, agent: replace(known, boot=boot, online=False, left=body.get("reason") == "left", seen=now)}
+    return {
+        **devices,
+        agent: replace(known, boot=boot, online=False, left=body.get("reason") == "left", seen=now),
+    }
 
 
 def heard(devices: Devices, agent: str, now: float, **changes: Any) -> Devices:
@@ -62,4 +76,10 @@ def all_heard(devices: Devices, agents: Iterable[str], now: float) -> Devices:
 
 def eligible(devices: Devices, now: float, patience: float) -> tuple[str, ...]:
     """Who may be asked: those online, and those that were lost less than `patience` seconds ago."""
-    return tuple(sorted(d.agent for d in devices.values() if not d.left and (d.online or now - d.seen < patience)))
+    return tuple(
+        sorted(
+            d.agent
+            for d in devices.values()
+            if not d.left and (d.online or now - d.seen < patience)
+        )
+    )

@@ -24,8 +24,12 @@ def locked(directory: Path) -> TextIO:
         lock.seek(0)
         owner = lock.read().strip()
         lock.close()
-        raise JournalError(f"{directory} is in use by another coordinator (process {owner})") from None
-    with suppress(OSError):  # who holds it is good to know; on a full disk the lock holds all the same
+        raise JournalError(
+            f"{directory} is in use by another coordinator (process {owner})"
+        ) from None
+    with suppress(
+        OSError
+    ):  # who holds it is good to know; on a full disk the lock holds all the same
         os.truncate(lock.fileno(), 0)
         os.write(lock.fileno(), str(os.getpid()).encode())
     return lock

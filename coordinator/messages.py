@@ -1,17 +1,19 @@
-"""What the coordinator says: states, announcements and receipts, each under the envelope of its run."""
+"""What the coordinator says: states, announcements and receipts, each under the envelope of its
+run.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.journal.records import OpenedRound
-from coordinator.rounds.machine import Rules, Standing
+from coordinator.journal.records import RoundRecord
+from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.uploads import receipts
 from protofleet import wire
 from protofleet.contract import Contract
 from protofleet.exchange.state import GlobalState
-from protofleet.mqtt.blobs.sender import ParcelLimits, Slip
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor, BlobLimits
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
@@ -20,7 +22,7 @@ from protofleet.wire import Envelope
 
 
 @dataclass(frozen=True)
-class Voice:
+class Messages:
     """The coordinator's mouth."""
 
     topics: Topics
@@ -31,7 +33,7 @@ class Voice:
     boot: str
     packet: int
 
-    def state(self, at: Standing, rules: Rules, online: bool = True) -> Publication:
+    def state(self, at: RunState, rules: RoundRules, online: bool = True) -> Publication:
         """Who serves the fleet, and how far it is."""
         body = {
             "online": online,
@@ -46,21 +48,31 @@ class Voice:
     def train(self, round: int, state: GlobalState) -> Publication:
         """The shared state that devices train on."""
         data = wire.encode(
-            self._envelope("global", round, state.base), state.shared,
-            precision=self.contract.wire, exceptions=self.recipe.precision,
-        )  # fmt: skip
+            self._envelope("global", round, state.base),
+            state.shared,
+            precision=self.contract.wire,
+            exceptions=self.recipe.precision,
+        )
         return Publication(self.topics.train, data, retain=True)
 
     def own(self, agent: str, round: int, state: GlobalState) -> Publication:
         """A device's own part of the state, empty where it has none."""
         data = wire.encode(
-            self._envelope("own", round, state.base), state.for_agent(agent),
-            precision=self.contract.wire, exceptions=self.recipe.precision,
-        )  # fmt: skip
+            self._envelope("own", round, state.base),
+            state.for_agent(agent),
+            precision=self.contract.wire,
+            exceptions=self.recipe.precision,
+        )
         return Publication(self.topics.down(agent), data, retain=True)
 
     def round(
-        self, opened: OpenedRound, at: Standing, rules: Rules, everyone: bool, own: bool, staleness: int
+        self,
+        opened: RoundRecord,
+        at: RunState,
+        rules: RoundRules,
+        everyone: bool,
+        own: bool,
+        staleness: int,
     ) -> Publication:
         """All that a device needs to take part."""
         phase = {"collecting": "open", "done": "done"}.get(at.phase, "closed")
@@ -81,21 +93,38 @@ class Voice:
         return Publication(self.topics.round, data, retain=True)
 
     def bundle(self, channel: str, name: str, parcel: str, size: int) -> Publication:
-        """The bundle that a channel's prototypes belong to, as a slip: devices fetch it in pieces. No name: none."""
+        """The bundle that a channel's prototypes belong to, as a slip: devices fetch it in pieces.
+        No name: none.
+        """
         topic = self.topics.bundle(channel)
         if not name:
             return Publication(topic, b"", retain=True)
-        slip = Slip(parcel, size, ParcelLimits(self.packet).chunk)
+        slip = BlobDescriptor(parcel, size, BlobLimits(self.packet).chunk)
         body = {**slip.body(), "of": "bundle", "bundle": name}
         return Publication(topic, wire.encode(self._envelope("slip", 0), body), retain=True)
 
     def receipt(
-        self, agent: str, round: int, digest: str, status: str, reason: str = "", words: str = "",
+        self,
+        agent: str,
+        round: int,
+        digest: str,
+        status: str,
+        reason: str = "",
+        words: str = "",
         missing: tuple[tuple[int, int], ...] = (),
-    ) -> Publication:  # fmt: skip
+    ) -> Publication:
         """The answer to an upload. At QoS 0: a device that misses it asks again."""
         if not reason and not missing:
-            said = (self.topics.fleet, self.contract.run, self.epoch, self.recipe.name, agent, round, digest, status)
+            said = (
+                self.topics.fleet,
+                self.contract.run,
+                self.epoch,
+                self.recipe.name,
+                agent,
+                round,
+                digest,
+                status,
+            )
             return Publication(self.topics.receipt(agent), receipts.plain(*said), qos=0)
         body = receipts.document(digest, round, status)
         body |= {"reason": reason, "words": words[:250]} if reason else {}
@@ -104,9 +133,21 @@ class Voice:
         return Publication(self.topics.receipt(agent), data, qos=0)
 
     def _envelope(
-        self, t: str, round: int, base: str | None = None, boot: str | None = None, agent: str | None = None
+        self,
+        t: str,
+        round: int,
+        base: str | None = None,
+        boot: str | None = None,
+        agent: str | None = None,
     ) -> Envelope:
         return Envelope(
-            t=t, fleet=self.topics.fleet, run=self.contract.run, epoch=self.epoch, agent=agent, boot=boot, round=round,
-            method=self.recipe.name, base=base,
-        )  # fmt: skip
+            t=t,
+            fleet=self.topics.fleet,
+            run=self.contract.run,
+            epoch=self.epoch,
+            agent=agent,
+            boot=boot,
+            round=round,
+            method=self.recipe.name,
+            base=base,
+        )

@@ -1,1 +1,3 @@
-"""What runs on a device: networks, local data, training, evaluation and (without torch) inference."""
+"""What runs on a device: networks, local data, training, evaluation and (without torch)
+inference.
+"""

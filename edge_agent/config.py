@@ -1,6 +1,8 @@
-"""`agent.toml`: what one device is told. Flags go before the environment, that before the file, that before defaults.
+"""`agent.toml`: what one device is told. Flags go before the environment, that before the file,
+that before defaults.
 
-Secrets are never in it: a broker's password comes from a file that is named here, or from the environment.
+Secrets are never in it: a broker's password comes from a file that is named here, or from the
+environment.
 """
 
 from __future__ import annotations
@@ -24,12 +26,19 @@ class AgentSection:
     """Who this device is and where it keeps what it must not lose."""
 
     id: str = setting("", "this device's name in the fleet; empty: its host name")
-    data_dir: str = setting("agent-data", "where checkpoint and outbox are kept; relative to this file")
+    data_dir: str = setting(
+        "agent-data", "where checkpoint and outbox are kept; relative to this file"
+    )
     log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
-    export_every: int = setting(0, "write a bundle of the newest state every so many rounds; 0: never", low=0)
-    export_to: str = setting("bundle", "where that bundle goes, a folder or a .pfb file; relative to this file")
+    export_every: int = setting(
+        0, "write a bundle of the newest state every so many rounds; 0: never", low=0
+    )
+    export_to: str = setting(
+        "bundle", "where that bundle goes, a folder or a .pfb file; relative to this file"
+    )
     take_bundle: bool = setting(
-        True, "take the bundle that the coordinator froze, and send class means through its extractor"
+        True,
+        "take the bundle that the coordinator froze, and send class means through its extractor",
     )
 
 
@@ -38,7 +47,9 @@ class BrokerSection:
     """How the broker is reached."""
 
     url: str = setting("mqtt://127.0.0.1:1883", "mqtt://, mqtts://, ws:// or wss://")
-    credentials: str = setting("", "a file with user name and password (two lines, or user:password)")
+    credentials: str = setting(
+        "", "a file with user name and password (two lines, or user:password)"
+    )
     ca: str = setting("", "a file with the authority that signed the broker's certificate")
     cert: str = setting("", "a file with this device's certificate, where the broker asks for one")
     key: str = setting("", "the file with its key")
@@ -56,14 +67,21 @@ class DataSection:
     """What this device learns from."""
 
     source: str = setting(
-        "", "a folder of images by class, an .npz, a data set's name, or module:function that returns arrays"
+        "",
+        "a folder of images by class, an .npz, a data set's name, or module:function that returns arrays",
     )
-    rows: str = setting("", "an .npz with the indices train, validation, test into the source; empty: all of it")
-    seed: int = setting(0, "chooses what is kept for testing where the source has no split of its own", low=0)
+    rows: str = setting(
+        "", "an .npz with the indices train, validation, test into the source; empty: all of it"
+    )
+    seed: int = setting(
+        0, "chooses what is kept for testing where the source has no split of its own", low=0
+    )
     test_share: float = setting(
         0.25, "share of each class kept for testing, for a folder without a split", low=0, high=0.9
     )
-    image_size: int = setting(0, "pixels a side when the fleet's size is not known yet; 0: 32 for a folder", low=0)
+    image_size: int = setting(
+        0, "pixels a side when the fleet's size is not known yet; 0: 32 for a folder", low=0
+    )
     backbone: str = setting("", "this device's network; empty: one that fits the inputs")
     watch_seconds: float = setting(30.0, "look for new samples this often; 0: never", low=0)
 
@@ -72,17 +90,25 @@ class DataSection:
 class LimitsSection:
     """What training may take from this device."""
 
-    windows: tuple[str, ...] = setting((), 'hours of the day in which it may train, as ["22:00-06:00"]; empty: always')
+    windows: tuple[str, ...] = setting(
+        (), 'hours of the day in which it may train, as ["22:00-06:00"]; empty: always'
+    )
     threads: int = setting(
-        0, "threads it may use at most; the fleet's contract says how many it wants; 0: no bound", low=0
+        0,
+        "threads it may use at most; the fleet's contract says how many it wants; 0: no bound",
+        low=0,
     )
     cpu: float = setting(1.0, "share of the training threads' time", low=0.05, high=1)
     memory_mb: int = setting(0, "memory of the training process; 0: no bound", low=0)
     min_free_mb: int = setting(200, "free disk below which it does not train", low=0)
     daily_mb: float = setting(0.0, "bytes to and from the broker in a day; 0: no bound", low=0)
     nice: int = setting(10, "how far training stands back for everything else", low=0, high=19)
-    idle_seconds: float = setting(300.0, "the training process ends after so long without work", low=1)
-    evaluate: bool = setting(True, "measure accuracy on the kept samples whenever a new state comes")
+    idle_seconds: float = setting(
+        300.0, "the training process ends after so long without work", low=1
+    )
+    evaluate: bool = setting(
+        True, "measure accuracy on the kept samples whenever a new state comes"
+    )
 
     def __post_init__(self) -> None:
         parse_windows(self.windows)
@@ -109,19 +135,30 @@ class Config:
         return Path(self.agent.data_dir)
 
 
-PATHS = {"agent": ("data_dir", "export_to"), "broker": ("credentials", "ca", "cert", "key"), "data": ("source", "rows")}
+PATHS = {
+    "agent": ("data_dir", "export_to"),
+    "broker": ("credentials", "ca", "cert", "key"),
+    "data": ("source", "rows"),
+}
 
 
 def host_name() -> str:
     """This machine's name as a device may be called."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().partition(".")[0]).strip("-.") or "device"
+    return (
+        re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().partition(".")[0]).strip("-.")
+        or "device"
+    )
 
 
-def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]) -> Config:
+def load(
+    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]
+) -> Config:
     """The file (where one is given), under the environment, under the command line's flags."""
     document: layers.Sections = {}
     if path is not None:
-        document = _anchored(layers.read(path, "`edge-agent init` writes one"), path.absolute().parent)
+        document = _anchored(
+            layers.read(path, "`edge-agent init` writes one"), path.absolute().parent
+        )
     sections = {each.name: type(getattr(Config(), each.name)) for each in fields(Config)}
     document = layers.laid(document, layers.from_environment(sections, environ), flags)
     return from_plain(Config, document)
@@ -141,12 +178,16 @@ def from_pairs(pairs: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 
 def each_setting() -> list[tuple[str, str, Any]]:
     """Every setting as (section, name, field)."""
-    return [(s.name, f.name, f) for s in fields(Config) for f in fields(type(getattr(Config(), s.name)))]
+    return [
+        (s.name, f.name, f) for s in fields(Config) for f in fields(type(getattr(Config(), s.name)))
+    ]
 
 
 def as_toml(config: Config) -> str:
     """A commented `agent.toml` that reads back as this configuration."""
-    lines = ["# What this device is told. `edge-agent config check` reads it and says what it found."]
+    lines = [
+        "# What this device is told. `edge-agent config check` reads it and says what it found."
+    ]
     for section in fields(config):
         held = getattr(config, section.name)
         lines += ["", f"[{section.name}]  # {type(held).__doc__}"]
@@ -159,7 +200,9 @@ def as_toml(config: Config) -> str:
 def need_source(config: Config) -> Config:
     """The configuration, if it says what to learn from."""
     if not config.data.source:
-        raise SettingError("data.source is not set", "name a folder, an .npz or a data set: --data, or agent.toml")
+        raise SettingError(
+            "data.source is not set", "name a folder, an .npz or a data set: --data, or agent.toml"
+        )
     return config
 
 

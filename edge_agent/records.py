@@ -1,4 +1,6 @@
-"""What a device's store holds and how it can fail: records, the tables they live in, and its errors."""
+"""What a device's store holds and how it can fail: records, the tables they live in, and its
+errors.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from pathlib import Path
 from protofleet.errors import FleetError
 
 VERSION = 1
-# Settled uploads of a run whose bytes are kept, at least so many and up to so many bytes: a coordinator that lost its
-# last writes may ask again.
+# Settled uploads of a run whose bytes are kept, at least so many and up to so many bytes: a
+# coordinator that lost its last writes may ask again.
 KEPT, KEPT_BYTES = 2, 8 << 20
 REMEMBERED = 200  # rounds whose receipts are kept
 RUNS = 3  # runs whose checkpoint is kept: a fleet that was started anew by mistake may be put back
@@ -46,7 +48,7 @@ class Orphaned(StoreError):
     code = "orphaned"
 
 
-class Taken(StoreError):
+class StoreInUse(StoreError):
     """Another daemon works in this directory."""
 
     code = "taken"
@@ -63,7 +65,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Upload:
+class OutboxEntry:
     """What a device has to deliver for a round: `body` is an upload's parts as they travel."""
 
     run: str
@@ -81,7 +83,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldState:
     """A state as it arrived, for the training process to open."""
 
     run: str
@@ -95,7 +97,11 @@ def named(path: Path, error: sqlite3.Error) -> StoreError:
     words = " ".join(str(error).split())
     code = getattr(error, "sqlite_errorname", "") or ""
     if code.startswith("SQLITE_FULL"):
-        return DiskFull(f"{path}: the disk is full", "make room; nothing that was committed is lost")
+        return DiskFull(
+            f"{path}: the disk is full", "make room; nothing that was committed is lost"
+        )
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return StoreError(f"{path} is damaged ({words})", "move it away: the device then begins its run anew")
+        return StoreError(
+            f"{path} is damaged ({words})", "move it away: the device then begins its run anew"
+        )
     return StoreError(f"{path}: {words}")

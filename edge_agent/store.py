@@ -1,8 +1,10 @@
-"""What a device must not lose: its checkpoint and its outbox, in one SQLite file that changes in whole commits.
+"""What a device must not lose: its checkpoint and its outbox, in one SQLite file that changes in
+whole commits.
 
-A round's training becomes lasting in one transaction, checkpoint and upload together: trained means in the outbox. The
-daemon writes its boot id into the file when it starts, and a training process commits only under the boot it was
-started by, so that one left over from before cannot write over what came after it.
+A round's training becomes lasting in one transaction, checkpoint and upload together: trained means
+in the outbox. The daemon writes its boot id into the file when it starts, and a training process
+commits only under the boot it was started by, so that one left over from before cannot write over
+what came after it.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from edge_agent.records import (
     SCHEMA,
     VERSION,
     Checkpoint,
-    Held,
+    HeldState,
     Orphaned,
+    OutboxEntry,
     StoreError,
-    Taken,
-    Upload,
+    StoreInUse,
     named,
 )
 
@@ -79,16 +81,27 @@ class Store:
     def all_noted(self, prefix: str) -> dict[str, str]:
         """What was remembered under names that begin so, without the prefix."""
         with self._said():
-            rows = self._db.execute("SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+            rows = self._db.execute(
+                "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
+            )
             return {name[len(prefix) :]: value for name, value in rows}
 
-    def commit_round(self, boot: str, run: str, checkpoint: Checkpoint, upload: Upload, now: float) -> None:
+    def commit_round(
+        self, boot: str, run: str, checkpoint: Checkpoint, upload: OutboxEntry, now: float
+    ) -> None:
         """The outcome of a round's training: all of it or nothing."""
         with self.transaction() as db:
             self._guard(db, boot, run, checkpoint)
             db.execute(
                 "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?, ?)",
-                (run, checkpoint.round, checkpoint.base, checkpoint.base_round, checkpoint.body, now),
+                (
+                    run,
+                    checkpoint.round,
+                    checkpoint.base,
+                    checkpoint.base_round,
+                    checkpoint.body,
+                    now,
+                ),
             )
             db.execute(
                 "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '', 0, ?)",
@@ -116,7 +129,9 @@ class Store:
         return None if row is None else Checkpoint(*row)
 
     def standing(self, run: str) -> tuple[int, int]:
-        """The last round trained in this run and the round its state came out of; (0, -1) before the first."""
+        """The last round trained in this run and the round its state came out of; (0, -1) before
+        the first.
+        """
         row = self._one("SELECT round, base_round FROM checkpoint WHERE run = ?", run)
         return (0, -1) if row is None else (row[0], row[1])
 
@@ -127,18 +142,23 @@ class Store:
 
     def newest(self, kind: str, run: str) -> bytes | None:
         """The message that brought the newest state of a kind."""
-        row = self._one("SELECT message FROM states WHERE kind = ? AND run = ? ORDER BY at DESC LIMIT 1", kind, run)
+        row = self._one(
+            "SELECT message FROM states WHERE kind = ? AND run = ? ORDER BY at DESC LIMIT 1",
+            kind,
+            run,
+        )
         return None if row is None else bytes(row[0])
 
     def waiting(self, run: str) -> list[int]:
         """Rounds whose uploads have no receipt yet, oldest first."""
         with self._said():
             rows = self._db.execute(
-                "SELECT round FROM outbox WHERE run = ? AND status = 'waiting' ORDER BY round", (run,)
+                "SELECT round FROM outbox WHERE run = ? AND status = 'waiting' ORDER BY round",
+                (run,),
             )
             return [row[0] for row in rows]
 
-    def upload(self, run: str, round: int) -> Upload | None:
+    def upload(self, run: str, round: int) -> OutboxEntry | None:
         """An upload whose bytes are still here."""
         row = self._one(
             "SELECT run, round, base, method, digest, body, boot, seq, status, reason, words, epoch FROM outbox"
@@ -146,9 +166,11 @@ class Store:
             run,
             round,
         )
-        return None if row is None else Upload(*row)
+        return None if row is None else OutboxEntry(*row)
 
-    def settle(self, run: str, round: int, status: str, reason: str, words: str, epoch: int) -> None:
+    def settle(
+        self, run: str, round: int, status: str, reason: str, words: str, epoch: int
+    ) -> None:
         """A receipt came: the coordinator has it, or does not want it."""
         with self.transaction() as db:
             db.execute(
@@ -163,19 +185,23 @@ class Store:
                 (run, run, KEPT, KEPT_BYTES),
             )
             db.execute(
-                "DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?", (run, round - REMEMBERED)
+                "DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?",
+                (run, round - REMEMBERED),
             )
 
     def wait_again(self, run: str, round: int) -> bool:
         """Put a settled upload back; whether its bytes are still here."""
         with self.transaction() as db:
             found = db.execute(
-                "UPDATE outbox SET status = 'waiting' WHERE run = ? AND round = ? AND body IS NOT NULL", (run, round)
+                "UPDATE outbox SET status = 'waiting' WHERE run = ? AND round = ? AND body IS NOT NULL",
+                (run, round),
             )
             return found.rowcount > 0
 
-    def hold(self, kind: str, held: Held) -> None:
-        """Keep the newest two states of a kind (`global`, `own`): training may still read the one before."""
+    def hold(self, kind: str, held: HeldState) -> None:
+        """Keep the newest two states of a kind (`global`, `own`): training may still read the one
+        before.
+        """
         with self.transaction() as db:
             db.execute(
                 "INSERT OR REPLACE INTO states (kind, run, round, base, message) VALUES (?, ?, ?, ?, ?)",
@@ -190,14 +216,22 @@ class Store:
     def held(self, kind: str, run: str, round: int, base: str) -> bytes | None:
         """The message that brought this very state."""
         row = self._one(
-            "SELECT message FROM states WHERE kind = ? AND run = ? AND round = ? AND base = ?", kind, run, round, base
+            "SELECT message FROM states WHERE kind = ? AND run = ? AND round = ? AND base = ?",
+            kind,
+            run,
+            round,
+            base,
         )
         return None if row is None else bytes(row[0])
 
     def counts(self, run: str) -> dict[str, int]:
         """Uploads of a run by their status."""
         with self._said():
-            return dict(self._db.execute("SELECT status, count(*) FROM outbox WHERE run = ? GROUP BY status", (run,)))
+            return dict(
+                self._db.execute(
+                    "SELECT status, count(*) FROM outbox WHERE run = ? GROUP BY status", (run,)
+                )
+            )
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -215,10 +249,15 @@ class Store:
     def _guard(self, db: sqlite3.Connection, boot: str, run: str, new: Checkpoint) -> None:
         owner = db.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
         if owner is not None and owner[0] != boot:
-            raise Orphaned(f"round {new.round}: the daemon that asked for it is gone", "nothing was written")
+            raise Orphaned(
+                f"round {new.round}: the daemon that asked for it is gone", "nothing was written"
+            )
         have = db.execute("SELECT round FROM checkpoint WHERE run = ?", (run,)).fetchone()
         if have is not None and have[0] >= new.round:
-            raise Orphaned(f"round {new.round}: the checkpoint is already of round {have[0]}", "nothing was written")
+            raise Orphaned(
+                f"round {new.round}: the checkpoint is already of round {have[0]}",
+                "nothing was written",
+            )
 
     def _prepare(self) -> None:
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
@@ -229,7 +268,10 @@ class Store:
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {VERSION}")
         elif found != VERSION:
-            raise StoreError(f"{self.path} has version {found}, this release reads {VERSION}", "update edge-agent")
+            raise StoreError(
+                f"{self.path} has version {found}, this release reads {VERSION}",
+                "update edge-agent",
+            )
 
     def _one(self, words: str, *values: Any) -> Any:
         with self._said():
@@ -252,17 +294,22 @@ def lock(folder: Path) -> IO[str]:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "lock").open("a+")
     except OSError as error:
-        raise StoreError(f"{folder}: {error.strerror}", "name another data_dir, or its owner") from None
+        raise StoreError(
+            f"{folder}: {error.strerror}", "name another data_dir, or its owner"
+        ) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.seek(0)
         holder = file.read().strip() or "unknown"
         file.close()
-        raise Taken(
-            f"{folder}: another edge-agent works here (process {holder})", "give each its own data_dir"
+        raise StoreInUse(
+            f"{folder}: another edge-agent works here (process {holder})",
+            "give each its own data_dir",
         ) from None
-    with contextlib.suppress(OSError):  # who holds it is good to know; on a full disk the lock holds all the same
+    with contextlib.suppress(
+        OSError
+    ):  # who holds it is good to know; on a full disk the lock holds all the same
         os.truncate(file.fileno(), 0)
         os.write(file.fileno(), str(os.getpid()).encode())
     return file

@@ -29,7 +29,8 @@ def from_store(config: Config, data_dir: Path | None, run: str | None = None) ->
         message = None if name is None else store.newest("global", name)
         if name is None or checkpoint is None or message is None or not plan:
             raise CheckpointError(
-                f"{config.data_dir}: no round was trained yet", "a bundle can be made after the first"
+                f"{config.data_dir}: no round was trained yet",
+                "a bundle can be made after the first",
             )
         came = wire.decode(message)
         round, base = came.envelope.round or 0, came.envelope.base or ""
@@ -39,7 +40,9 @@ def from_store(config: Config, data_dir: Path | None, run: str | None = None) ->
     contract, recipe = from_plain(Contract, plan["contract"]), registry.load(plan["method"])
     hyper = from_plain(recipe.hyper, plan["hyper"])
     fitted = fit(read(config.data, data_dir, contract.input), contract)
-    samples = chosen_rows(contract, Trial(fitted.train.x, fitted.train.y), Trial(fitted.test.x, fitted.test.y))
+    samples = chosen_rows(
+        contract, Trial(fitted.train.x, fitted.train.y), Trial(fitted.test.x, fitted.test.y)
+    )
     state = GlobalState(came.body, {} if own is None else {config.id: wire.decode(own).body})
     backbone = config.data.backbone or backbones.default_for(contract.input)
     held = unpack(checkpoint.body)

@@ -1,4 +1,6 @@
-"""A device's network as one ONNX graph: stored inputs and prototypes in, scores and features out."""
+"""A device's network as one ONNX graph: stored inputs and prototypes in, scores and features
+out.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,17 @@ class ExportError(FleetError):
 
 
 class Embedder(nn.Module):
-    """From what is stored (uint8 N×H×W×C images; float32 vectors and series) to what points are compared with."""
+    """From what is stored (uint8 N×H×W×C images; float32 vectors and series) to what points are
+    compared with.
+    """
 
     def __init__(self, net: FleetNet, kind: Input, reading: Reading) -> None:
         super().__init__()
         self.net, self.reading, self.image = net.eval(), reading, kind.kind == "image"
-        mean, std = np.asarray(kind.mean or 0.0, np.float64), np.asarray(kind.std or 1.0, np.float64)
+        mean, std = (
+            np.asarray(kind.mean or 0.0, np.float64),
+            np.asarray(kind.std or 1.0, np.float64),
+        )
         whole = 255.0 if self.image else 1.0
         shape = (1, -1, 1, 1) if self.image else (-1,)
         self.scaled = bool(kind.mean) or self.image
@@ -77,7 +84,9 @@ class Likeliest(nn.Module):
         super().__init__()
         self.embedder = embedder
 
-    def forward(self, image: Tensor, proto_w: Tensor, proto_b: Tensor, proto_c: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, image: Tensor, proto_w: Tensor, proto_b: Tensor, proto_c: Tensor
+    ) -> tuple[Tensor, Tensor]:
         f = self.embedder(image)
         a = f - proto_c
         return torch.addmm(proto_b, torch.cat([a * a, a], 1), proto_w), f
@@ -90,34 +99,59 @@ def classifying(net: FleetNet, kind: Input, reading: Reading) -> nn.Module:
 
 
 def to_onnx(module: nn.Module, kind: Input, points: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """The graph with points as inputs; the number of samples and of points may change from call to call."""
-    image = torch.zeros(2, *kind.shape, dtype=torch.uint8 if kind.kind == "image" else torch.float32)
+    """The graph with points as inputs; the number of samples and of points may change from call to
+    call.
+    """
+    image = torch.zeros(
+        2, *kind.shape, dtype=torch.uint8 if kind.kind == "image" else torch.float32
+    )
     given = [torch.from_numpy(np.array(array)) for array in points.values()]
     many = Dim("p", max=1 << 22)
-    axes = {"image": {0: Dim("n", max=65_536)}, "proto_w": {1: many}, "proto_b": {0: many}, "proto_c": None}
+    axes = {
+        "image": {0: Dim("n", max=65_536)},
+        "proto_w": {1: many},
+        "proto_b": {0: many},
+        "proto_c": None,
+    }
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            module, (image, *given), dynamo=True, external_data=False, opset_version=OPSET, verbose=False,
-            input_names=["image", *points], output_names=list(OUTPUTS),
+            module,
+            (image, *given),
+            dynamo=True,
+            external_data=False,
+            opset_version=OPSET,
+            verbose=False,
+            input_names=["image", *points],
+            output_names=list(OUTPUTS),
             dynamic_shapes={name: axes[name] for name in ("image", *points)},
-        )  # fmt: skip
+        )
     assert program is not None
     written: bytes = cleaned(program.model_proto).SerializeToString()
     return written
 
 
 def cleaned(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Without the exporter's notes, which hold paths of this machine; of the opset that was asked for."""
+    """Without the exporter's notes, which hold paths of this machine; of the opset that was asked
+    for.
+    """
     found = {each.domain or "ai.onnx": each.version for each in model.opset_import}
     if found.get("ai.onnx") != OPSET:
-        raise ExportError(f"the exporter wrote opset {found.get('ai.onnx')} where {OPSET} was asked for")
+        raise ExportError(
+            f"the exporter wrote opset {found.get('ai.onnx')} where {OPSET} was asked for"
+        )
     del model.metadata_props[:]
     model.doc_string, model.producer_version = "", ""
     for graph in _graphs(model.graph):
         graph.doc_string = ""
         del graph.metadata_props[:]
-        for each in (*graph.node, *graph.initializer, *graph.value_info, *graph.input, *graph.output):
+        for each in (
+            *graph.node,
+            *graph.initializer,
+            *graph.value_info,
+            *graph.input,
+            *graph.output,
+        ):
             each.doc_string = ""
             del each.metadata_props[:]
     for function in model.functions:
@@ -140,13 +174,17 @@ def baked(model: bytes, points: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     kept = [each for each in graph.graph.input if each.name not in points]
     del graph.graph.input[:]
     graph.graph.input.extend(kept)
-    graph.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in points.items())
+    graph.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in points.items()
+    )
     written: bytes = graph.SerializeToString()
     return written
 
 
 def fixed(model: bytes, points: int) -> bytes:
-    """The same graph for one sample and this many points: what compilers for phones and accelerators want."""
+    """The same graph for one sample and this many points: what compilers for phones and
+    accelerators want.
+    """
     from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed
 
     graph = onnx.load_from_string(model)
@@ -157,7 +195,9 @@ def fixed(model: bytes, points: int) -> bytes:
 
 
 def finished(model: bytes, notes: Mapping[str, str]) -> bytes:
-    """The graph with short inner names (a third of a small int8 graph is names) and the manifest's essentials."""
+    """The graph with short inner names (a third of a small int8 graph is names) and the manifest's
+    essentials.
+    """
     graph = onnx.load_from_string(model)
     inner = graph.graph
     del inner.value_info[:]

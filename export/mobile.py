@@ -1,4 +1,6 @@
-"""`.ort` for reduced builds of onnxruntime: the graph, the operators to build with, and what phones can run of it."""
+"""`.ort` for reduced builds of onnxruntime: the graph, the operators to build with, and what phones
+can run of it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,14 @@ from edge_agent.inference.session import runtime
 
 
 def to_ort(model: bytes) -> dict[str, bytes]:
-    """`model.ort`, `operators.config` for `--include_ops_by_config`, and the usability report `mobile.txt`."""
+    """`model.ort`, `operators.config` for `--include_ops_by_config`, and the usability report
+    `mobile.txt`.
+    """
     runtime()
-    from onnxruntime.tools.convert_onnx_models_to_ort import OptimizationStyle, convert_onnx_models_to_ort
+    from onnxruntime.tools.convert_onnx_models_to_ort import (
+        OptimizationStyle,
+        convert_onnx_models_to_ort,
+    )
     from onnxruntime.tools.mobile_helpers.usability_checker import analyze_model
 
     told = io.StringIO()
@@ -26,7 +33,9 @@ def to_ort(model: bytes) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
         folder = Path(name)
         (folder / "model.onnx").write_bytes(model)
-        convert_onnx_models_to_ort(folder, output_dir=folder / "out", optimization_styles=[OptimizationStyle.Fixed])
+        convert_onnx_models_to_ort(
+            folder, output_dir=folder / "out", optimization_styles=[OptimizationStyle.Fixed]
+        )
         analyze_model(folder / "model.onnx", skip_optimize=True, logger=log)
         log.removeHandler(handler)
         operators = next((folder / "out").glob("*.config"))

@@ -1,4 +1,6 @@
-"""The web client: a folder of static files that any web server can give out, with nothing from elsewhere."""
+"""The web client: a folder of static files that any web server can give out, with nothing from
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from protofleet.errors import FleetError, UsageError
 from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES
 
 OWN = ("index.html", "app.mjs", "protofleet.mjs", "follow.mjs", "cbor.mjs", "npz.mjs", "sha256.mjs")
-# What of each npm package goes beside the page, and what it is called there (.mjs: some servers know no better type).
+# What of each npm package goes beside the page, and what it is called there (.mjs: some servers
+# know no better type).
 PACKAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "onnxruntime-web": (
         "1.30.0",
@@ -48,12 +51,16 @@ def write(bundle: Mapping[str, bytes], out: Path, node_modules: Path | None) -> 
             (out / "bundle" / name).write_bytes(bundle[name])
     with tempfile.TemporaryDirectory() as scratch:
         for package, (version, files) in PACKAGES.items():
-            where = node_modules / package if node_modules else fetched(package, version, Path(scratch))
+            where = (
+                node_modules / package if node_modules else fetched(package, version, Path(scratch))
+            )
             for source, name in files.items():
                 if not (where / source).exists():
                     if name.startswith("LICENSE"):
                         continue
-                    raise PackageMissing(f"{where / source} is missing", f"npm install {package}@{version}")
+                    raise PackageMissing(
+                        f"{where / source} is missing", f"npm install {package}@{version}"
+                    )
                 shutil.copyfile(where / source, out / name)
     return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
 
@@ -72,12 +79,18 @@ def fetched(package: str, version: str, scratch: Path) -> Path:
     ]
     hint = "install Node.js, or name a folder of packages with --node-modules"
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=scratch)
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, check=False, cwd=scratch
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise PackageMissing(f"npm could not bring {package} ({type(error).__name__})", hint) from None
+        raise PackageMissing(
+            f"npm could not bring {package} ({type(error).__name__})", hint
+        ) from None
     packed = next(scratch.glob(f"{package}-*.tgz"), None)
     if run.returncode or packed is None:
-        raise PackageMissing(f"npm could not bring {package} ({' '.join(run.stderr.split())[:120]})", hint)
+        raise PackageMissing(
+            f"npm could not bring {package} ({' '.join(run.stderr.split())[:120]})", hint
+        )
     with tarfile.open(packed) as archive:
         archive.extractall(scratch / package, filter="data")
     return scratch / package / "package"

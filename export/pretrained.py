@@ -1,4 +1,6 @@
-"""An extractor that no fleet trained, from a file of weights; its prototypes are class means of some samples."""
+"""An extractor that no fleet trained, from a file of weights; its prototypes are class means of
+some samples.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ AT_ONCE = 256
 
 
 def from_weights(weights: str, backbone: str, data: DataSet, fleet: str) -> Source:
-    """The backbone with these weights, frozen, and the means of every class of the training samples."""
+    """The backbone with these weights, frozen, and the means of every class of the training
+    samples.
+    """
     if not data.n_train:
         raise UsageError(f"{data.name} holds no samples to make prototypes of")
     size, _ = natural(backbone, data.input)
-    contract = Contract(check_name("fleet", fleet), METHOD, 0, data.classes, data.input, size, freeze=True)
+    contract = Contract(
+        check_name("fleet", fleet), METHOD, 0, data.classes, data.input, size, freeze=True
+    )
     net = build_net(contract, backbone, {}, 0)
     load_pretrained(net, backbone, weights)
     freeze(net)
@@ -46,6 +52,9 @@ def from_weights(weights: str, backbone: str, data: DataSet, fleet: str) -> Sour
 def _embedded(net: FleetNet, contract: Contract, x: NDArray[Any]) -> Floats:
     embedder = Embedder(net, contract.input, Reading("prototypes"))
     with torch.no_grad():
-        blocks = [embedder(torch.from_numpy(x[at : at + AT_ONCE])).numpy() for at in range(0, len(x), AT_ONCE)]
+        blocks = [
+            embedder(torch.from_numpy(x[at : at + AT_ONCE])).numpy()
+            for at in range(0, len(x), AT_ONCE)
+        ]
     features: Floats = np.concatenate(blocks)
     return features

@@ -1,4 +1,6 @@
-"""The same graph in fewer bits: fp16 weights, or int8 by static QDQ, calibrated on local samples."""
+"""The same graph in fewer bits: fp16 weights, or int8 by static QDQ, calibrated on local
+samples.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,36 @@ from export.source import Trial
 from protofleet.exchange.published import Bank
 from protofleet.values.prototypes import Floats
 
-QUANTISED = ("Conv", "Gemm", "MatMul")  # what holds the weights and costs the time; the rest stays in floats between
+QUANTISED = (
+    "Conv",
+    "Gemm",
+    "MatMul",
+)  # what holds the weights and costs the time; the rest stays in floats between
 ACROSS = ("Relu", "MaxPool", "Add", "GlobalAveragePool", "ReduceMean", "Clip", "Concat", "Reshape")
 
 
 @dataclass(frozen=True, eq=False)
 class Lower:
-    """A graph in fewer bits, where its features lie beside the float ones (by class, "" for all), and its points."""
+    """A graph in fewer bits, where its features lie beside the float ones (by class, "" for all),
+    and its points.
+    """
 
     model: bytes
     drift: Mapping[str, Floats]
     ready: Ready
 
 
-def lowered(precision: Precision, model: bytes, calibration: Trial, made: Ready, bank: Bank, reading: Reading) -> Lower:
-    """The graph, with prototypes recomputed through it: each moves as the mean feature of its class does."""
+def lowered(
+    precision: Precision,
+    model: bytes,
+    calibration: Trial,
+    made: Ready,
+    bank: Bank,
+    reading: Reading,
+) -> Lower:
+    """The graph, with prototypes recomputed through it: each moves as the mean feature of its class
+    does.
+    """
     if precision == "fp16":
         return Lower(halved(model), {}, made)
     quantised = to_int8(model, calibration, made.inputs)
@@ -46,12 +63,18 @@ def lowered(precision: Precision, model: bytes, calibration: Trial, made: Ready,
         _, after = verify.scores(quantised, calibration.x, made.inputs)
         moved = after - before
         drift = {"": moved.mean(0)}
-        drift |= {bank.about.classes[c]: moved[calibration.y == c].mean(0) for c in np.unique(calibration.y) if c >= 0}
+        drift |= {
+            bank.about.classes[c]: moved[calibration.y == c].mean(0)
+            for c in np.unique(calibration.y)
+            if c >= 0
+        }
     return Lower(quantised, drift, ready(bank, reading, drift))
 
 
 def halved(model: bytes) -> bytes:
-    """Weights and arithmetic in half precision, inputs and outputs as they were; the head stays in float32."""
+    """Weights and arithmetic in half precision, inputs and outputs as they were; the head stays in
+    float32.
+    """
     runtime()
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
@@ -68,21 +91,30 @@ def to_int8(model: bytes, calibration: Trial, inputs: Mapping[str, Floats]) -> b
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     with tempfile.TemporaryDirectory() as folder, _quiet():
-        # The exporter has already folded batch norms into convolutions; shapes are all the quantiser still needs.
+        # The exporter has already folded batch norms into convolutions; shapes are all the
+        # quantiser still needs.
         graph = onnx.shape_inference.infer_shapes(onnx.load_from_string(model))
         out = Path(folder) / "int8.onnx"
         quantize_static(
-            graph, str(out), _Reader(calibration.x, inputs), quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=[*QUANTISED, *ACROSS], per_channel=True, weight_type=QuantType.QInt8,
-            activation_type=QuantType.QUInt8, nodes_to_exclude=_head(graph) + _before(graph),
+            graph,
+            str(out),
+            _Reader(calibration.x, inputs),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=[*QUANTISED, *ACROSS],
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            activation_type=QuantType.QUInt8,
+            nodes_to_exclude=_head(graph) + _before(graph),
             calibrate_method=CalibrationMethod.MinMax,
-        )  # fmt: skip
+        )
         return cleaned(onnx.load(out)).SerializeToString()  # type: ignore[no-any-return]
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The quantiser advises a preparation, in warnings to everybody, that the exporter has already done."""
+    """The quantiser advises a preparation, in warnings to everybody, that the exporter has already
+    done.
+    """
     logging.disable(logging.WARNING)
     try:
         yield

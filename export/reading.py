@@ -1,4 +1,6 @@
-"""How a trained device classifies, as data: what the graph does to an embedding and what it is compared with."""
+"""How a trained device classifies, as data: what the graph does to an embedding and what it is
+compared with.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,14 @@ from protofleet.scoring import points_of
 
 
 def chosen(scorers: Mapping[str, Scorer], by: str | None) -> tuple[Reading, Points | None]:
-    """The named scorer, or the method's first: how it reads, and its points (a head's are in the network)."""
+    """The named scorer, or the method's first: how it reads, and its points (a head's are in the
+    network).
+    """
     name = by or next(iter(scorers))
     if name not in scorers:
-        raise UsageError(f"this model does not classify by {name!r}", f"it does by {', '.join(scorers)}")
+        raise UsageError(
+            f"this model does not classify by {name!r}", f"it does by {', '.join(scorers)}"
+        )
     scorer = scorers[name]
     match scorer:
         case ByHead(of_unit, rows):

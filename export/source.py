@@ -1,4 +1,6 @@
-"""What is exported: one device's network as it classifies after a round, and samples to calibrate and check it with."""
+"""What is exported: one device's network as it classifies after a round, and samples to calibrate
+and check it with.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from numpy.typing import NDArray
 from edge_agent.data.dataset import DataSet
 from edge_agent.networks.net import FleetNet
 from edge_agent.training.agent import Agent
-from edge_agent.training.batches import LocalData, Samples
-from edge_agent.training.context import Workshop
+from edge_agent.training.batches import LocalData, SampleTensors
+from edge_agent.training.context import TrainingContext
 from protofleet import registry
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError, UsageError
@@ -56,7 +58,9 @@ class Source:
     check: Trial
 
     def lineages(self, *, freeze: bool = False) -> tuple[str, ...]:
-        """The run's alone; where all devices keep one frozen extractor, or shall from now on, its own before it."""
+        """The run's alone; where all devices keep one frozen extractor, or shall from now on, its
+        own before it.
+        """
         run = run_lineage(self.contract, self.method, self.hyper)
         if not self.contract.freeze and not freeze:
             return (run,)
@@ -65,7 +69,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedAgents:
     """A lab run's newest checkpoint, or the one that was named."""
 
     folder: Path
@@ -73,23 +77,31 @@ class Saved:
     round: int
 
 
-def find(path: Path) -> Saved:
+def find(path: Path) -> SavedAgents:
     """A run's directory or one of its checkpoints."""
     inside = path.name.startswith("checkpoint-")
     run = path.absolute().parent if inside else path
     if not (run / "config.json").exists():
-        raise CheckpointError(f"{path}: no run in it", "name a directory that `protofleet simulate --out` made")
+        raise CheckpointError(
+            f"{path}: no run in it", "name a directory that `protofleet simulate --out` made"
+        )
     checkpoints = [path] if inside else sorted(run.glob("checkpoint-*"))
     if not checkpoints or not checkpoints[-1].is_dir():
-        raise CheckpointError(f"{path}: no checkpoint in it yet", "a run leaves its first after some rounds")
+        raise CheckpointError(
+            f"{path}: no checkpoint in it yet", "a run leaves its first after some rounds"
+        )
     try:
         config = json.loads((run / "config.json").read_text())
-        return Saved(checkpoints[-1], config, int(checkpoints[-1].name.removeprefix("checkpoint-")))
+        return SavedAgents(
+            checkpoints[-1], config, int(checkpoints[-1].name.removeprefix("checkpoint-"))
+        )
     except ValueError as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from None
 
 
-def from_run(saved: Saved, agent: str | None, data: DataSet | None, image_size: int | None = None) -> Source:
+def from_run(
+    saved: SavedAgents, agent: str | None, data: DataSet | None, image_size: int | None = None
+) -> Source:
     """A device of a lab run."""
     try:
         contract = from_plain(Contract, saved.config["contract"])
@@ -98,7 +110,9 @@ def from_run(saved: Saved, agent: str | None, data: DataSet | None, image_size: 
         kinds: Mapping[str, str] = saved.config["backbones"]
         name = agent or min(kinds)
         if name not in kinds:
-            raise UsageError(f"no agent is called {name!r}", f"there are: {', '.join(sorted(kinds)[:12])}")
+            raise UsageError(
+                f"no agent is called {name!r}", f"there are: {', '.join(sorted(kinds)[:12])}"
+            )
         groups = unpack((saved.folder / "agents" / f"{name}.cbor").read_bytes())
         held = {group.removeprefix("memory/"): parts for group, parts in groups.items()}
         state = unpack_state((saved.folder / "state.cbor").read_bytes())
@@ -108,22 +122,33 @@ def from_run(saved: Saved, agent: str | None, data: DataSet | None, image_size: 
     while round and not recipe.talks(Turn(contract, hyper, round)):
         round -= 1
     resized = contract if image_size is None else at_size(contract, image_size)
-    return of_agent(resized, recipe, hyper, name, kinds[name], held, state, round, trials(data, resized))
+    return of_agent(
+        resized, recipe, hyper, name, kinds[name], held, state, round, trials(data, resized)
+    )
 
 
 def of_agent(
-    contract: Contract, recipe: Recipe[Any], hyper: Any, name: str, backbone: str, held: Mapping[str, Parts],
-    state: GlobalState, round: int, samples: tuple[Trial, Trial],
-) -> Source:  # fmt: skip
+    contract: Contract,
+    recipe: Recipe[Any],
+    hyper: Any,
+    name: str,
+    backbone: str,
+    held: Mapping[str, Parts],
+    state: GlobalState,
+    round: int,
+    samples: tuple[Trial, Trial],
+) -> Source:
     """A device from its checkpoint and the state of a round, taken in as the device would."""
     numerics = replace(contract.numerics, device="cpu", compile=False)
-    workshop = Workshop(replace(contract, numerics=numerics), recipe, hyper)
+    workshop = TrainingContext(replace(contract, numerics=numerics), recipe, hyper)
     device = Agent(name, backbone, _nothing(contract), workshop)
     device.restore({group: dict(parts) for group, parts in held.items()})
     device.receive(round, state.shared, state.for_agent(name))
     net = device.network().eval()
     weights = Tensors({n: t.detach().cpu().numpy() for n, t in net.weights().items()})
-    scorers = scorers_of(recipe, workshop.turn(round, name), {**state.shared, **state.for_agent(name)})
+    scorers = scorers_of(
+        recipe, workshop.turn(round, name), {**state.shared, **state.for_agent(name)}
+    )
     return Source(contract, recipe.name, hyper, backbone, round, net, weights, scorers, *samples)
 
 
@@ -143,7 +168,9 @@ def chosen_rows(contract: Contract, train: Trial, test: Trial) -> tuple[Trial, T
 
 
 def trials(data: DataSet | None, contract: Contract) -> tuple[Trial, Trial]:
-    """Rows of the training split to calibrate with, of the test split to check with; the same ones every time."""
+    """Rows of the training split to calibrate with, of the test split to check with; the same ones
+    every time.
+    """
     if data is None:
         nothing = Trial(_empty(contract), np.zeros(0, np.int64))
         return nothing, nothing
@@ -165,7 +192,7 @@ def trials(data: DataSet | None, contract: Contract) -> tuple[Trial, Trial]:
 def _nothing(contract: Contract) -> LocalData:
     kind = contract.input
     shape = (kind.shape[2], *kind.shape[:2]) if kind.kind == "image" else kind.shape
-    empty = Samples(torch.zeros(0, *shape), torch.zeros(0, dtype=torch.int64))
+    empty = SampleTensors(torch.zeros(0, *shape), torch.zeros(0, dtype=torch.int64))
     return LocalData(empty, empty, empty)
 
 

@@ -1,4 +1,6 @@
-"""Whether a graph computes what the network does, how well it classifies and what it costs: known before it ships."""
+"""Whether a graph computes what the network does, how well it classifies and what it costs: known
+before it ships.
+"""
 
 from __future__ import annotations
 
@@ -50,29 +52,44 @@ def session(model: bytes) -> Any:
 def scores(model: bytes, x: NDArray[Any], inputs: Mapping[str, Floats]) -> tuple[Floats, Floats]:
     """What the graph says of these samples: scores and features."""
     live = session(model)
-    found = [live.run(["score", "feature"], {"image": x[i : i + BLOCK], **inputs}) for i in range(0, len(x), BLOCK)]
+    found = [
+        live.run(["score", "feature"], {"image": x[i : i + BLOCK], **inputs})
+        for i in range(0, len(x), BLOCK)
+    ]
     score, feature = (np.concatenate(each) for each in zip(*found, strict=True))
     return score, feature
 
 
-def by_torch(module: nn.Module, x: NDArray[Any], inputs: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+def by_torch(
+    module: nn.Module, x: NDArray[Any], inputs: Mapping[str, Floats]
+) -> tuple[Floats, Floats]:
     """What the network says of them."""
     given = [torch.from_numpy(np.array(each)) for each in inputs.values()]
     with torch.inference_mode():
-        found = [module(torch.from_numpy(x[i : i + BLOCK]), *given) for i in range(0, len(x), BLOCK)]
+        found = [
+            module(torch.from_numpy(x[i : i + BLOCK]), *given) for i in range(0, len(x), BLOCK)
+        ]
     score, feature = (torch.cat(each).numpy() for each in zip(*found, strict=True))
     return score, feature
 
 
-def check(model: bytes, module: nn.Module, trial: Trial, made: Ready, by: str, own: Ready | None = None) -> Check:
-    """Both on the same samples; `own` are the graph's own points where they are not the network's."""
+def check(
+    model: bytes, module: nn.Module, trial: Trial, made: Ready, by: str, own: Ready | None = None
+) -> Check:
+    """Both on the same samples; `own` are the graph's own points where they are not the
+    network's.
+    """
     due, _ = by_torch(module, trial.x, made.inputs)
     got, _ = scores(model, trial.x, (own or made).inputs)
     per_due, per_got = made.by_class(due, by), made.by_class(got, by)
     apart = float(np.abs(per_got - per_due).max())
     same = per_due.argmax(1) == per_got.argmax(1)
     ranked = np.sort(per_due, axis=1)
-    clear = ranked[:, -1] - ranked[:, -2] > 2 * apart if ranked.shape[1] > 1 else np.ones(len(same), np.bool_)
+    clear = (
+        ranked[:, -1] - ranked[:, -2] > 2 * apart
+        if ranked.shape[1] > 1
+        else np.ones(len(same), np.bool_)
+    )
     labelled = trial.y >= 0
     before, after = (made.held[s.argmax(1)] == trial.y for s in (per_due, per_got))
     return Check(
@@ -96,7 +113,9 @@ def must_agree(found: Check, what: str) -> None:
         )
 
 
-def latency(model: bytes, one: NDArray[Any], inputs: Mapping[str, Floats], blocks: int = 8) -> float:
+def latency(
+    model: bytes, one: NDArray[Any], inputs: Mapping[str, Floats], blocks: int = 8
+) -> float:
     """Milliseconds of CPU for one sample."""
     live, given = session(model), {"image": one, **inputs}
     live.run(["score"], given)
@@ -116,8 +135,13 @@ def patterns(kind: Input, n: int = VECTORS) -> NDArray[Any]:
     """Made-up inputs, the same everywhere: a bundle must not carry anybody's pictures."""
     rng = generator("export", "self-test", n)
     if kind.kind != "image":
-        mean, std = np.asarray(kind.mean or 0.0, np.float32), np.asarray(kind.std or 1.0, np.float32)
-        return (rng.normal(size=(n, *kind.shape)).astype(np.float32) * std + mean).astype(np.float32)
+        mean, std = (
+            np.asarray(kind.mean or 0.0, np.float32),
+            np.asarray(kind.std or 1.0, np.float32),
+        )
+        return (rng.normal(size=(n, *kind.shape)).astype(np.float32) * std + mean).astype(
+            np.float32
+        )
     height, width, channels = kind.shape
     coarse = rng.integers(0, 256, (n, 8, 8, channels), dtype=np.uint8)
     rows, columns = np.arange(height) * 8 // height, np.arange(width) * 8 // width

@@ -1,4 +1,6 @@
-"""From a trained device to a bundle on disk: nothing is written that was not verified, and it is read back first."""
+"""From a trained device to a bundle on disk: nothing is written that was not verified, and it is
+read back first.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.inference.bundle import CALIBRATION, DRIFT, Bundle, Manifest, Precision, Unknown, open_bundle
+from edge_agent.inference.bundle import (
+    CALIBRATION,
+    DRIFT,
+    Bundle,
+    Manifest,
+    Precision,
+    Unknown,
+    open_bundle,
+)
 from edge_agent.inference.classifier import Classifier
 from edge_agent.inference.inputs import Ready, oddness, ready
 from export import graph, mobile, verify
@@ -47,7 +57,9 @@ class Wanted:
     ort: bool = False  # beside .onnx, for reduced builds
     calibration: bool = True  # embeddings of check samples, to tell unknown things by
     keep: float = 0.99
-    freeze: bool = False  # its extractor is to be the fleet's: prototypes belong to it, not to the run
+    freeze: bool = (
+        False  # its extractor is to be the fleet's: prototypes belong to it, not to the run
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +88,9 @@ def export(source: Source, want: Wanted) -> Exported:
     lower: Lower | None = None
     own, at, precision = made, full, Wanted.precision
     if want.precision != "fp32":
-        lower, found = _lower(source, want.precision, model, module, trial, made, state.bank, reading)
+        lower, found = _lower(
+            source, want.precision, model, module, trial, made, state.bank, reading
+        )
         report[want.precision] = _plain(found)
         if want.precision == "fp16" or want.smallest or found.milliseconds < full.milliseconds:
             model, own, at, precision = lower.model, lower.ready, found, want.precision
@@ -93,18 +107,27 @@ def export(source: Source, want: Wanted) -> Exported:
     if "raw" in want.also:
         files |= _raw(own)
     notes = _notes(source, lineages[0], state.digest, precision)
-    files |= {name: graph.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")}
+    files |= {
+        name: graph.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")
+    }
     if want.ort:
         files |= mobile.to_ort(files[MODEL])
     vectors = verify.patterns(source.contract.input)
     expected, feature = verify.scores(files[MODEL], vectors, own.inputs)
-    _near(verify.scores(model, vectors, own.inputs)[0], expected, MODEL)  # what was verified is what is written
+    _near(
+        verify.scores(model, vectors, own.inputs)[0], expected, MODEL
+    )  # what was verified is what is written
     _same_answers(files, own, vectors, expected)
     files[SELFTEST] = _npz({"image": vectors, "score": expected, "feature": feature})
     threshold = None
     if want.calibration and len(source.check.x):
-        threshold, files[CALIBRATION] = _calibrated(files[MODEL], source.check, own, reading.by, want.keep)
-    report |= {"forms": {n: len(d) for n, d in files.items() if n.endswith(".onnx")}, "inputs": _inputs(own)}
+        threshold, files[CALIBRATION] = _calibrated(
+            files[MODEL], source.check, own, reading.by, want.keep
+        )
+    report |= {
+        "forms": {n: len(d) for n, d in files.items() if n.endswith(".onnx")},
+        "inputs": _inputs(own),
+    }
     files["report.json"] = _json(report)
     accuracy = {
         name: value
@@ -112,16 +135,32 @@ def export(source: Source, want: Wanted) -> Exported:
         if value is not None
     }
     manifest = Manifest(
-        SCHEMA, source.contract.input, int(feature.shape[1]), source.contract.classes, reading, lineages,
-        source.method, source.backbone, source.contract.fleet, source.contract.run, source.round, state.digest,
-        precision, TOLERANCE[precision], _hashes(files), _versions(),
-        accuracy | {"samples": float(len(source.check.x))}, Unknown(want.keep, threshold),
-    )  # fmt: skip
+        SCHEMA,
+        source.contract.input,
+        int(feature.shape[1]),
+        source.contract.classes,
+        reading,
+        lineages,
+        source.method,
+        source.backbone,
+        source.contract.fleet,
+        source.contract.run,
+        source.round,
+        state.digest,
+        precision,
+        TOLERANCE[precision],
+        _hashes(files),
+        _versions(),
+        accuracy | {"samples": float(len(source.check.x))},
+        Unknown(want.keep, threshold),
+    )
     return Exported(manifest, files, report)
 
 
 def write(made: Exported, out: Path) -> Bundle:
-    """A folder, or one file where `out` ends in .pfb: read back and self-tested before it takes its name."""
+    """A folder, or one file where `out` ends in .pfb: read back and self-tested before it takes its
+    name.
+    """
     if (
         out.exists()
         and not (out.is_file() and out.suffix == SUFFIX)
@@ -156,7 +195,14 @@ def manifest_bytes(made: Exported) -> bytes:
 
 
 def _lower(
-    source: Source, precision: Precision, model: bytes, module: Any, trial: Trial, made: Ready, bank: Bank, reading: Any
+    source: Source,
+    precision: Precision,
+    model: bytes,
+    module: Any,
+    trial: Trial,
+    made: Ready,
+    bank: Bank,
+    reading: Any,
 ) -> tuple[Lower, Check]:
     calibration = source.calibration if len(source.calibration.x) else _made_up(source)
     lower = lowered(precision, model, calibration, made, bank, reading)
@@ -176,26 +222,38 @@ def _same_answers(files: Mapping[str, bytes], own: Ready, vectors: Any, expected
         _near(live.run(["score"], {"image": vectors})[0], expected, "baked.onnx")
     if "fixed.onnx" in files:
         live = verify.session(files["fixed.onnx"])
-        got = np.concatenate([live.run(["score"], {"image": one[None], **own.inputs})[0] for one in vectors])
+        got = np.concatenate(
+            [live.run(["score"], {"image": one[None], **own.inputs})[0] for one in vectors]
+        )
         _near(got, expected, "fixed.onnx")
 
 
 def _near(got: Any, due: Any, what: str) -> None:
     apart = float(np.abs(got - due).max() / np.abs(due).max())
     if not apart <= verify.LARGEST_DIFFERENCE:
-        raise ExportError(f"{what} differs from the verified graph by {apart:.1e} of the largest score")
+        raise ExportError(
+            f"{what} differs from the verified graph by {apart:.1e} of the largest score"
+        )
 
 
 def _raw(own: Ready) -> dict[str, bytes]:
-    """The graph's inputs as plain little-endian float32, for clients without CBOR, and the class of each row."""
+    """The graph's inputs as plain little-endian float32, for clients without CBOR, and the class of
+    each row.
+    """
     rows = {"classes": own.classes, "rows": own.rows.tolist(), "shapes": _inputs(own)}
-    return {f"{n}.f32": a.astype("<f4").tobytes() for n, a in own.inputs.items()} | {"rows.json": _json(rows)}
+    return {f"{n}.f32": a.astype("<f4").tobytes() for n, a in own.inputs.items()} | {
+        "rows.json": _json(rows)
+    }
 
 
-def _calibrated(model: bytes, check: Trial, own: Ready, by: str, keep: float) -> tuple[float, bytes]:
+def _calibrated(
+    model: bytes, check: Trial, own: Ready, by: str, keep: float
+) -> tuple[float, bytes]:
     """Embeddings of check samples in half precision, and the threshold they give."""
     width = max(1, verify.scores(model, check.x[:1], own.inputs)[1].shape[1])
-    score, features = verify.scores(model, check.x[: max(16, min(256, CALIBRATION_BYTES // (2 * width)))], own.inputs)
+    score, features = verify.scores(
+        model, check.x[: max(16, min(256, CALIBRATION_BYTES // (2 * width)))], own.inputs
+    )
     threshold = float(np.quantile(oddness(features, own.by_class(score, by), by), keep))
     return threshold, _npz({"features": features.astype(np.float16)})
 
@@ -207,7 +265,9 @@ def _made_up(source: Source) -> Trial:
 
 def _envelope(source: Source) -> Envelope:
     contract = source.contract
-    return Envelope("global", contract.fleet, contract.run, round=source.round, method=source.method)
+    return Envelope(
+        "global", contract.fleet, contract.run, round=source.round, method=source.method
+    )
 
 
 def _notes(source: Source, lineage: str, state: str, precision: str) -> dict[str, str]:
@@ -226,7 +286,10 @@ def _inputs(made: Ready) -> dict[str, list[int]]:
 
 
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("protofleet", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")}
+    return {
+        name: version(name)
+        for name in ("protofleet", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+    }
 
 
 def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
@@ -249,7 +312,11 @@ def _npz(arrays: Mapping[str, Any]) -> bytes:
         for name, array in arrays.items():
             one = io.BytesIO()
             np.lib.format.write_array(one, np.ascontiguousarray(array), allow_pickle=False)
-            packed.writestr(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), one.getvalue(), zipfile.ZIP_DEFLATED)
+            packed.writestr(
+                zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)),
+                one.getvalue(),
+                zipfile.ZIP_DEFLATED,
+            )
     return out.getvalue()
 
 

@@ -1,7 +1,9 @@
-"""What a whole fleet agrees on: announced once, the same for every device, in the lab as in the field.
+"""What a whole fleet agrees on: announced once, the same for every device, in the lab as in the
+field.
 
-Everything that changes bits is here as a resolved setting, so that two runs with equal contracts and equal seeds end in
-equal bytes on one machine. Class ids are positions in `Contract.classes`, never the order of folders on a device.
+Everything that changes bits is here as a resolved setting, so that two runs with equal contracts
+and equal seeds end in equal bytes on one machine. Class ids are positions in `Contract.classes`,
+never the order of folders on a device.
 """
 
 from __future__ import annotations
@@ -25,9 +27,15 @@ class Numerics:
 
     device: str = setting("cpu", "cpu, cuda, mps, or auto: the best there is")
     threads: int = setting(1, "threads of one training process", low=1)
-    compile: bool = setting(False, "compile the training step (needs a C++ compiler; faster from a few rounds on)")
-    layout: Literal["contiguous", "channels-last"] = setting("contiguous", "memory layout of images and convolutions")
-    dtype: Literal["float32", "bf16"] = setting("float32", "arithmetic of a training step (bf16: autocast)")
+    compile: bool = setting(
+        False, "compile the training step (needs a C++ compiler; faster from a few rounds on)"
+    )
+    layout: Literal["contiguous", "channels-last"] = setting(
+        "contiguous", "memory layout of images and convolutions"
+    )
+    dtype: Literal["float32", "bf16"] = setting(
+        "float32", "arithmetic of a training step (bf16: autocast)"
+    )
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,12 @@ class Training:
     lr: float = setting(0.01, "learning rate", low=0)
     momentum: float = setting(0.5, "momentum of SGD", low=0, high=1)
     weight_decay: float = setting(0.0, "weight decay of SGD", low=0)
-    lr_decay: float = setting(1.0, "the learning rate is multiplied by this every round", low=0, high=1)
-    augment: Augment = setting("none", "crop-flip: random crop after padding by 4, random horizontal flip")
+    lr_decay: float = setting(
+        1.0, "the learning rate is multiplied by this every round", low=0, high=1
+    )
+    augment: Augment = setting(
+        "none", "crop-flip: random crop after padding by 4, random horizontal flip"
+    )
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,9 @@ class Contract:
     training: Training = field(default_factory=Training)
     numerics: Numerics = field(default_factory=Numerics)
     wire: Wire = "half"
-    averaging: int = 0  # rounds over which a device averages its weights for all but training; 0: it does not
+    averaging: int = (
+        0  # rounds over which a device averages its weights for all but training; 0: it does not
+    )
     common_start: bool = False  # every device derives the same initial weights from the seed
     pretrained: str = ""
     freeze: bool = False

@@ -1,6 +1,8 @@
-"""Every error a user can meet: a class per kind, with a stable code, one line of words and an exit code.
+"""Every error a user can meet: a class per kind, with a stable code, one line of words and an exit
+code.
 
-The command lines print `error: words (code)` and leave with the class's exit code; a traceback is for `--debug` only.
+The command lines print `error: words (code)` and leave with the class's exit code; a traceback is
+for `--debug` only.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ class FleetError(Exception):
 
 
 class ValueRefused(FleetError):
-    """A value of the vocabulary that contradicts itself (a wrong shape, a number that is not finite)."""
+    """A value of the vocabulary that contradicts itself (a wrong shape, a number that is not
+    finite).
+    """
 
     code = "bad-value"
 
@@ -82,7 +86,7 @@ class LinkBusy(LinkError):
     code = "link-busy"
 
 
-class ParcelError(FleetError):
+class BlobError(FleetError):
     """A large payload that cannot be taken in."""
 
     code = "bad-parcel"

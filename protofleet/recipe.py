@@ -1,9 +1,10 @@
 """What a method is: a recipe of four moves, as plain functions in one short file.
 
-1 `train`: what the device minimises. 2 `summarise`: what it sends. 3 `fold` and `fuse`: how the coordinator makes the
-next state of it. 4 `receive` and `adapt`: what a device does with what comes back. `scorers` says how it then
-classifies. A recipe file reads from top to bottom and ends in `recipe = Recipe(...)`; its entry point in the group
-"protofleet.methods" is all the registration there is.
+1 `train`: what the device minimises. 2 `summarise`: what it sends. 3 `fold` and `fuse`: how the
+coordinator makes the next state of it. 4 `receive` and `adapt`: what a device does with what comes
+back. `scorers` says how it then classifies. A recipe file reads from top to bottom and ends in
+`recipe = Recipe(...)`; its entry point in the group "protofleet.methods" is all the registration
+there is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from numpy.typing import NDArray
 from protofleet.contract import Contract, Wire
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.util import seeds
-from protofleet.values.prototypes import Floats, Head, Ints, Mixtures, Parts, Prototypes, Tensors, count_floats
+from protofleet.values.prototypes import (
+    Floats,
+    Head,
+    Ints,
+    Mixtures,
+    Parts,
+    Prototypes,
+    Tensors,
+    count_floats,
+)
 from protofleet.values.sums import Partial
 
 if TYPE_CHECKING:
@@ -29,7 +39,9 @@ H = TypeVar("H")
 
 @dataclass(frozen=True)
 class Turn(Generic[H]):
-    """All that a move may depend on: the contract, the method's settings, the round and whose turn it is."""
+    """All that a move may depend on: the contract, the method's settings, the round and whose turn
+    it is.
+    """
 
     contract: Contract
     hyper: H
@@ -76,7 +88,9 @@ class Learner(Protocol):
 
 
 class Net(Protocol):
-    """What a loss sees of the network: the two feature levels, the classifier, and heads a recipe asked for."""
+    """What a loss sees of the network: the two feature levels, the classifier, and heads a recipe
+    asked for.
+    """
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
     def head(self, z: Tensor) -> Tensor: ...
@@ -101,8 +115,9 @@ Loss = Callable[[Net, Batch, Given, Any], "Tensor"]
 class Phase:
     """One stretch of local training.
 
-    `loss(net, batch, given, hyper)` is a plain function: whatever it needs beside the batch is in `given`, as arrays of
-    one shape from round to round, so that one compiled step serves the whole run.
+    `loss(net, batch, given, hyper)` is a plain function: whatever it needs beside the batch is in
+    `given`, as arrays of one shape from round to round, so that one compiled step serves the whole
+    run.
     """
 
     loss: Loss
@@ -126,11 +141,15 @@ class Linear:
 
 @dataclass(frozen=True)
 class NearestPrototype:
-    """Classify by the nearest prototype; the score is minus the squared distance (or the cosine)."""
+    """Classify by the nearest prototype; the score is minus the squared distance (or the
+    cosine).
+    """
 
     prototypes: Prototypes
     metric: Literal["euclidean", "cosine"] = "euclidean"
-    through: str = ""  # compare what this further head makes of the embedding, instead of the embedding
+    through: str = (
+        ""  # compare what this further head makes of the embedding, instead of the embedding
+    )
     of_unit: bool = False  # compare the embedding scaled to length one
 
 
@@ -158,7 +177,9 @@ class Traits:
 
     mixed_backbones: bool = True  # devices may have different networks
     common_start: bool = False  # devices begin from the same weights, derived from the fleet's seed
-    frozen: bool = False  # the extractor stays as it began, and the classifier is one linear layer on it
+    frozen: bool = (
+        False  # the extractor stays as it began, and the classifier is one linear layer on it
+    )
     backbone: str = ""  # what devices take where nobody names one
     embedding: int = 0  # and its size
     asynchronous: bool = False  # uploads may be fused as they come
@@ -207,11 +228,19 @@ class Recipe(Generic[H]):
     fold: Callable[[Turn[H], Upload, int], Partial]  # 3a: one upload into sums and bags
     fuse: Callable[[Turn[H], Partial, GlobalState], GlobalState]  # 3b: the next state
     scorers: Callable[[Turn[H], Learner, Parts], Mapping[str, Scorer]]
-    receive: Callable[[Turn[H], Learner, Parts], None] = take_nothing  # 4, before anything else is done with it
-    adapt: Callable[[Turn[H], Learner, Parts], Sequence[Phase]] = no_phases  # 4, training on arrival
+    receive: Callable[[Turn[H], Learner, Parts], None] = (
+        take_nothing  # 4, before anything else is done with it
+    )
+    adapt: Callable[[Turn[H], Learner, Parts], Sequence[Phase]] = (
+        no_phases  # 4, training on arrival
+    )
     start: Callable[[Turn[H]], GlobalState] = start_empty
     talks: Callable[[Turn[H]], bool] = always  # False: a round of local training only
     heads: Callable[[Turn[H]], Mapping[str, Linear]] = no_heads
-    paper_floats: Callable[[Turn[H], Sequence[Parts], GlobalState], int] = floats_up  # a round by the paper's own count
+    paper_floats: Callable[[Turn[H], Sequence[Parts], GlobalState], int] = (
+        floats_up  # a round by the paper's own count
+    )
     traits: Traits = Traits()
-    precision: Mapping[str, Wire] = field(default_factory=dict)  # per part, where the fleet's default does not fit
+    precision: Mapping[str, Wire] = field(
+        default_factory=dict
+    )  # per part, where the fleet's default does not fit

@@ -1,4 +1,6 @@
-"""The methods that are installed: entry points of the group "protofleet.methods", from this package or any other."""
+"""The methods that are installed: entry points of the group "protofleet.methods", from this package
+or any other.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def load(name: str) -> Recipe[Any]:
     if name not in points:
         near = difflib.get_close_matches(name, points, 1)
         raise UnknownMethod(
-            f"no method is called {name!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names())}"
+            f"no method is called {name!r}",
+            f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names())}",
         )
     recipe = points[name].load()
     if not isinstance(recipe, Recipe):

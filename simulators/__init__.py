@@ -1,1 +1,3 @@
-"""The laboratory: data dealt out to simulated devices, rounds in memory through the real codec, and benchmarks."""
+"""The laboratory: data dealt out to simulated devices, rounds in memory through the real codec, and
+benchmarks.
+"""

@@ -1,4 +1,6 @@
-"""Trained-looking devices and their bundles for tests: small networks, prototypes from their own embeddings."""
+"""Trained-looking devices and their bundles for tests: small networks, prototypes from their own
+embeddings.
+"""
 
 from dataclasses import replace
 
@@ -23,13 +25,21 @@ def digits():
     return load("digits", data_dir=None)
 
 
-def device(backbone="mlp", *, data=None, kind=None, freeze=False, extras=None, embedding=24, hidden=()):
+def device(
+    backbone="mlp", *, data=None, kind=None, freeze=False, extras=None, embedding=24, hidden=()
+):
     """A network with weights from a seed, and every way of classifying by its own class means."""
     data = digits() if data is None and kind is None else data
     contract = Contract(
-        "f", "r", 3, data.classes if data else tuple("abcd"), data.input if data else kind, embedding, hidden,
+        "f",
+        "r",
+        3,
+        data.classes if data else tuple("abcd"),
+        data.input if data else kind,
+        embedding,
+        hidden,
         freeze=freeze,
-    )  # fmt: skip
+    )
     net = build_net(contract, backbone, extras or {}, 5).eval()
     calibration, check = trials(data, contract)
     if data is None:
@@ -51,7 +61,9 @@ def embedded(source, x):
     from export.graph import Embedder
 
     with torch.no_grad():
-        return Embedder(source.net, source.contract.input, Reading("prototypes"))(torch.from_numpy(x)).numpy()
+        return Embedder(source.net, source.contract.input, Reading("prototypes"))(
+            torch.from_numpy(x)
+        ).numpy()
 
 
 def scorers(source, through):

@@ -14,7 +14,9 @@ from simulators.run.partitions import PartitionOptions
 from tests.exchanging import SETTINGS
 
 torch.set_num_threads(1)  # tests run side by side: more threads would only wait for each other
-settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("steady")
 
 
@@ -22,8 +24,16 @@ settings.load_profile("steady")
 def small_lab():
     """A configuration of a few seconds; keyword arguments change its run."""
 
-    def make(method: str = "fedproto", settings: tuple[str, ...] = (), numerics=None, **run) -> LabConfig:
-        given = {"dataset": "digits", "agents": 5, "partition": "dirichlet", "rounds": 3, "seed": 4} | run
+    def make(
+        method: str = "fedproto", settings: tuple[str, ...] = (), numerics=None, **run
+    ) -> LabConfig:
+        given = {
+            "dataset": "digits",
+            "agents": 5,
+            "partition": "dirichlet",
+            "rounds": 3,
+            "seed": 4,
+        } | run
         config = LabConfig(
             Run(method=method, **given),
             PartitionOptions(alpha=0.5),

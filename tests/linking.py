@@ -1,4 +1,6 @@
-"""Links to real brokers, for tests: made quickly, watched with a deadline, stopped whatever happens."""
+"""Links to real brokers, for tests: made quickly, watched with a deadline, stopped whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,17 @@ from weakref import WeakKeyDictionary
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import Arrival, Connected, Event, Link
 
-DEADLINE = 20.0  # generous, because the machine may be busy; nothing waits that long when all is well
-UNSEEN: WeakKeyDictionary[Link, deque[Event]] = WeakKeyDictionary()  # polled, and left for the next who asks
+DEADLINE = (
+    20.0  # generous, because the machine may be busy; nothing waits that long when all is well
+)
+UNSEEN: WeakKeyDictionary[Link, deque[Event]] = (
+    WeakKeyDictionary()
+)  # polled, and left for the next who asks
 
 
-def link_to(address: Address, name: str, user: str | None = None, password: str | None = None, **how: Any) -> Link:
+def link_to(
+    address: Address, name: str, user: str | None = None, password: str | None = None, **how: Any
+) -> Link:
     """A link that comes back quickly, not started."""
     if user is not None:
         address = replace(address, username=user, password=password)
@@ -32,7 +40,9 @@ def poll_until(link: Link, enough: Callable[[list[Event]], bool], ack: bool = Tr
     while not enough(seen):
         if not waiting:
             left = deadline - time.monotonic()
-            assert left > 0, f"still waiting; so far: {[e for e in seen if not isinstance(e, Arrival)][-10:]}"
+            assert left > 0, (
+                f"still waiting; so far: {[e for e in seen if not isinstance(e, Arrival)][-10:]}"
+            )
             waiting.extend(link.poll(left))
             continue
         event = waiting.popleft()

@@ -27,7 +27,16 @@ def coordinator(url, folder, packet=131_072):
     """A service of fleet `f` that answers by its socket."""
     folder.mkdir(exist_ok=True)
     (folder / "fleet.toml").write_text(FLEET.format(packet=packet))
-    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(folder / "fleet.toml"), "--broker", url]
+    command = [
+        sys.executable,
+        "-m",
+        "coordinator",
+        "serve",
+        "--config",
+        str(folder / "fleet.toml"),
+        "--broker",
+        url,
+    ]
     service = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         eventually(lambda: told(folder, what="list"))

@@ -16,16 +16,25 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
 def test_a_class_from_five_photos_reaches_another_device():
     environ = {name: value for name, value in os.environ.items() if name != "PROTOFLEET_DATA"}
-    environ |= {"PYTHON": sys.executable, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environ |= {
+        "PYTHON": sys.executable,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
     run = subprocess.run(
-        ["bash", str(ROOT / "examples" / "enroll.sh")], capture_output=True, text=True, env=environ, check=False,
+        ["bash", str(ROOT / "examples" / "enroll.sh")],
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=False,
         timeout=300,
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     before, after = (
         [
             float(x)
-            for x in re.search(rf"device b {when}: 9 ([\d.]+) %, the other classes ([\d.]+) %", run.stdout).groups()
+            for x in re.search(
+                rf"device b {when}: 9 ([\d.]+) %, the other classes ([\d.]+) %", run.stdout
+            ).groups()
         ]
         for when in ("before", "after")
     )

@@ -1,7 +1,8 @@
 """How easily the house is read, in figures: `python tools/house.py [--json] [--list WHAT] [ROOT]`.
 
-Comments, long lines, names that say nothing, names used twice, functions that want too much, folders that are too full,
-modules without a test of their name. `tests/test_house.py` holds the figures.
+Comments, long lines, names that say nothing, names used twice, functions that want too much,
+folders that are too full, modules without a test of their name. `tests/test_house.py` holds the
+figures.
 """
 
 from __future__ import annotations
@@ -24,10 +25,31 @@ MOST_ARGUMENTS = 7
 MOST_MODULES = 16  # of a folder, where the folder is not a list of things of one kind
 LISTS = ("methods", "toolbox", "cases", "cli")
 # Participles that say what happened to a value and not what it is.
-VAGUE = frozenset({
-    "found", "held", "told", "said", "made", "each", "came", "seen", "got", "gone", "kept", "known", "sent", "taken",
-    "given", "asked", "went", "heard", "wanted", "due", "left",
-})  # fmt: skip
+VAGUE = frozenset(
+    {
+        "found",
+        "held",
+        "told",
+        "said",
+        "made",
+        "each",
+        "came",
+        "seen",
+        "got",
+        "gone",
+        "kept",
+        "known",
+        "sent",
+        "taken",
+        "given",
+        "asked",
+        "went",
+        "heard",
+        "wanted",
+        "due",
+        "left",
+    }
+)
 SEVERAL = frozenset({"Hyper"})  # every method has its own, under its module's name
 DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|ruff:|pragma)")
 
@@ -86,14 +108,28 @@ def measure(root: Path) -> House:
                     many.append(f"{where}:{node.lineno} {node.name} ({_arguments(node)})")
                 names = _bound(node)
                 bindings += len(names)
-                vague += [f"{where}:{node.lineno} {node.name}: {name}" for name in sorted(names & VAGUE)]
+                vague += [
+                    f"{where}:{node.lineno} {node.name}: {name}" for name in sorted(names & VAGUE)
+                ]
     modules = [path for path in paths if not path.name.startswith("__")]
     return House(
-        len(paths), lines, comments, long_lines, bindings, vague,
-        [f"{n}: {', '.join(at)}" for n, at in sorted(classes.items()) if len(at) > 1 and n not in SEVERAL],
-        _modules_twice(root, modules), many, _full_folders(root, modules), len(modules),
+        len(paths),
+        lines,
+        comments,
+        long_lines,
+        bindings,
+        vague,
+        [
+            f"{n}: {', '.join(at)}"
+            for n, at in sorted(classes.items())
+            if len(at) > 1 and n not in SEVERAL
+        ],
+        _modules_twice(root, modules),
+        many,
+        _full_folders(root, modules),
+        len(modules),
         [str(m.relative_to(root)) for m in modules if not _test_of(root, m).exists()],
-    )  # fmt: skip
+    )
 
 
 def _comments(source: str) -> int:
@@ -111,7 +147,10 @@ def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Click gives a command as many arguments as it has options."""
-    return any(re.search(r"\b(command|option|argument|_options?)\b", ast.unparse(d)) for d in node.decorator_list)
+    return any(
+        re.search(r"\b(command|option|argument|_options?)\b", ast.unparse(d))
+        for d in node.decorator_list
+    )
 
 
 def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
@@ -144,7 +183,11 @@ def _modules_twice(root: Path, modules: list[Path]) -> list[str]:
 
 def _full_folders(root: Path, modules: list[Path]) -> list[str]:
     counts = Counter(m.parent.relative_to(root) for m in modules)
-    return [f"{at} ({n})" for at, n in sorted(counts.items()) if n > MOST_MODULES and at.name not in LISTS]
+    return [
+        f"{at} ({n})"
+        for at, n in sorted(counts.items())
+        if n > MOST_MODULES and at.name not in LISTS
+    ]
 
 
 def _test_of(root: Path, module: Path) -> Path:
@@ -157,7 +200,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parent.parent)
     parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--list", metavar="WHAT", help="one of the lists: vague, untested, classes_twice, ...")
+    parser.add_argument(
+        "--list", metavar="WHAT", help="one of the lists: vague, untested, classes_twice, ..."
+    )
     given = parser.parse_args()
     house = measure(given.root)
     if given.list:

@@ -27,8 +27,22 @@ def coordinator() -> None:
 
 
 for command in (
-    init, serve, status, agents, rounds, show, classes, freeze, publish, pause, resume, stop, replay, compact, backup,
-):  # fmt: skip
+    init,
+    serve,
+    status,
+    agents,
+    rounds,
+    show,
+    classes,
+    freeze,
+    publish,
+    pause,
+    resume,
+    stop,
+    replay,
+    compact,
+    backup,
+):
     coordinator.add_command(command)
 
 

@@ -1,4 +1,6 @@
-"""`coordinator freeze`: one extractor for the whole fleet, rolled out, and the means of every device through it."""
+"""`coordinator freeze`: one extractor for the whole fleet, rolled out, and the means of every
+device through it.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,35 @@ WEIGHTS = (".pt", ".pth")
 @click.command()
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
 @click.option("--backbone", help="Where SOURCE is a file of weights: whose they are.")
-@click.option("--data", help="And what its first prototypes are means of: a folder, an .npz or a data set's name.")
-@click.option("--wait", default=0.0, show_default=True, help="Seconds to wait for the devices' class means.")
+@click.option(
+    "--data",
+    help="And what its first prototypes are means of: a folder, an .npz or a data set's name.",
+)
+@click.option(
+    "--wait", default=0.0, show_default=True, help="Seconds to wait for the devices' class means."
+)
 @where
-def freeze(source: Path, backbone: str | None, data: str | None, wait: float, data_dir: Path, as_json: bool) -> None:
+def freeze(
+    source: Path, backbone: str | None, data: str | None, wait: float, data_dir: Path, as_json: bool
+) -> None:
     """Make SOURCE's extractor the whole fleet's, whatever the run goes on to learn.
 
-    SOURCE is a bundle (a folder or a .pfb file), or what `protofleet export` takes: a run's directory, one of its
-    checkpoints, or a file of pretrained weights (.pt) with --backbone and --data. The bundle is announced on the
-    channel; devices fetch it, test it, and send their class means through it, which become the fleet's prototypes.
-    `coordinator classes back` returns to an earlier version.
+    SOURCE is a bundle (a folder or a .pfb file), or what `protofleet export` takes: a run's
+    directory, one of its checkpoints, or a file of pretrained weights (.pt) with --backbone and
+    --data. The bundle is announced on the channel; devices fetch it, test it, and send their class
+    means through it, which become the fleet's prototypes. `coordinator classes back` returns to an
+    earlier version.
     """
     weights = source.suffix in WEIGHTS
     if weights != bool(backbone) or weights != bool(data):
-        raise UsageError("--backbone and --data go with a file of weights (.pt, .pth), and with nothing else")
-    how = ["--weights", source, "--backbone", backbone, "--data", data] if weights else ["--freeze", "--from", source]
+        raise UsageError(
+            "--backbone and --data go with a file of weights (.pt, .pth), and with nothing else"
+        )
+    how = (
+        ["--weights", source, "--backbone", backbone, "--data", data]
+        if weights
+        else ["--freeze", "--from", source]
+    )
     with staged(source, data_dir, how) as file:
         found = ask(data_dir, "classes", what="freeze", file=str(file.resolve()))
     end = time.monotonic() + wait
@@ -52,11 +68,15 @@ def freeze(source: Path, backbone: str | None, data: str | None, wait: float, da
 
 @contextmanager
 def staged(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator[Path]:
-    """The bundle as one file in the coordinator's own directory, which is all that it may be allowed to read."""
+    """The bundle as one file in the coordinator's own directory, which is all that it may be
+    allowed to read.
+    """
     fleet = ask(data_dir, "status")["fleet"]  # and nothing is written where nobody is
     file = data_dir / f"frozen-{token_hex(4)}{archive.SUFFIX}"
     try:
-        if source.suffix in WEIGHTS or (source.is_dir() and not (source / archive.MANIFEST).exists()):
+        if source.suffix in WEIGHTS or (
+            source.is_dir() and not (source / archive.MANIFEST).exists()
+        ):
             exported(source, [*how, "--fleet", fleet, "--out", file])
         else:
             file.write_bytes(archive.packed_bytes(source))

@@ -32,16 +32,24 @@ def replay(directory: Path, as_json: bool) -> None:
     else:
         for each in found:
             click.echo(f"round {each.round:<6} {each.verdict:<10} {each.recorded[:16]}")
-        click.echo(f"{sum(e.verdict == 'same' for e in found)} of {len(found)} states computed again to the same hash")
+        click.echo(
+            f"{sum(e.verdict == 'same' for e in found)} of {len(found)} states computed again to the same hash"
+        )
     if any(each.verdict == "differs" for each in found):
-        raise FleetError("a state differs from what was recorded", "was it made with other versions?")
+        raise FleetError(
+            "a state differs from what was recorded", "was it made with other versions?"
+        )
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--keep", default=100, show_default=True, help="Rounds whose uploads and states stay in full.")
+@click.option(
+    "--keep", default=100, show_default=True, help="Rounds whose uploads and states stay in full."
+)
 def compact(directory: Path, keep: int) -> None:
-    """Give room back: of older rounds in DIRECTORY only hashes, cuts and senders stay. The service must not run."""
+    """Give room back: of older rounds in DIRECTORY only hashes, cuts and senders stay. The service
+    must not run.
+    """
     from coordinator.journal.journal import Journal
 
     if not (directory / "journal.db").exists():

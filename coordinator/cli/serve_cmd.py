@@ -37,22 +37,41 @@ FLAGS = {
 
 def _flags(command: Any) -> Any:
     for name, (_, _, help) in reversed(FLAGS.items()):
-        command = click.option("--" + name.replace("_", "-"), name, default=None, help=help)(command)
+        command = click.option("--" + name.replace("_", "-"), name, default=None, help=help)(
+            command
+        )
     return command
 
 
 @click.command()
-@click.option("--config", "file", type=click.Path(path_type=Path), default=None, help="By default ./fleet.toml.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="By default ./fleet.toml.",
+)
 @_flags
-@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A setting of the method.")
-@click.option("--with-broker", is_flag=True, help="Start a broker as well (mosquitto, else the embedded one).")
+@click.option(
+    "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A setting of the method."
+)
+@click.option(
+    "--with-broker", is_flag=True, help="Start a broker as well (mosquitto, else the embedded one)."
+)
 @click.option("--retry", is_flag=True, help="Keep trying even where the broker refuses us.")
 @click.option("--until-done", is_flag=True, help="End when the last round is fused.")
-@click.option("--take-over", is_flag=True, help="Serve even if another coordinator seems to: it will stop.")
+@click.option(
+    "--take-over", is_flag=True, help="Serve even if another coordinator seems to: it will stop."
+)
 def serve(
-    file: Path | None, pairs: tuple[str, ...], with_broker: bool, retry: bool, until_done: bool, take_over: bool,
+    file: Path | None,
+    pairs: tuple[str, ...],
+    with_broker: bool,
+    retry: bool,
+    until_done: bool,
+    take_over: bool,
     **flags: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Open rounds, take uploads in, fuse them and publish the outcome, until stopped.
 
     \b
@@ -78,7 +97,9 @@ def serve(
             cert=Path(held.cert) if held.cert else None,
             key=Path(held.key) if held.key else None,
         )
-        above = fencing.epoch_to_top(address, settings.serve.fleet, settings.data_dir, take_over=take_over)
+        above = fencing.epoch_to_top(
+            address, settings.serve.fleet, settings.data_dir, take_over=take_over
+        )
         with build.service(
             settings, address, log, os.environ, retry=retry, once=until_done, epoch_above=above
         ) as service:
@@ -105,7 +126,9 @@ def init(file: Path, force: bool) -> None:
         raise UsageError(f"{file} is already there", "--force writes over it") from None
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
-    click.echo(f"{file} written; set [contract] by `edge-agent contract --data SOURCE`, then: coordinator serve")
+    click.echo(
+        f"{file} written; set [contract] by `edge-agent contract --data SOURCE`, then: coordinator serve"
+    )
 
 
 def _file(file: Path | None) -> Path | None:
@@ -136,6 +159,8 @@ def _broker(data_dir: Path, url: str, wanted: bool) -> Iterator[str]:
     from protofleet.mqtt.broker.run import running_broker
 
     parts = urlsplit(url)
-    with running_broker(data_dir / "broker", host=parts.hostname or "127.0.0.1", port=parts.port or 1883) as running:
+    with running_broker(
+        data_dir / "broker", host=parts.hostname or "127.0.0.1", port=parts.port or 1883
+    ) as running:
         click.echo(f"broker ({running.kind}) at {running.address}", err=True)
         yield str(running.address)

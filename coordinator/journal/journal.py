@@ -1,7 +1,9 @@
-"""What must not be lost: who was asked, what was accepted, where a round was cut, what came out. One SQLite file a run.
+"""What must not be lost: who was asked, what was accepted, where a round was cut, what came out.
+One SQLite file a run.
 
-Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with `synchronous=FULL`,
-and the bytes of uploads are in files beside it before. One process at a time holds a journal; a lock says so.
+Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with
+`synchronous=FULL`, and the bytes of uploads are in files beside it before. One process at a time
+holds a journal; a lock says so.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from coordinator.errors import JournalError
-from coordinator.journal.records import CutRound, Kept, OpenedRound
-from coordinator.journal.segments import Bodies, Span
+from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
+from coordinator.journal.segments import SegmentLog, Span
 from coordinator.lock import locked
 from protofleet.exchange.snapshot import pack_state, unpack_state
 from protofleet.exchange.state import GlobalState
@@ -33,8 +35,8 @@ class Journal:
     def __init__(self, directory: Path, wall: Callable[[], float]) -> None:
         self.directory, self._wall = directory, wall
         self._lock: TextIO | None = locked(directory)
-        self._newest: OpenedRound | None = None
-        self._bodies = Bodies(directory)
+        self._newest: RoundRecord | None = None
+        self._bodies = SegmentLog(directory)
         path = directory / "journal.db"
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -54,7 +56,7 @@ class Journal:
             raise JournalError(f"{directory} holds no journal")
         journal = cls.__new__(cls)
         journal.directory, journal._wall, journal._lock = directory, lambda: 0.0, None
-        journal._newest, journal._bodies = None, Bodies(directory)
+        journal._newest, journal._bodies = None, SegmentLog(directory)
         journal._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         return journal
 
@@ -91,39 +93,49 @@ class Journal:
         row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def rounds(self, last: int | None = None) -> list[OpenedRound]:
+    def rounds(self, last: int | None = None) -> list[RoundRecord]:
         """Rounds in order, or only the last so many."""
         limit = "" if last is None else f" LIMIT {last}"
-        rows = self._db.execute(f"SELECT round, base, base_round, asked, talks FROM rounds ORDER BY round DESC{limit}")
-        found = [OpenedRound(r, b, br, tuple(json.loads(a)), bool(t)) for r, b, br, a, t in rows]
+        rows = self._db.execute(
+            f"SELECT round, base, base_round, asked, talks FROM rounds ORDER BY round DESC{limit}"
+        )
+        found = [RoundRecord(r, b, br, tuple(json.loads(a)), bool(t)) for r, b, br, a, t in rows]
         return found[::-1]
 
-    def round(self, number: int) -> OpenedRound | None:
+    def round(self, number: int) -> RoundRecord | None:
         """One round; the newest is asked for with every upload, and remembered."""
         if self._newest is not None and self._newest.round == number:
             return self._newest
         row = self._db.execute(
             "SELECT round, base, base_round, asked, talks FROM rounds WHERE round=?", (number,)
         ).fetchone()
-        return None if row is None else OpenedRound(row[0], row[1], row[2], tuple(json.loads(row[3])), bool(row[4]))
+        return (
+            None
+            if row is None
+            else RoundRecord(row[0], row[1], row[2], tuple(json.loads(row[3])), bool(row[4]))
+        )
 
-    def upload(self, round: int, agent: str) -> Kept | None:
+    def upload(self, round: int, agent: str) -> UploadRecord | None:
         """What is known of one upload."""
         sql = f"SELECT {KEPT} FROM uploads WHERE round=? AND agent=?"
         row = self._db.execute(sql, (round, agent)).fetchone()
-        return None if row is None else Kept(*row)
+        return None if row is None else UploadRecord(*row)
 
-    def uploads(self, round: int | None = None, status: Literal["accepted", "held"] | None = None) -> list[Kept]:
+    def uploads(
+        self, round: int | None = None, status: Literal["accepted", "held"] | None = None
+    ) -> list[UploadRecord]:
         """Uploads in order of round and agent."""
         where = [] if round is None else [f"round={round:d}"]
         # Spelled out, as only then the index of held ones is used.
         where += [] if status is None else [f"status='{status}'"]
         sql = f"SELECT {KEPT} FROM uploads WHERE {' AND '.join(where) or '1'} ORDER BY round, agent"
-        return [Kept(*row) for row in self._db.execute(sql)]
+        return [UploadRecord(*row) for row in self._db.execute(sql)]
 
     def body(self, blob: int | None) -> bytes | None:
         """The bytes in this place; None once compacted away."""
-        span = self._db.execute("SELECT file, start, length FROM logged WHERE blob=?", (blob,)).fetchone()
+        span = self._db.execute(
+            "SELECT file, start, length FROM logged WHERE blob=?", (blob,)
+        ).fetchone()
         if span is not None:
             return self._bodies.read(Span(*span))
         row = self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)).fetchone()
@@ -134,15 +146,22 @@ class Journal:
         row = self._db.execute("SELECT body FROM files WHERE name=?", (name,)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def cut(self, round: int) -> CutRound | None:
+    def cut(self, round: int) -> CutRecord | None:
         """Where a round was cut."""
-        row = self._db.execute("SELECT round, reason, counted FROM cuts WHERE round=?", (round,)).fetchone()
-        return None if row is None else CutRound(row[0], row[1], tuple((r, a, w) for r, a, w in json.loads(row[2])))
+        row = self._db.execute(
+            "SELECT round, reason, counted FROM cuts WHERE round=?", (round,)
+        ).fetchone()
+        return (
+            None
+            if row is None
+            else CutRecord(row[0], row[1], tuple((r, a, w) for r, a, w in json.loads(row[2])))
+        )
 
     def state(self, round: int | None = None) -> tuple[int, GlobalState] | None:
         """The state that came out of a round, or the newest, with its round."""
         row = self._db.execute(
-            "SELECT round, blob FROM states WHERE ?1 IS NULL OR round=?1 ORDER BY round DESC LIMIT 1", (round,)
+            "SELECT round, blob FROM states WHERE ?1 IS NULL OR round=?1 ORDER BY round DESC LIMIT 1",
+            (round,),
         ).fetchone()
         body = None if row is None else self.body(row[1])
         return None if row is None or body is None else (int(row[0]), unpack_state(body))
@@ -158,22 +177,34 @@ class Journal:
 
     def agents(self) -> dict[str, dict[str, Any]]:
         """Births by agent, as they were last said."""
-        return {agent: json.loads(birth) for agent, birth in self._db.execute("SELECT agent, birth FROM agents")}
+        return {
+            agent: json.loads(birth)
+            for agent, birth in self._db.execute("SELECT agent, birth FROM agents")
+        }
 
     def events(self, last: int = 100) -> list[dict[str, Any]]:
         """The newest events, oldest first."""
-        rows = self._db.execute("SELECT at, round, kind, body FROM events ORDER BY id DESC LIMIT ?", (last,)).fetchall()
-        return [{"at": at, "round": round, "kind": kind, **json.loads(body)} for at, round, kind, body in rows[::-1]]
+        rows = self._db.execute(
+            "SELECT at, round, kind, body FROM events ORDER BY id DESC LIMIT ?", (last,)
+        ).fetchall()
+        return [
+            {"at": at, "round": round, "kind": kind, **json.loads(body)}
+            for at, round, kind, body in rows[::-1]
+        ]
 
     # what is written, inside `commit`
 
     def set_meta(self, key: str, value: str) -> None:
         """Remember a text."""
-        self._db.execute("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", (key, value))
+        self._db.execute(
+            "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", (key, value)
+        )
 
     def keep_file(self, name: str, body: bytes) -> None:
         """Keep a file; its name says what is in it."""
-        self._db.execute("INSERT INTO files VALUES (?, ?) ON CONFLICT(name) DO NOTHING", (name, body))
+        self._db.execute(
+            "INSERT INTO files VALUES (?, ?) ON CONFLICT(name) DO NOTHING", (name, body)
+        )
 
     def drop_files(self, but: Collection[str]) -> None:
         """Forget every file but these."""
@@ -181,18 +212,33 @@ class Journal:
             if name not in but:
                 self._db.execute("DELETE FROM files WHERE name=?", (name,))
 
-    def add_round(self, opened: OpenedRound) -> None:
+    def add_round(self, opened: RoundRecord) -> None:
         """A round is announced."""
-        values = (opened.round, opened.base, opened.base_round, json.dumps(opened.asked), opened.talks, self._wall())
+        values = (
+            opened.round,
+            opened.base,
+            opened.base_round,
+            json.dumps(opened.asked),
+            opened.talks,
+            self._wall(),
+        )
         self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
         self._newest = opened
 
     def add_uploads(self, uploads: Iterable[tuple[int, str, str, str, bytes]]) -> None:
-        """Uploads came: round, agent, hash, status and message; of one that is only recorded the message is empty."""
+        """Uploads came: round, agent, hash, status and message; of one that is only recorded the
+        message is empty.
+        """
         came, at, numbers = list(uploads), self._wall(), count(self._next_blob())
         spans = self._bodies.add([message for *_, message in came if message])
-        rows = [(*known, next(numbers) if message else None, status, at) for *known, status, message in came]
-        logged = [(blob, *astuple(span)) for blob, span in zip((r[3] for r in rows if r[3]), spans, strict=True)]
+        rows = [
+            (*known, next(numbers) if message else None, status, at)
+            for *known, status, message in came
+        ]
+        logged = [
+            (blob, *astuple(span))
+            for blob, span in zip((r[3] for r in rows if r[3]), spans, strict=True)
+        ]
         self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 
@@ -201,21 +247,27 @@ class Journal:
         last = "SELECT max((SELECT coalesce(max(id), 0) FROM blobs), (SELECT coalesce(max(blob), 0) FROM logged))"
         return int(self._db.execute(last).fetchone()[0]) + 1
 
-    def add_cut(self, cut: CutRound, left_out: Iterable[tuple[int, str]] = ()) -> None:
-        """A round is cut here; its uploads are fused in it; others are left out, and kept like late ones."""
+    def add_cut(self, cut: CutRecord, left_out: Iterable[tuple[int, str]] = ()) -> None:
+        """A round is cut here; its uploads are fused in it; others are left out, and kept like late
+        ones.
+        """
         values = (cut.round, cut.reason, json.dumps(cut.counted), self._wall())
         self._db.execute("INSERT INTO cuts VALUES (?, ?, ?, ?)", values)
         self._db.executemany(
             "UPDATE uploads SET cut=?, status='accepted' WHERE round=? AND agent=?",
             [(cut.round, round, agent) for round, agent, _ in cut.counted],
         )
-        self._db.executemany("UPDATE uploads SET status='late' WHERE round=? AND agent=?", list(left_out))
+        self._db.executemany(
+            "UPDATE uploads SET status='late' WHERE round=? AND agent=?", list(left_out)
+        )
 
     def add_state(self, round: int, state: GlobalState) -> None:
         """What a round ended in."""
         blob = self._next_blob()
         self._db.execute("INSERT INTO blobs VALUES (?, ?)", (blob, pack_state(state)))
-        self._db.execute("INSERT INTO states VALUES (?, ?, ?, ?)", (round, state.sha256, blob, self._wall()))
+        self._db.execute(
+            "INSERT INTO states VALUES (?, ?, ?, ?)", (round, state.sha256, blob, self._wall())
+        )
 
     def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
         """A device said who it is."""
@@ -245,7 +297,9 @@ class Journal:
             self._db.execute(f"DELETE FROM blobs WHERE id NOT IN ({live})", (edge,))
             self._db.execute(f"DELETE FROM logged WHERE blob NOT IN ({live})", (edge,))
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
-        self._bodies.drop(but=[file for (file,) in self._db.execute("SELECT DISTINCT file FROM logged")])
+        self._bodies.drop(
+            but=[file for (file,) in self._db.execute("SELECT DISTINCT file FROM logged")]
+        )
 
     def compact(self, keep: int) -> int:
         """As `forget`, and give the room back to the disk; how many bytes that was."""
@@ -285,7 +339,13 @@ class Journal:
         """Bring the file to this schema, one numbered step at a time."""
         have = int(self._db.execute("PRAGMA user_version").fetchone()[0])
         if have > SCHEMA:
-            raise JournalError(f"the journal has schema {have}, this release knows {SCHEMA}", "use a newer release")
+            raise JournalError(
+                f"the journal has schema {have}, this release knows {SCHEMA}", "use a newer release"
+            )
         for version in range(have + 1, SCHEMA + 1):
-            script = resources.files("coordinator.journal").joinpath(f"schema/v{version}.sql").read_text()
+            script = (
+                resources.files("coordinator.journal")
+                .joinpath(f"schema/v{version}.sql")
+                .read_text()
+            )
             self._db.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class OpenedRound:
+class RoundRecord:
     """A round as it was announced. `base_round` is the round its state came out of."""
 
     round: int
@@ -17,8 +17,10 @@ class OpenedRound:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """An upload as it is remembered: the hash of its body, where its bytes are, and the round it was fused in."""
+class UploadRecord:
+    """An upload as it is remembered: the hash of its body, where its bytes are, and the round it
+    was fused in.
+    """
 
     round: int
     agent: str
@@ -29,7 +31,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class CutRound:
+class CutRecord:
     """Where a round was cut: which uploads are in it, as (round, agent, weight)."""
 
     round: int

@@ -1,7 +1,8 @@
-"""The bytes of uploads, in files that only grow: each is written once, where SQLite would write, sum and move it twice.
+"""The bytes of uploads, in files that only grow: each is written once, where SQLite would write,
+sum and move it twice.
 
-What `add` returns is on disk; the journal's rows then say where. Bytes that no row points to, as after a crash between
-the two, lie there unread until their file goes.
+What `add` returns is on disk; the journal's rows then say where. Bytes that no row points to, as
+after a crash between the two, lie there unread until their file goes.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ class Span:
     length: int
 
 
-class Bodies:
-    """The files `bodies-NUMBER` of a directory; every life, and every failure to write, begins a new one."""
+class SegmentLog:
+    """The files `bodies-NUMBER` of a directory; every life, and every failure to write, begins a
+    new one.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -66,7 +69,9 @@ class Bodies:
 
     def drop(self, but: Collection[int]) -> None:
         """Remove every file but these and the one that is written."""
-        for number in self._there() - set(but) - ({self._number} if self._file is not None else set()):
+        for number in (
+            self._there() - set(but) - ({self._number} if self._file is not None else set())
+        ):
             self._path(number).unlink()
 
     def size(self) -> int:
@@ -83,7 +88,9 @@ class Bodies:
         self.close()
         self._number, self._length = max(self._there(), default=0) + 1, 0
         try:
-            self._file = os.open(self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            self._file = os.open(
+                self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644
+            )
             folder = os.open(self._directory, os.O_RDONLY)
             try:
                 os.fsync(folder)  # the file's name, too, outlives a loss of power
@@ -116,5 +123,7 @@ def _write(file: int, bodies: Sequence[bytes]) -> None:
         if os.writev(file, some) < sum(map(len, some)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     getattr(os, "fdatasync", os.fsync)(file)
-    if hasattr(os, "posix_fadvise"):  # they are not read again soon, and pages that come back at once are cheap to take
+    if hasattr(
+        os, "posix_fadvise"
+    ):  # they are not read again soon, and pages that come back at once are cheap to take
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)

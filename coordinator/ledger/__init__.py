@@ -1,1 +1,3 @@
-"""What devices classify with: enrolled classes, a frozen extractor's bundle, the class means of devices."""
+"""What devices classify with: enrolled classes, a frozen extractor's bundle, the class means of
+devices.
+"""

@@ -1,6 +1,8 @@
-"""What devices classify with: the run's prototypes, the classes enrolled since, and an operator's decisions.
+"""What devices classify with: the run's prototypes, the classes enrolled since, and an operator's
+decisions.
 
-Every decision is a new version of one small book in the journal, so any earlier one can be gone back to.
+Every decision is a new version of one small book in the journal, so any earlier one can be gone
+back to.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from coordinator.journal.journal import Journal
 from coordinator.ledger import summaries
 from coordinator.ledger.extractor import brought
-from coordinator.messages import Voice
+from coordinator.messages import Messages
 from coordinator.uploads.validation import Refusal
 from protofleet import scoring
 from protofleet.errors import UsageError, WireError
@@ -54,10 +56,10 @@ class Book:
     why: str = ""
 
 
-class Classes:
+class Catalogue:
     """The book, the offers that come in, and what is published."""
 
-    def __init__(self, journal: Journal, voice: Voice, policy: str, log: Log) -> None:
+    def __init__(self, journal: Journal, voice: Messages, policy: str, log: Log) -> None:
         self.journal, self.voice, self.policy, self.log = journal, voice, policy, log
 
     @property
@@ -69,11 +71,17 @@ class Classes:
     def bank(self, round: int, state: GlobalState, book: Book | None = None) -> Bank | None:
         """What is published; None while there is nothing to classify with."""
         book = book or self.versions[-1]
-        found = published.read(b64decode(book.frozen)).bank if book.frozen else self._learned(round, state)
+        found = (
+            published.read(b64decode(book.frozen)).bank
+            if book.frozen
+            else self._learned(round, state)
+        )
         if found is None:
             return None
         found = summaries.applied(self.journal, found) if book.frozen else found
-        bank = published.without(Bank(replace(found.about, bundle=book.bundle), found.points), book.removed)
+        bank = published.without(
+            Bank(replace(found.about, bundle=book.bundle), found.points), book.removed
+        )
         for message in book.admitted.values():
             bank = published.joined(bank, _offered(message))
         names = tuple(book.renamed.get(name, name) for name in bank.about.classes)
@@ -90,14 +98,22 @@ class Classes:
         if bank is None:
             return [*said, Publication(topic, b"", retain=True)] if len(versions) > 1 else said
         envelope = Envelope(
-            "global", self.voice.topics.fleet, self.voice.contract.run, self.voice.epoch, round=round,
+            "global",
+            self.voice.topics.fleet,
+            self.voice.contract.run,
+            self.voice.epoch,
+            round=round,
             method=self.voice.recipe.name,
-        )  # fmt: skip
+        )
         data = published.write(bank, envelope, self.voice.contract.wire)
         return [*said, Publication(topic, data, retain=True)]
 
-    def offered(self, agent: str, payload: bytes, round: int, state: GlobalState) -> list[Publication]:
-        """A device brings classes of its own: the answer, and the channel where something new is in it."""
+    def offered(
+        self, agent: str, payload: bytes, round: int, state: GlobalState
+    ) -> list[Publication]:
+        """A device brings classes of its own: the answer, and the channel where something new is in
+        it.
+        """
         try:
             offer = published.read(payload, "enrol")
         except WireError as error:
@@ -115,13 +131,19 @@ class Classes:
         assert isinstance(offer.bank.points, Prototypes)
         fresh = {name: self._kept(offer.bank, name) for name in offer.bank.about.classes}
         near, share = published.nearest(bank.points, offer.bank.points.vectors)
-        words = f"it lies close to {bank.about.classes[near]}: they may be mixed up" if share < TOO_NEAR else ""
+        words = (
+            f"it lies close to {bank.about.classes[near]}: they may be mixed up"
+            if share < TOO_NEAR
+            else ""
+        )
         for held, status in ((book.admitted, "accepted"), (book.waiting, "waiting")):
             if fresh.items() <= held.items():
                 return [self._answer(agent, offer.digest, status, "near" if words else "", words)]
         if self.policy == "manual":
             held = dict([*book.waiting.items(), *fresh.items()][-MOST:])
-            self._write(replace(book, waiting=held), f"{', '.join(fresh)} from {agent} waits", round)
+            self._write(
+                replace(book, waiting=held), f"{', '.join(fresh)} from {agent} waits", round
+            )
             return [self._answer(agent, offer.digest, "waiting", "near" if words else "", words)]
         held = {**book.admitted, **fresh}
         self._write(replace(book, admitted=held), f"{', '.join(fresh)} from {agent}", round)
@@ -129,7 +151,13 @@ class Classes:
         return [*said, *self.publications(round, state)]
 
     def _summarised(
-        self, agent: str, payload: bytes, offer: Published, bank: Bank | None, round: int, state: GlobalState
+        self,
+        agent: str,
+        payload: bytes,
+        offer: Published,
+        bank: Bank | None,
+        round: int,
+        state: GlobalState,
     ) -> list[Publication]:
         """Class means of the classes that are known already."""
         book = self.versions[-1]
@@ -162,19 +190,28 @@ class Classes:
         moves: dict[str, Callable[[Book], Book]] = {
             "admit": lambda book: self._admitted(book, str(arguments["name"])),
             "remove": lambda book: self._removed(book, str(arguments["name"]), round, state),
-            "rename": lambda book: self._renamed(book, str(arguments["name"]), str(arguments["to"]), round, state),
+            "rename": lambda book: self._renamed(
+                book, str(arguments["name"]), str(arguments["to"]), round, state
+            ),
             "back": lambda book: self._back(int(arguments["version"])),
         }
         if what not in moves:
             raise UsageError(f"classes: no command {what!r}")
         book = moves[what](self.versions[-1])
-        words = " ".join([what, *(str(v) for k, v in sorted(arguments.items()) if k in ("name", "to", "version"))])
+        words = " ".join(
+            [
+                what,
+                *(str(v) for k, v in sorted(arguments.items()) if k in ("name", "to", "version")),
+            ]
+        )
         self._write(book, words, round)
         return self._listed(round, state), True
 
     def _learned(self, round: int, state: GlobalState) -> Bank | None:
         voice = self.voice
-        scorers = scoring.scorers_of(voice.recipe, Turn(voice.contract, voice.hyper, round), state.shared)
+        scorers = scoring.scorers_of(
+            voice.recipe, Turn(voice.contract, voice.hyper, round), state.shared
+        )
         points = scoring.points_of(next(iter(scorers.values())))
         lineage = published.run_lineage(voice.contract, voice.recipe.name, voice.hyper)
         return None if points is None else Bank(About(lineage, voice.contract.classes), points)
@@ -188,16 +225,24 @@ class Classes:
         foreign = self._foreign(agent, envelope, offer, bank)
         if foreign is not None or bank is None:
             return (foreign, "refused") if foreign else None
-        taken = {bank.about.classes[int(c)] for c in np.unique(bank.points.classes)} - book.admitted.keys()
+        taken = {
+            bank.about.classes[int(c)] for c in np.unique(bank.points.classes)
+        } - book.admitted.keys()
         double = next((name for name in offer.about.classes if name in taken), None)
         if double is not None:
             return Refusal("conflict", f"there is a class {double!r} already"), "conflict"
         return None
 
-    def _foreign(self, agent: str, envelope: Envelope, offer: Bank, bank: Bank | None) -> Refusal | None:
+    def _foreign(
+        self, agent: str, envelope: Envelope, offer: Bank, bank: Bank | None
+    ) -> Refusal | None:
         if (envelope.agent, envelope.fleet) != (agent, self.voice.topics.fleet):
             return Refusal("wrong-agent", "the sender is not who the topic says")
-        if bank is None or not isinstance(bank.points, Prototypes) or not isinstance(offer.points, Prototypes):
+        if (
+            bank is None
+            or not isinstance(bank.points, Prototypes)
+            or not isinstance(offer.points, Prototypes)
+        ):
             return Refusal("no-prototypes", "this fleet does not classify by prototypes")
         return _misfit(offer, offer.points, bank, bank.points)
 
@@ -209,10 +254,17 @@ class Classes:
         at, points = offer.about.classes.index(name), offer.points
         assert isinstance(points, Prototypes)
         rows = points.only([at])
-        one = Bank(About(offer.about.lineage, (name,)), Prototypes(np.zeros(len(rows.classes), np.int64), rows.vectors))
-        return b64encode(published.write(one, Envelope("enrol", self.voice.topics.fleet), "float32")).decode()
+        one = Bank(
+            About(offer.about.lineage, (name,)),
+            Prototypes(np.zeros(len(rows.classes), np.int64), rows.vectors),
+        )
+        return b64encode(
+            published.write(one, Envelope("enrol", self.voice.topics.fleet), "float32")
+        ).decode()
 
-    def _write(self, book: Book, why: str, round: int, files: Mapping[str, bytes] = NOTHING) -> None:
+    def _write(
+        self, book: Book, why: str, round: int, files: Mapping[str, bytes] = NOTHING
+    ) -> None:
         before = self.versions
         kept = [*before, replace(book, why=why)][-VERSIONS:]
         with self.journal.commit():
@@ -232,7 +284,11 @@ class Classes:
             counts = np.bincount(bank.points.classes, minlength=len(bank.about.classes))
             back = {to: name for name, to in versions[-1].renamed.items()}
             rows = [
-                {"name": name, "rows": int(n), "enrolled": back.get(name, name) in versions[-1].admitted}
+                {
+                    "name": name,
+                    "rows": int(n),
+                    "enrolled": back.get(name, name) in versions[-1].admitted,
+                }
                 for name, n in zip(bank.about.classes, counts, strict=True)
             ]
         return {
@@ -242,12 +298,17 @@ class Classes:
             "summaries": summaries.agents(self.journal),
             "classes": rows,
             "waiting": list(versions[-1].waiting),
-            "versions": [{"version": i, "why": book.why or "the run's own"} for i, book in enumerate(versions)],
+            "versions": [
+                {"version": i, "why": book.why or "the run's own"}
+                for i, book in enumerate(versions)
+            ],
         }
 
     def _admitted(self, book: Book, name: str) -> Book:
         if name not in book.waiting:
-            raise UsageError(f"no class {name!r} waits", f"waiting: {', '.join(book.waiting) or 'none'}")
+            raise UsageError(
+                f"no class {name!r} waits", f"waiting: {', '.join(book.waiting) or 'none'}"
+            )
         left = {n: m for n, m in book.waiting.items() if n != name}
         return replace(book, waiting=left, admitted={**book.admitted, name: book.waiting[name]})
 
@@ -276,7 +337,9 @@ class Classes:
     def _back(self, version: int) -> Book:
         versions = self.versions
         if not 0 <= version < len(versions):
-            raise UsageError(f"there is no version {version}", f"there are 0 to {len(versions) - 1}")
+            raise UsageError(
+                f"there is no version {version}", f"there are 0 to {len(versions) - 1}"
+            )
         return versions[version]
 
 
@@ -286,11 +349,22 @@ def _offered(message: str) -> Bank:
 
 def _misfit(offer: Bank, points: Prototypes, bank: Bank, known: Prototypes) -> Refusal | None:
     if offer.about.lineage != bank.about.lineage:
-        return Refusal("other-lineage", f"embeddings of another extractor: here it is {bank.about.lineage[:60]}")
-    if points.dim != known.dim or set(points.classes.tolist()) != set(range(len(offer.about.classes))):
-        return Refusal("dimension", f"prototypes of {known.dim} numbers are due for every class that is named")
+        return Refusal(
+            "other-lineage",
+            f"embeddings of another extractor: here it is {bank.about.lineage[:60]}",
+        )
+    if points.dim != known.dim or set(points.classes.tolist()) != set(
+        range(len(offer.about.classes))
+    ):
+        return Refusal(
+            "dimension", f"prototypes of {known.dim} numbers are due for every class that is named"
+        )
     if len(points.classes) > ROWS:
-        return Refusal("many", f"{len(points.classes)} prototypes at once, at most {ROWS} are taken")
+        return Refusal(
+            "many", f"{len(points.classes)} prototypes at once, at most {ROWS} are taken"
+        )
     if not all(name.isprintable() and len(name) <= LONGEST_NAME for name in offer.about.classes):
-        return Refusal("bad-name", f"class names are printable and of at most {LONGEST_NAME} letters")
+        return Refusal(
+            "bad-name", f"class names are printable and of at most {LONGEST_NAME} letters"
+        )
     return None

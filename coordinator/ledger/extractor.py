@@ -1,4 +1,6 @@
-"""A bundle whose extractor is the whole fleet's: checked when an operator brings it, kept for devices that fetch it."""
+"""A bundle whose extractor is the whole fleet's: checked when an operator brings it, kept for
+devices that fetch it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from protofleet.exchange.archive import LARGEST_PARCEL, PROTOTYPES, BundleError
 
 
 @dataclass(frozen=True)
-class Frozen:
-    """Its name, the sha256 and size of the bytes that travel, and the prototypes that it came with."""
+class FrozenExtractor:
+    """Its name, the sha256 and size of the bytes that travel, and the prototypes that it came
+    with.
+    """
 
     bundle: str
     parcel: str
@@ -21,11 +25,14 @@ class Frozen:
     prototypes: bytes
 
 
-def brought(path: Path) -> tuple[Frozen, bytes]:
+def brought(path: Path) -> tuple[FrozenExtractor, bytes]:
     """A `.pfb` on disk and its bytes, if the fleet can use it."""
     try:
         if path.stat().st_size > LARGEST_PARCEL:
-            raise BundleError(f"{path.name}: more than {LARGEST_PARCEL >> 20} MiB", "leave further forms of it out")
+            raise BundleError(
+                f"{path.name}: more than {LARGEST_PARCEL >> 20} MiB",
+                "leave further forms of it out",
+            )
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from None
@@ -39,7 +46,9 @@ def brought(path: Path) -> tuple[Frozen, bytes]:
         raise BundleError(f"{path.name}: {PROTOTYPES} is not the state that the manifest names")
     lineage = state.bank.about.lineage
     if not lineage.startswith("extractor:"):
-        raise UsageError(f"this bundle's prototypes are of {lineage[:60]}", "export it with --freeze")
+        raise UsageError(
+            f"this bundle's prototypes are of {lineage[:60]}", "export it with --freeze"
+        )
     if not len(state.bank.points.classes):
         raise UsageError("there is not one prototype in this bundle")
-    return Frozen(found.digest, sha256(data).hexdigest(), len(data), prototypes), data
+    return FrozenExtractor(found.digest, sha256(data).hexdigest(), len(data), prototypes), data

@@ -1,4 +1,6 @@
-"""A round of summaries only: devices of one frozen extractor send class means, the fleet's are their weighted means."""
+"""A round of summaries only: devices of one frozen extractor send class means, the fleet's are
+their weighted means.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,23 @@ METHOD = "summarise"  # what an offer of class means calls itself
 def wrong(offer: Bank, bank: Bank, *, frozen: bool) -> Refusal | None:
     """Why a device's summary cannot count."""
     if not frozen:
-        return Refusal("not-frozen", "there is no extractor that all devices share: see `coordinator freeze`")
+        return Refusal(
+            "not-frozen", "there is no extractor that all devices share: see `coordinator freeze`"
+        )
     points = offer.points
     if not isinstance(points, Prototypes) or points.counts is None or not points.counts.all():
         return Refusal("counts", "class means with counts are due")
     unknown = [name for name in offer.about.classes if name not in bank.about.classes]
-    return Refusal("class", f"{unknown[0]!r} is no class of the fleet; enrol it") if unknown else None
+    return (
+        Refusal("class", f"{unknown[0]!r} is no class of the fleet; enrol it") if unknown else None
+    )
 
 
 def keep(journal: Journal, agent: str, payload: bytes) -> None:
     """One summary a device: a newer one replaces it."""
-    journal.set_meta("summaries", json.dumps({**_held(journal), agent: b64encode(payload).decode()}))
+    journal.set_meta(
+        "summaries", json.dumps({**_held(journal), agent: b64encode(payload).decode()})
+    )
 
 
 def held(journal: Journal, agent: str) -> bytes | None:
@@ -56,9 +64,15 @@ def applied(journal: Journal, bank: Bank) -> Bank:
     for agent in sorted(sums_of):
         offer = published.read(b64decode(sums_of[agent]), "enrol").bank
         sent = offer.points
-        if offer.about.lineage != bank.about.lineage or not isinstance(sent, Prototypes) or sent.counts is None:
+        if (
+            offer.about.lineage != bank.about.lineage
+            or not isinstance(sent, Prototypes)
+            or sent.counts is None
+        ):
             continue
-        for c, mean, n in zip(sent.classes, sent.vectors.astype(np.float64), sent.counts, strict=True):
+        for c, mean, n in zip(
+            sent.classes, sent.vectors.astype(np.float64), sent.counts, strict=True
+        ):
             at = bank.about.classes.index(offer.about.classes[int(c)])
             total, samples = sums.get(at, (np.zeros(sent.dim), 0))
             sums[at] = (total + n * mean, samples + int(n))

@@ -1,10 +1,13 @@
-"""A run's rounds as a table of (phase, event) -> (standing, actions): pure, so that every order of events can be tried.
+"""A run's rounds as a table of (phase, event) -> (standing, actions): pure, so that every order of
+events can be tried.
 
-waiting --enough devices--> collecting --all answered, or deadline and quorum--> closing --fused--> waiting ... done
+waiting --enough devices--> collecting --all answered, or deadline and quorum--> closing --fused-->
+waiting ... done
 
-A round does not close at its quorum, which would shut slow devices out for good, but when everyone who was asked has
-answered or is excused, or at its deadline if the quorum is met; else the deadline is put off and it is said who is
-missing. In asynchronous mode a round is a cut of so many uploads, and nobody in particular is asked.
+A round does not close at its quorum, which would shut slow devices out for good, but when everyone
+who was asked has answered or is excused, or at its deadline if the quorum is met; else the deadline
+is put off and it is said who is missing. In asynchronous mode a round is a cut of so many uploads,
+and nobody in particular is asked.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Phase = Literal["waiting", "collecting", "closing", "done"]
-Choose = Callable[[int, Sequence[str]], Sequence[str]]  # who takes part in a round, of those who could
+Choose = Callable[
+    [int, Sequence[str]], Sequence[str]
+]  # who takes part in a round, of those who could
 
 
 @dataclass(frozen=True)
-class Rules:
+class RoundRules:
     """When rounds open and close."""
 
     choose: Choose
@@ -32,7 +37,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunState:
     """Where a run stands. `number` is the round that is open, or the last one that ended."""
 
     phase: Phase = "waiting"
@@ -47,7 +52,11 @@ class Standing:
     @property
     def missing(self) -> list[str]:
         """Who was asked and has neither answered nor been excused."""
-        return [agent for agent in self.asked if agent not in self.answered and agent not in self.excused]
+        return [
+            agent
+            for agent in self.asked
+            if agent not in self.answered and agent not in self.excused
+        ]
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,9 @@ class Tick:
 
 @dataclass(frozen=True)
 class Answered:
-    """Uploads were accepted: of all agents that came at once, as telling of each alone would cost by their square."""
+    """Uploads were accepted: of all agents that came at once, as telling of each alone would cost
+    by their square.
+    """
 
     agents: frozenset[str]
 
@@ -114,10 +125,10 @@ class PutOff:
 
 Event = Tick | Answered | Excused | Fused | Paused | Ended
 Action = Open | Cut | PutOff
-Step = tuple[Standing, list[Action]]
+Step = tuple[RunState, list[Action]]
 
 
-def step(rules: Rules, at: Standing, event: Event, now: float) -> Step:  # noqa: PLR0911 - a table
+def step(rules: RoundRules, at: RunState, event: Event, now: float) -> Step:  # noqa: PLR0911 - a table
     """What the event changes, and what is to be done about it."""
     match at.phase, event:
         case _, Paused(paused):
@@ -138,24 +149,26 @@ def step(rules: Rules, at: Standing, event: Event, now: float) -> Step:  # noqa:
     return at, []
 
 
-def _maybe_open(rules: Rules, at: Standing, eligible: tuple[str, ...], now: float) -> Step:
+def _maybe_open(rules: RoundRules, at: RunState, eligible: tuple[str, ...], now: float) -> Step:
     number = at.number + 1
     if rules.rounds is not None and number > rules.rounds:
         return replace(at, phase="done"), []
     if at.paused or len(eligible) < max(rules.min_agents, 1) or now < at.opened + rules.every:
         return at, []
     asked = () if rules.cut is not None else tuple(rules.choose(number, eligible))
-    collecting = Standing("collecting", number, asked, deadline=now + rules.timeout, opened=now)
+    collecting = RunState("collecting", number, asked, deadline=now + rules.timeout, opened=now)
     return collecting, [Open(number, asked)]
 
 
-def _maybe_cut(rules: Rules, at: Standing, now: float) -> Step:
+def _maybe_cut(rules: RoundRules, at: RunState, now: float) -> Step:
     if rules.cut is not None:
         full = len(at.answered) >= rules.cut
         late = now >= at.deadline and bool(at.answered)
     else:
         full = not at.missing and bool(at.answered)
-        late = now >= at.deadline and len(at.answered) >= max(1, math.ceil(rules.quorum * len(at.asked) - 1e-9))
+        late = now >= at.deadline and len(at.answered) >= max(
+            1, math.ceil(rules.quorum * len(at.asked) - 1e-9)
+        )
     if full or late:
         closing = replace(at, phase="closing", deadline=math.inf)
         return closing, [Cut(at.number, "complete" if full else "deadline")]

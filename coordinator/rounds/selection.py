@@ -1,4 +1,6 @@
-"""Who takes part in a round: a seeded function of the fleet and the round, never of who answered first."""
+"""Who takes part in a round: a seeded function of the fleet and the round, never of who answered
+first.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Between the link and the core: what is too large for a packet leaves as a slip with chunks, and comes in that way.
+"""Between the link and the core: what is too large for a packet leaves as a slip with chunks, and
+comes in that way.
 
-Everything retained goes out under its topic; of the newest large payload of each topic the bytes are kept, for devices
-that ask, and of bundles on a shelf. Chunks that arrive are taken only for slips that were announced, into a bounded
-spool on disk.
+Everything retained goes out under its topic; of the newest large payload of each topic the bytes
+are kept, for devices that ask, and of bundles on a shelf. Chunks that arrive are taken only for
+slips that were announced, into a bounded spool on disk.
 """
 
 from __future__ import annotations
@@ -14,10 +15,18 @@ from pathlib import Path
 from typing import Protocol
 
 from protofleet import wire
-from protofleet.errors import LinkBusy, ParcelError, WireError
-from protofleet.mqtt.blobs.sender import Outgoing, ParcelLimits, Ranges, Sending, Slip, Spool, read_ranges, slip_message
+from protofleet.errors import BlobError, LinkBusy, WireError
+from protofleet.mqtt.blobs.descriptor import (
+    BlobDescriptor,
+    BlobLimits,
+    Ranges,
+    read_ranges,
+    slip_message,
+)
+from protofleet.mqtt.blobs.sender import BlobSender, OutgoingBlob
+from protofleet.mqtt.blobs.store import BlobStore
 from protofleet.mqtt.link.events import Publication, Ticket
-from protofleet.mqtt.topics import Place, Topics
+from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.wire import Message
 
 EXPIRY = 600.0  # seconds without news after which a half-received upload is forgotten
@@ -29,7 +38,7 @@ Missing = Callable[[str, int, str, Ranges], Publication]  # the receipt that ask
 Shelf = Callable[[str], bytes | None]  # what is kept under a sha256, for devices that ask
 
 
-class Link(Protocol):
+class BlobLink(Protocol):
     """As much of a link as the post needs."""
 
     def publish(
@@ -38,21 +47,21 @@ class Link(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
+class Blob:
     """A large payload, put together again, and the place it belongs in."""
 
-    place: Place
+    place: TopicParts
     payload: bytes
 
 
-class Post:
+class BlobServer:
     """What is under way in either direction."""
 
     def __init__(
         self,
-        link: Link,
+        link: BlobLink,
         topics: Topics,
-        limits: ParcelLimits,
+        limits: BlobLimits,
         spool: Path,
         missing: Missing,
         clock: Callable[[], float],
@@ -60,11 +69,15 @@ class Post:
     ) -> None:
         self._link, self._topics, self._limits, self._missing = link, topics, limits, missing
         self._shelf = shelf
-        self._spool = Spool(spool, largest=limits.largest, total=SPOOL, expiry=EXPIRY, clock=clock)
-        self._large: dict[str, Outgoing] = {}  # by topic: the newest only
-        self._sendings: dict[tuple[str, str], Sending] = {}  # by receiver ("" for all) and digest
+        self._spool = BlobStore(
+            spool, largest=limits.largest, total=SPOOL, expiry=EXPIRY, clock=clock
+        )
+        self._large: dict[str, OutgoingBlob] = {}  # by topic: the newest only
+        self._sendings: dict[
+            tuple[str, str], BlobSender
+        ] = {}  # by receiver ("" for all) and digest
         self._waiting: deque[Publication] = deque()
-        self._awaited: dict[tuple[str, str], Place] = {}
+        self._awaited: dict[tuple[str, str], TopicParts] = {}
 
     def send(self, said: Sequence[Publication]) -> None:
         """Publish, in order; what the link has no room for waits here."""
@@ -87,7 +100,7 @@ class Post:
         """Forget transfers that nobody goes on with."""
         self._spool.sweep()
 
-    def pushed(self, place: Place, payload: bytes) -> Whole | None:
+    def pushed(self, place: TopicParts, payload: bytes) -> Blob | None:
         """A chunk from a device; the whole upload once it is there."""
         agent, (digest, number) = str(place.agent), place.rest
         incoming, awaited = self._spool.find(agent, digest), self._awaited.get((agent, digest))
@@ -96,10 +109,10 @@ class Post:
         incoming.add(int(number), payload)
         return self._finished(agent, digest, awaited)
 
-    def slip(self, place: Place, message: Message) -> Whole | None:
+    def slip(self, place: TopicParts, message: Message) -> Blob | None:
         """A device announces a large upload: ask for what is missing of it, or take it out."""
         agent, round = str(place.agent), int(place.rest[0])
-        slip = Slip.from_body(message.body)
+        slip = BlobDescriptor.from_body(message.body)
         incoming = self._spool.open(agent, slip)
         for stale in [key for key in self._awaited if key[0] == agent and key[1] != slip.digest]:
             del self._awaited[stale]
@@ -110,7 +123,7 @@ class Post:
         self.send([self._missing(agent, round, slip.digest, incoming.missing())])
         return None
 
-    def requested(self, place: Place, payload: bytes) -> None:
+    def requested(self, place: TopicParts, payload: bytes) -> None:
         """A device asks for chunks of something we said."""
         try:
             body = wire.decode(payload).body
@@ -118,39 +131,45 @@ class Post:
             if wanted is None or place.agent is None:
                 return
             ranges = read_ranges(body.get("missing"), wanted.slip.chunks)
-        except (WireError, ParcelError, AttributeError):
+        except (WireError, BlobError, AttributeError):
             return
         agent, digest = place.agent, wanted.slip.digest
         sending = self._sendings.get((agent, digest))
         if sending is None:
-            sending = Sending(wanted, lambda i: self._topics.blob_down(agent, digest, i), self._limits.window)
+            sending = BlobSender(
+                wanted, lambda i: self._topics.blob_down(agent, digest, i), self._limits.window
+            )
             self._sendings[agent, digest] = sending
         sending.want(ranges)
         self.pump()
 
-    def _offered(self, digest: str) -> Outgoing | None:
-        """What goes under this name: on its way to somebody already, said by us, or on the shelf."""
+    def _offered(self, digest: str) -> OutgoingBlob | None:
+        """What goes under this name: on its way to somebody already, said by us, or on the
+        shelf.
+        """
         under_way = (sending.parcel for sending in self._sendings.values())
-        said = next((o for o in (*under_way, *self._large.values()) if o.slip.digest == digest), None)
+        said = next(
+            (o for o in (*under_way, *self._large.values()) if o.slip.digest == digest), None
+        )
         if said is not None:
             return said
         kept = self._shelf(digest)
-        return None if kept is None else Outgoing(kept, self._limits.chunk)
+        return None if kept is None else OutgoingBlob(kept, self._limits.chunk)
 
-    def _finished(self, agent: str, digest: str, place: Place) -> Whole | None:
+    def _finished(self, agent: str, digest: str, place: TopicParts) -> Blob | None:
         incoming = self._spool.find(agent, digest)
         payload = incoming.payload() if incoming is not None else None
         if payload is None:
             return None
         del self._awaited[agent, digest]
         self._spool.close(agent, digest)
-        return Whole(place, payload)
+        return Blob(place, payload)
 
     def _fitted(self, said: Publication) -> Publication:
         if self._limits.fits(said.payload):
             self._large.pop(said.topic, None)
             return said
-        outgoing = Outgoing(said.payload, self._limits.chunk)
+        outgoing = OutgoingBlob(said.payload, self._limits.chunk)
         known = self._large.get(said.topic)
         if known is None or known.slip.digest != outgoing.slip.digest:
             self._large[said.topic] = outgoing
@@ -159,14 +178,18 @@ class Post:
         envelope, _ = wire.unseal(said.payload)
         return Publication(said.topic, slip_message(envelope, outgoing.slip), said.qos, said.retain)
 
-    def _broadcast(self, outgoing: Outgoing) -> None:
+    def _broadcast(self, outgoing: OutgoingBlob) -> None:
         """Every chunk once to all; who misses some asks for them."""
         digest = outgoing.slip.digest
-        sending = Sending(outgoing, lambda i: self._topics.blob(digest, i), self._limits.window)
+        sending = BlobSender(outgoing, lambda i: self._topics.blob(digest, i), self._limits.window)
         sending.want(outgoing.slip.whole())
-        self._sendings = {key: s for key, s in self._sendings.items() if key[0]} | {("", digest): sending}
+        self._sendings = {key: s for key, s in self._sendings.items() if key[0]} | {
+            ("", digest): sending
+        }
 
 
 def is_slip(payload: bytes) -> bool:
-    """Whether a message stands in for a large one; uploads themselves are not looked at twice for it."""
+    """Whether a message stands in for a large one; uploads themselves are not looked at twice for
+    it.
+    """
     return len(payload) <= LONGEST_SLIP and wire.unseal(payload)[0].t == "slip"

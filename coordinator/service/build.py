@@ -11,21 +11,21 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
-from coordinator.config import Plan
+from coordinator.config import FleetConfig
 from coordinator.core import Core, Terms
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
-from coordinator.messages import Voice
+from coordinator.messages import Messages
 from coordinator.rounds import selection
-from coordinator.rounds.machine import Rules, Standing
-from coordinator.service.blobs import Post
+from coordinator.rounds.machine import RoundRules, RunState
+from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request
-from coordinator.service.loop import Around, Service
+from coordinator.service.loop import Service, ServiceDeps
 from coordinator.uploads.validation import Expected
 from protofleet import registry
 from protofleet.contract import Contract
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.blobs.sender import ParcelLimits
+from protofleet.mqtt.blobs.descriptor import BlobLimits
 from protofleet.mqtt.link.events import Will
 from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
@@ -39,52 +39,84 @@ GROUP = 512  # uploads written together at most: the broker holds delivery at so
 
 @contextmanager
 def service(
-    plan: Plan, address: Address, log: Log, environ: Mapping[str, str], *, retry: bool = False, once: bool = False,
-    epoch_above: int = 0, wall: Callable[[], float] = time.time,
-) -> Iterator[Service]:  # fmt: skip
+    plan: FleetConfig,
+    address: Address,
+    log: Log,
+    environ: Mapping[str, str],
+    *,
+    retry: bool = False,
+    once: bool = False,
+    epoch_above: int = 0,
+    wall: Callable[[], float] = time.time,
+) -> Iterator[Service]:
     """A service, its journal open and its socket listening. `wall` only dates what is written."""
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
     journal = Journal(plan.data_dir, wall)
     try:
         run, epoch, boot, boots = _identity(journal, plan, epoch_above)
-        contract, hyper = plan.contract_for(run, recipe), from_plain(recipe.hyper, plan.settings, "settings")
+        contract, hyper = (
+            plan.contract_for(run, recipe),
+            from_plain(recipe.hyper, plan.settings, "settings"),
+        )
         _same_run(journal, contract, recipe, hyper)
-        voice = Voice(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
+        voice = Messages(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
         rules, terms = rules_of(plan, contract, recipe), terms_of(plan, contract, recipe, hyper)
         core = Core(journal, rules, terms, topics, voice, log)
-        gone = voice.state(Standing(), rules, online=False)
+        gone = voice.state(RunState(), rules, online=False)
         link = Link(
-            address, f"{plan.serve.fleet}-coordinator", will=Will(gone.topic, gone.payload), rng=random.Random(),
-            receive_maximum=GROUP, clean_start=True,
-        )  # fmt: skip
-        post = Post(
-            link, topics, ParcelLimits(packet=plan.broker.packet), plan.data_dir / "spool",
+            address,
+            f"{plan.serve.fleet}-coordinator",
+            will=Will(gone.topic, gone.payload),
+            rng=random.Random(),
+            receive_maximum=GROUP,
+            clean_start=True,
+        )
+        post = BlobServer(
+            link,
+            topics,
+            BlobLimits(packet=plan.broker.packet),
+            plan.data_dir / "spool",
             lambda agent, round, digest, missing: voice.receipt(
                 agent, round, digest, "missing", missing=tuple(missing)
             ),
-            time.monotonic, journal.file,
-        )  # fmt: skip
+            time.monotonic,
+            journal.file,
+        )
         requests: SimpleQueue[Request] = SimpleQueue()
         control = Control(plan.data_dir, requests, link.wake)
         try:
             yield Service(
-                Around(
-                    link, core, post, voice, topics, log, Notifier(environ), requests, boots, retry,
-                    plan.serve.keep_rounds, once,
+                ServiceDeps(
+                    link,
+                    core,
+                    post,
+                    voice,
+                    topics,
+                    log,
+                    Notifier(environ),
+                    requests,
+                    boots,
+                    retry,
+                    plan.serve.keep_rounds,
+                    once,
                 )
-            )  # fmt: skip
+            )
         finally:
             control.close()
     finally:
         journal.close()
 
 
-def rules_of(plan: Plan, contract: Contract, recipe: Recipe[Any]) -> Rules:
+def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> RoundRules:
     """When rounds open and close, by the plan."""
     serve = plan.serve
-    of_itself = 10.0 if recipe.traits.frozen else 0.0  # nothing takes time there, and rounds would follow like a storm
-    return Rules(
-        lambda number, agents: selection.participants(contract, number, agents, serve.participation),
+    of_itself = (
+        10.0 if recipe.traits.frozen else 0.0
+    )  # nothing takes time there, and rounds would follow like a storm
+    return RoundRules(
+        lambda number, agents: selection.participants(
+            contract, number, agents, serve.participation
+        ),
         serve.rounds or None,
         serve.min_agents,
         serve.quorum,
@@ -94,11 +126,18 @@ def rules_of(plan: Plan, contract: Contract, recipe: Recipe[Any]) -> Rules:
     )
 
 
-def terms_of(plan: Plan, contract: Contract, recipe: Recipe[Any], hyper: Any) -> Terms:
+def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: Any) -> Terms:
     """What uploads must fit, by the plan."""
     serve = plan.serve
     expected = Expected(serve.fleet, contract.run, recipe, contract, plan.admission)
-    return Terms(expected, hyper, serve.max_staleness, serve.participation >= 1, serve.lost_after, serve.enrol)
+    return Terms(
+        expected,
+        hyper,
+        serve.max_staleness,
+        serve.participation >= 1,
+        serve.lost_after,
+        serve.enrol,
+    )
 
 
 def agreed(journal: Journal) -> tuple[Contract, Recipe[Any], Any]:
@@ -108,15 +147,25 @@ def agreed(journal: Journal) -> tuple[Contract, Recipe[Any], Any]:
         raise JournalError(f"{journal.directory} holds no run yet")
     held = json.loads(text)
     recipe = registry.load(held["method"])
-    return from_plain(Contract, held["contract"]), recipe, from_plain(recipe.hyper, held["settings"])
+    return (
+        from_plain(Contract, held["contract"]),
+        recipe,
+        from_plain(recipe.hyper, held["settings"]),
+    )
 
 
-def _identity(journal: Journal, plan: Plan, epoch_above: int) -> tuple[str, int, str, frozenset[str]]:
+def _identity(
+    journal: Journal, plan: FleetConfig, epoch_above: int
+) -> tuple[str, int, str, frozenset[str]]:
     """The run's name, this life's epoch and boot id, and the boot ids of earlier lives."""
     run = journal.meta("run") or plan.serve.run or f"run-{secrets.token_hex(4)}"
     if plan.serve.run and plan.serve.run != run:
-        raise JournalError(f"{plan.data_dir} holds run {run!r}, not {plan.serve.run!r}", "name another data directory")
-    # A life of its own each time: writes of the last one may be lost, and devices then send again what it receipted.
+        raise JournalError(
+            f"{plan.data_dir} holds run {run!r}, not {plan.serve.run!r}",
+            "name another data directory",
+        )
+    # A life of its own each time: writes of the last one may be lost, and devices then send again
+    # what it receipted.
     epoch = max(int(journal.meta("epoch") or 0), epoch_above) + 1
     earlier = frozenset((journal.meta("boots") or "").split())
     boot = secrets.token_hex(8)
@@ -138,7 +187,9 @@ def _same_run(journal: Journal, contract: Contract, recipe: Recipe[Any], hyper: 
         return
     held, now = json.loads(text), json.loads(json.dumps(now))
     changed = [name for name in ("method", "settings") if held[name] != now[name]]
-    changed += [f"contract.{n}" for n in now["contract"] if held["contract"].get(n) != now["contract"][n]]
+    changed += [
+        f"contract.{n}" for n in now["contract"] if held["contract"].get(n) != now["contract"][n]
+    ]
     if changed:
         raise JournalError(
             f"{journal.directory} holds a run with another {', '.join(changed)}",
@@ -153,4 +204,8 @@ def _toolchain() -> dict[str, str]:
 
     import protofleet
 
-    return {"python": platform.python_version(), "numpy": np.__version__, "protofleet": protofleet.__version__}
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "protofleet": protofleet.__version__,
+    }

@@ -1,4 +1,6 @@
-"""How commands reach the running service: a socket in its data directory, one JSON line each way."""
+"""How commands reach the running service: a socket in its data directory, one JSON line each
+way.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,18 @@ class Request:
         try:
             return self._answers.get(timeout=timeout)
         except Empty:
-            return {"error": "the coordinator is busy and did not answer in time", "code": "timeout"}
+            return {
+                "error": "the coordinator is busy and did not answer in time",
+                "code": "timeout",
+            }
 
 
 class Control:
     """Listens for commands until closed."""
 
-    def __init__(self, directory: Path, requests: SimpleQueue[Request], wake: Callable[[], None]) -> None:
+    def __init__(
+        self, directory: Path, requests: SimpleQueue[Request], wake: Callable[[], None]
+    ) -> None:
         self._path, self._requests, self._wake = Path(_place(directory)), requests, wake
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -99,7 +106,8 @@ def ask(directory: Path, command: str, **arguments: Any) -> dict[str, Any]:
             line = _line(peer, None)
     except OSError as error:
         raise NotRunning(
-            f"no coordinator answers at {directory} ({error.strerror or error})", "`coordinator serve` starts one"
+            f"no coordinator answers at {directory} ({error.strerror or error})",
+            "`coordinator serve` starts one",
         ) from None
     if not line:
         raise NotRunning(f"the coordinator at {directory} went away")
@@ -122,8 +130,12 @@ def _line(peer: socket.socket, most: int | None = LONGEST) -> bytes:
 
 
 def _place(directory: Path) -> str:
-    """In the data directory, or in the system's for temporary files where that path is too long for a socket."""
+    """In the data directory, or in the system's for temporary files where that path is too long for
+    a socket.
+    """
     path = str(directory.resolve() / "control.sock")
     if len(path.encode()) <= LONGEST_PATH:
         return path
-    return str(Path(tempfile.gettempdir()) / f"protofleet-{sha256(path.encode()).hexdigest()[:16]}.sock")
+    return str(
+        Path(tempfile.gettempdir()) / f"protofleet-{sha256(path.encode()).hexdigest()[:16]}.sock"
+    )

@@ -1,4 +1,6 @@
-"""Before serving: does another coordinator serve this fleet, and which epoch did the last one have?"""
+"""Before serving: does another coordinator serve this fleet, and which epoch did the last one
+have?
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ RETURN = 4.0  # for a coordinator to come back that we may have put off the brok
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sighting:
     """What the last coordinator of the fleet said of itself."""
 
     epoch: int
@@ -33,7 +35,8 @@ class Seen:
 
 
 def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: bool) -> int:
-    """The epoch that a coordinator with this data directory must go beyond; 0 if nobody else ever served.
+    """The epoch that a coordinator with this data directory must go beyond; 0 if nobody else ever
+    served.
 
     A broker that cannot be reached now says nothing; the service itself notices another one later.
     """
@@ -51,15 +54,21 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
     return seen.epoch
 
 
-def look(address: Address, fleet: str, own: Container[str] = ()) -> Seen | None:
-    """The retained word of the fleet's coordinator; one that is off is given time to come back, unless it is ours."""
+def look(address: Address, fleet: str, own: Container[str] = ()) -> Sighting | None:
+    """The retained word of the fleet's coordinator; one that is off is given time to come back,
+    unless it is ours.
+    """
     topics = Topics(fleet)
     link = Link(
-        address, f"{fleet}-lookout-{secrets.token_hex(4)}", rng=random.Random(), clean_start=True, session_expiry=0
+        address,
+        f"{fleet}-lookout-{secrets.token_hex(4)}",
+        rng=random.Random(),
+        clean_start=True,
+        session_expiry=0,
     )
     link.subscribe([(topics.coordinator_state, 1)])
     link.start()
-    seen: Seen | None = None
+    seen: Sighting | None = None
     try:
         until = time.monotonic() + PATIENCE
         while (left := until - time.monotonic()) > 0:
@@ -80,13 +89,18 @@ def look(address: Address, fleet: str, own: Container[str] = ()) -> Seen | None:
         link.stop(patience=1.0)
 
 
-def _seen(payload: bytes) -> Seen | None:
+def _seen(payload: bytes) -> Sighting | None:
     try:
         message = wire.decode(payload)
     except WireError:
         return None
     envelope = message.envelope
-    return Seen(envelope.epoch or 0, envelope.run or "", envelope.boot or "", message.body.get("online") is True)
+    return Sighting(
+        envelope.epoch or 0,
+        envelope.run or "",
+        envelope.boot or "",
+        message.body.get("online") is True,
+    )
 
 
 def _own_boots(data_dir: Path) -> set[str]:

@@ -1,4 +1,6 @@
-"""`coordinator serve`: one loop that carries messages between the link, the core and whoever asks at the socket."""
+"""`coordinator serve`: one loop that carries messages between the link, the core and whoever asks
+at the socket.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,15 @@ from typing import Any
 
 from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
-from coordinator.messages import Voice
+from coordinator.messages import Messages
 from coordinator.service import status
-from coordinator.service.blobs import Post, is_slip
+from coordinator.service.blobs import BlobServer, is_slip
 from coordinator.service.control import Request
 from protofleet import wire
-from protofleet.errors import FleetError, LinkError, ParcelError, WireError
+from protofleet.errors import BlobError, FleetError, LinkError, WireError
 from protofleet.mqtt.link import events as broker
 from protofleet.mqtt.link.link import Link
-from protofleet.mqtt.topics import Place, Topics
+from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 
@@ -28,13 +30,13 @@ RETRY = 2.0  # seconds between attempts to write to a journal that cannot be wri
 
 
 @dataclass(frozen=True)
-class Around:
+class ServiceDeps:
     """What a service is given of the world."""
 
     link: Link
     core: Core
-    post: Post
-    voice: Voice
+    post: BlobServer
+    voice: Messages
     topics: Topics
     log: Log
     notifier: Notifier
@@ -49,7 +51,7 @@ class Around:
 class Service:
     """A coordinator's life from start to stop."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, around: ServiceDeps) -> None:
         self.around = around
         self.stopping = False
         self._said_done = False
@@ -112,9 +114,11 @@ class Service:
         if around.once and around.core.standing.phase == "done" and not around.link.pending:
             self.stopping = True
 
-    def _opened(self, arrivals: list[broker.Arrival]) -> list[tuple[Place, bytes]]:
-        """Arrivals for the core: large ones put together, everything that is not for it dealt with here."""
-        found: list[tuple[Place, bytes]] = []
+    def _opened(self, arrivals: list[broker.Arrival]) -> list[tuple[TopicParts, bytes]]:
+        """Arrivals for the core: large ones put together, everything that is not for it dealt with
+        here.
+        """
+        found: list[tuple[TopicParts, bytes]] = []
         for arrival in arrivals:
             place = self.around.topics.parse(arrival.topic)
             if place is None:
@@ -134,8 +138,10 @@ class Service:
                         found.append((whole.place, whole.payload))
                 else:
                     found.append((place, arrival.payload))
-            except (ParcelError, OSError) as error:  # no room in the spool, or no spool
-                self.around.log.warning(f"a large payload cannot be taken in: {error}", topic=arrival.topic)
+            except (BlobError, OSError) as error:  # no room in the spool, or no spool
+                self.around.log.warning(
+                    f"a large payload cannot be taken in: {error}", topic=arrival.topic
+                )
             except WireError:
                 found.append((place, arrival.payload))  # the core says what is wrong with it
         return found
@@ -145,20 +151,28 @@ class Service:
             self.around.post.send(self.around.core.greetings())
 
     def _another(self, arrival: broker.Arrival) -> None:
-        """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the greater boot id."""
+        """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the
+        greater boot id.
+        """
         if not arrival.payload:
             return
         message = wire.decode(arrival.payload)
         envelope, mine = message.envelope, self.around.voice
-        online, ours = message.body.get("online") is True, envelope.boot in {mine.boot, *self.around.boots}
-        # Even one that is gone by now was followed by the devices: our epoch was the newest when we began.
+        online, ours = (
+            message.body.get("online") is True,
+            envelope.boot in {mine.boot, *self.around.boots},
+        )
+        # Even one that is gone by now was followed by the devices: our epoch was the newest when we
+        # began.
         if not ours and (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
             raise Superseded(
                 f"another coordinator serves fleet {mine.topics.fleet} (epoch {envelope.epoch}, run {envelope.run})",
                 "stop it first, or let it go on",
             )
         if online and not ours:
-            self.around.log.warning("another coordinator is overruled", epoch=envelope.epoch, run=envelope.run)
+            self.around.log.warning(
+                "another coordinator is overruled", epoch=envelope.epoch, run=envelope.run
+            )
         if not arrival.retained and not (online and envelope.boot == mine.boot):
             self._greet()  # another's word, or a last will of ours, has taken the place of our word
 
@@ -169,11 +183,16 @@ class Service:
                 around.log.info("connected", broker=around.link.address, mqtt=protocol)
                 self._greet()
             case broker.Lost(reason):
-                around.log.warning(f"no connection, trying on: {reason}", broker=around.link.address)
+                around.log.warning(
+                    f"no connection, trying on: {reason}", broker=around.link.address
+                )
             case broker.Refused(reason):
                 around.log.error(f"the broker refuses us: {reason}", broker=around.link.address)
                 if not around.retry:
-                    self._refused, self.stopping = f"{around.link.address} refuses the coordinator: {reason}", True
+                    self._refused, self.stopping = (
+                        f"{around.link.address} refuses the coordinator: {reason}",
+                        True,
+                    )
             case broker.Denied(topic, reason):
                 around.log.warning(f"the broker does not allow {topic}: {reason}")
             case broker.Delivered():
@@ -190,7 +209,9 @@ class Service:
             except FleetError as error:
                 request.answer({"error": str(error), "code": error.code})
 
-    def _asked(self, command: str, arguments: dict[str, Any], said: list[broker.Publication]) -> dict[str, Any]:
+    def _asked(
+        self, command: str, arguments: dict[str, Any], said: list[broker.Publication]
+    ) -> dict[str, Any]:
         core, now = self.around.core, self.around.clock()
         if command in ("pause", "resume"):
             said += core.pause(command == "pause", now)
@@ -204,7 +225,10 @@ class Service:
             )
             said += core.classes.publications(core.base_round, core.state) if changed else []
             there = {name for name, device in core.devices.items() if device.online}
-            return {**answer, "awaited": sorted(there - set(answer["summaries"])) if answer["bundle"] else []}
+            return {
+                **answer,
+                "awaited": sorted(there - set(answer["summaries"])) if answer["bundle"] else [],
+            }
         if command == "stop":
             self.stopping = True
             return {"stopping": True}
@@ -235,14 +259,18 @@ class Service:
         self.around.post.sweep()
 
     def _cannot_write(self, error: JournalError, now: float) -> None:
-        """Nothing that was not written is true: after a while stand again where the journal says, and try on."""
+        """Nothing that was not written is true: after a while stand again where the journal says,
+        and try on.
+        """
         if self._trouble != error.words:
             self._trouble = error.words
             self.around.log.error(str(error))
         self._retry_at, self._astray = now + RETRY, True
 
     def _back_on_track(self, now: float) -> list[broker.Publication]:
-        """Stand where the journal says; say all of it, and hear again what was retained, as both may have been lost."""
+        """Stand where the journal says; say all of it, and hear again what was retained, as both
+        may have been lost.
+        """
         core = self.around.core
         said = [*core.recover(now), *core.greetings()]
         self.around.link.subscribe(self.around.topics.for_coordinator())

@@ -1,4 +1,6 @@
-"""States computed again from the journal's uploads: what verifies a run, under the versions that made it."""
+"""States computed again from the journal's uploads: what verifies a run, under the versions that
+made it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,16 @@ from typing import Literal
 
 from coordinator.journal.journal import Journal
 from coordinator.service.build import agreed
-from coordinator.uploads.aggregate import Running
+from coordinator.uploads.aggregate import Aggregator
 from coordinator.uploads.fuse import fuse_total, start_state
 from coordinator.uploads.validation import Expected
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One state: what was recorded, and whether it comes out again. `compacted`: its uploads are gone."""
+    """One state: what was recorded, and whether it comes out again. `compacted`: its uploads are
+    gone.
+    """
 
     round: int
     recorded: str
@@ -24,7 +28,9 @@ class Replayed:
 def replayed(journal: Journal) -> list[Replayed]:
     """Every state in order; after a gap it goes on from the next state that is there in full."""
     contract, recipe, hyper = agreed(journal)
-    running = Running(journal, Expected(contract.fleet, contract.run, recipe, contract), hyper, 0)
+    running = Aggregator(
+        journal, Expected(contract.fleet, contract.run, recipe, contract), hyper, 0
+    )
     found: list[Replayed] = []
     before = start_state(recipe, running.turn(0))
     known = True

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.core import Core
-from coordinator.messages import Voice
+from coordinator.messages import Messages
 
 
-def status(core: Core, voice: Voice, now: float, uptime: float, connected: bool) -> dict[str, Any]:
+def status(
+    core: Core, voice: Messages, now: float, uptime: float, connected: bool
+) -> dict[str, Any]:
     """The whole at a glance."""
     at, devices = core.standing, core.devices.values()
     return {

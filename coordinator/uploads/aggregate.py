@@ -1,4 +1,6 @@
-"""The fusion of the open round as it grows: uploads folded as they come, or read again from the journal."""
+"""The fusion of the open round as it grows: uploads folded as they come, or read again from the
+journal.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.journal.journal import Journal
-from coordinator.journal.records import CutRound, Kept
+from coordinator.journal.records import CutRecord, UploadRecord
 from coordinator.uploads import shape_vote
-from coordinator.uploads.shape_vote import Agreement, Likeness
+from coordinator.uploads.shape_vote import ShapeSignature, ShapeVote
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import FusionError
@@ -22,7 +24,7 @@ FRESH = 16  # weight of an upload without staleness, where staleness is allowed
 AGREED = "likeness"  # what the journal calls it
 
 
-class Seen(Mapping[str, Part]):
+class AccessLog(Mapping[str, Part]):
     """Parts, and which of them somebody looked at."""
 
     def __init__(self, parts: Parts) -> None:
@@ -45,27 +47,34 @@ class Seen(Mapping[str, Part]):
 class Group:
     """The uploads of one likeness, and their total."""
 
-    like: Likeness
+    like: ShapeSignature
     total: Partial
     uploads: list[tuple[int, str]]
 
 
-class Running:
-    """A partial, and whose uploads are in it. Uploads that do not look alike wait in totals of their own."""
+class Aggregator:
+    """A partial, and whose uploads are in it. Uploads that do not look alike wait in totals of
+    their own.
+    """
 
     def __init__(self, journal: Journal, expected: Expected, hyper: Any, staleness: int) -> None:
-        self._journal, self._expected, self._hyper, self._staleness = journal, expected, hyper, staleness
+        self._journal, self._expected, self._hyper, self._staleness = (
+            journal,
+            expected,
+            hyper,
+            staleness,
+        )
         self._turn = Turn(expected.contract, hyper, 0)
         self.number = 0
         self.total: Partial = {}
         self.agents: set[str] = set()
-        self._agreed = Agreement()
+        self._agreed = ShapeVote()
         self._groups: list[Group] = []
 
-    def begin(self, number: int, kept: Sequence[Kept] = ()) -> None:
+    def begin(self, number: int, kept: Sequence[UploadRecord] = ()) -> None:
         """A round opens; `kept` is what is in it already."""
         self.number, self.total, self.agents, self._groups = number, {}, set(), []
-        self._agreed = Agreement.read(self._journal.meta(AGREED))
+        self._agreed = ShapeVote.read(self._journal.meta(AGREED))
         for each in kept:
             self.add(self.upload(each))
 
@@ -89,12 +98,16 @@ class Running:
         return None
 
     def unfit(self, upload: Upload) -> Refusal | None:
-        """Why an upload could not be folded later, either; whether it fits the others is seen then."""
+        """Why an upload could not be folded later, either; whether it fits the others is seen
+        then.
+        """
         found = self._fitting(upload, 1)
         return found if isinstance(found, Refusal) else None
 
     def close(self, devices: int) -> tuple[dict[tuple[int, str], Refusal], str]:
-        """The total is that of the likeness with most votes; who is left out of it and why, and what to write down."""
+        """The total is that of the likeness with most votes; who is left out of it and why, and
+        what to write down.
+        """
         cast = [(agent, group.like) for group in self._groups for _, agent in group.uploads]
         agreed = self._agreed.counted(cast)
         out: dict[tuple[int, str], Refusal] = {}
@@ -108,7 +121,7 @@ class Running:
         self.total = merge_all(total)
         return out, agreed.closed(devices).text()
 
-    def of_cut(self, cut: CutRound) -> Partial:
+    def of_cut(self, cut: CutRecord) -> Partial:
         """The total of a round that was cut, from the journal alone."""
         total: Partial = {}
         for round, agent, weight in cut.counted:
@@ -118,13 +131,15 @@ class Running:
                 total = merge(total, self._fold(upload, weight)) if upload.parts else total
         return total
 
-    def upload(self, kept: Kept) -> Upload:
+    def upload(self, kept: UploadRecord) -> Upload:
         """An upload as it came."""
         message = wire.decode(self._journal.body(kept.blob) or b"")
         return Upload(kept.agent, kept.round, str(message.envelope.base), message.body)
 
     def weight(self, round: int) -> int:
-        """Whole weights that fall with the root of staleness; one for all where staleness is not allowed."""
+        """Whole weights that fall with the root of staleness; one for all where staleness is not
+        allowed.
+        """
         if not self._staleness:
             return 1
         return max(1, int(FRESH / (1 + max(0, self.number - round)) ** 0.5 + 0.5))
@@ -135,15 +150,19 @@ class Running:
             self._turn = Turn(self._expected.contract, self._hyper, round)
         return self._turn
 
-    def _fitting(self, upload: Upload, weight: int) -> tuple[Partial, Likeness] | Refusal:
-        seen = Seen(upload.parts)
+    def _fitting(self, upload: Upload, weight: int) -> tuple[Partial, ShapeSignature] | Refusal:
+        seen = AccessLog(upload.parts)
         try:
             partial = self._fold(Upload(upload.agent, upload.round, upload.base, seen), weight)
-        except Exception as error:  # whatever a recipe stumbles over in what a stranger sent is a refusal
+        except (
+            Exception
+        ) as error:  # whatever a recipe stumbles over in what a stranger sent is a refusal
             return _unfit(error)
         for name in upload.parts:
             if name not in seen.names:
-                return Refusal("part", f"{name}: {self._expected.recipe.name} has no use for such a part")
+                return Refusal(
+                    "part", f"{name}: {self._expected.recipe.name} has no use for such a part"
+                )
         like = shape_vote.of(partial)
         words = self._agreed.unlike(like)
         return (partial, like) if words is None else Refusal("unlike", words)

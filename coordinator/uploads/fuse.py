@@ -1,4 +1,6 @@
-"""One round's fusion: uploads in, the next global state out; the same in the lab, in the field and in a replay."""
+"""One round's fusion: uploads in, the next global state out; the same in the lab, in the field and
+in a replay.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from protofleet.values.sums import Partial, merge
 
 
 def fuse_round(
-    recipe: Recipe[Any], turn: Turn[Any], before: GlobalState, uploads: Iterable[Upload], weight: int = 1
+    recipe: Recipe[Any],
+    turn: Turn[Any],
+    before: GlobalState,
+    uploads: Iterable[Upload],
+    weight: int = 1,
 ) -> GlobalState:
     """Fold the uploads as they come and fuse the total."""
     total: Partial = {}
@@ -22,7 +28,9 @@ def fuse_round(
     return fuse_total(recipe, turn, total, before)
 
 
-def fuse_total(recipe: Recipe[Any], turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
+def fuse_total(
+    recipe: Recipe[Any], turn: Turn[Any], total: Partial, before: GlobalState
+) -> GlobalState:
     """The next state, as its readers will decode it, to the bit."""
     return as_published(recipe.fuse(turn, total, before), turn.contract.wire, recipe.precision)
 
@@ -32,8 +40,12 @@ def start_state(recipe: Recipe[Any], turn: Turn[Any]) -> GlobalState:
     return as_published(recipe.start(turn), turn.contract.wire, recipe.precision)
 
 
-def as_published(state: GlobalState, precision: Wire, exceptions: Mapping[str, Wire]) -> GlobalState:
-    """The state after its passage through the codec, so that coordinator and devices hold the same numbers."""
+def as_published(
+    state: GlobalState, precision: Wire, exceptions: Mapping[str, Wire]
+) -> GlobalState:
+    """The state after its passage through the codec, so that coordinator and devices hold the same
+    numbers.
+    """
     return GlobalState(
         wire.as_received(state.shared, precision, exceptions),
         {agent: wire.as_received(own, precision, exceptions) for agent, own in state.own.items()},

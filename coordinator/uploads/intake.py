@@ -1,4 +1,6 @@
-"""What becomes of an upload: let in for this round, held for a later one, late, or refused with a reason."""
+"""What becomes of an upload: let in for this round, held for a later one, late, or refused with a
+reason.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator.journal.journal import Journal
-from coordinator.journal.records import Kept, OpenedRound
-from coordinator.messages import Voice
-from coordinator.rounds.machine import Standing
+from coordinator.journal.records import RoundRecord, UploadRecord
+from coordinator.messages import Messages
+from coordinator.rounds.machine import RunState
 from coordinator.uploads import validation
-from coordinator.uploads.aggregate import Running
+from coordinator.uploads.aggregate import Aggregator
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import WireError
@@ -23,7 +25,7 @@ REMEMBERED = 100  # refusals an operator can look at
 LOGGED = 20  # refusals of one kind that get a line each
 
 
-class Fresh(NamedTuple):
+class NewUpload(NamedTuple):
     """An upload that was let in and is about to be written."""
 
     round: int
@@ -47,20 +49,22 @@ class Counters:
 
 @dataclass
 class Intake:
-    """The door for uploads; what passes is in the running fusion and waits in `fresh` to be written."""
+    """The door for uploads; what passes is in the running fusion and waits in `fresh` to be
+    written.
+    """
 
     journal: Journal
     expected: Expected
-    running: Running
-    voice: Voice
+    running: Aggregator
+    voice: Messages
     log: Log
     staleness: int
     anyone: bool  # who was not asked may answer, too
     counters: Counters = field(default_factory=Counters)
-    fresh: dict[tuple[int, str], Fresh] = field(default_factory=dict)
-    forms: wire.Forms = field(default_factory=wire.Forms)
+    fresh: dict[tuple[int, str], NewUpload] = field(default_factory=dict)
+    forms: wire.Templates = field(default_factory=wire.Templates)
 
-    def take(self, agent: str, round: int, payload: bytes, at: Standing) -> list[Publication]:
+    def take(self, agent: str, round: int, payload: bytes, at: RunState) -> list[Publication]:
         """The answer, where there is one before the upload is written."""
         try:
             message = wire.decode(payload, forms=self.forms)
@@ -71,17 +75,25 @@ class Intake:
         if wrong is not None:
             return self.refuse(agent, round, digest, wrong)
         # Of the open round, all that is in the journal is in the running fusion, too.
-        first = at.phase == "collecting" and round == self.running.number and agent not in self.running.agents
-        known = None if first else self.fresh.get((round, agent)) or self.journal.upload(round, agent)
+        first = (
+            at.phase == "collecting"
+            and round == self.running.number
+            and agent not in self.running.agents
+        )
+        known = (
+            None if first else self.fresh.get((round, agent)) or self.journal.upload(round, agent)
+        )
         if known is not None:
             return self._again(agent, round, digest, known)
         verdict = self._verdict(agent, round, message, at)
         if isinstance(verdict, Refusal):
             return self.refuse(agent, round, digest, verdict)
-        self.fresh[round, agent] = Fresh(round, agent, digest, verdict, b"" if verdict == "late" else payload)
+        self.fresh[round, agent] = NewUpload(
+            round, agent, digest, verdict, b"" if verdict == "late" else payload
+        )
         return []
 
-    def written(self) -> list[Fresh]:
+    def written(self) -> list[NewUpload]:
         """Everything that was let in since the last time, now that it is on disk."""
         done = list(self.fresh.values())
         self.fresh = {}
@@ -91,7 +103,9 @@ class Intake:
             self.counters.bytes += len(each.body)
         return done
 
-    def refuse(self, agent: str, round: int, digest: str, why: Refusal, status: str = "refused") -> list[Publication]:
+    def refuse(
+        self, agent: str, round: int, digest: str, why: Refusal, status: str = "refused"
+    ) -> list[Publication]:
         """Count it, remember it, and say why."""
         count = self.counters.refused[why.code] = self.counters.refused.get(why.code, 0) + 1
         if count <= LOGGED:
@@ -100,7 +114,7 @@ class Intake:
         self.counters.last = [*self.counters.last[1 - REMEMBERED :], last]
         return [self.voice.receipt(agent, round, digest, status, why.code, why.words)]
 
-    def _verdict(self, agent: str, round: int, message: Message, at: Standing) -> str | Refusal:
+    def _verdict(self, agent: str, round: int, message: Message, at: RunState) -> str | Refusal:
         opened = self.journal.round(round)
         if opened is None:
             return Refusal("unknown-round", f"round {round} was not opened here")
@@ -117,7 +131,7 @@ class Intake:
             wrong = self.running.unfit(upload)
         return wrong or status
 
-    def _status(self, agent: str, opened: OpenedRound, at: Standing) -> str | Refusal:
+    def _status(self, agent: str, opened: RoundRecord, at: RunState) -> str | Refusal:
         if opened.round == at.number and at.phase == "collecting":
             if not self.anyone and agent not in at.asked:
                 return Refusal("not-asked", f"{agent} was not asked in round {opened.round}")
@@ -125,12 +139,18 @@ class Intake:
         stale = at.number - opened.round + (at.phase != "collecting")
         return "held" if stale <= self.staleness and opened.talks else "late"
 
-    def _again(self, agent: str, round: int, digest: str, known: Kept | Fresh) -> list[Publication]:
+    def _again(
+        self, agent: str, round: int, digest: str, known: UploadRecord | NewUpload
+    ) -> list[Publication]:
         """The first one committed counts; the same bytes get the same answer."""
         if known.digest != digest:
             words = f"another upload for round {round} is here already"
             return self.refuse(agent, round, digest, Refusal("conflict", words), "conflict")
         self.counters.duplicates += 1
-        if isinstance(known, Fresh):
+        if isinstance(known, NewUpload):
             return []  # its receipt comes with the first one's
-        return [self.voice.receipt(agent, round, digest, "late" if known.status == "late" else "duplicate")]
+        return [
+            self.voice.receipt(
+                agent, round, digest, "late" if known.status == "late" else "duplicate"
+            )
+        ]

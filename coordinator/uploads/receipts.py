@@ -1,4 +1,6 @@
-"""Plain receipts, one an upload: encoded once, and then only the two places that differ are filled in."""
+"""Plain receipts, one an upload: encoded once, and then only the two places that differ are filled
+in.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def document(digest: str, round: int, status: str) -> dict[str, object]:
 
 def plain(
     fleet: str, run: str, epoch: int, method: str, agent: str, round: int, digest: str, status: str
-) -> bytes:  # fmt: skip
+) -> bytes:
     """The bytes that `wire.encode` would make, without walking them again."""
     name = agent.encode()
     before, between, after = _around(fleet, run, epoch, method, round, status, len(name))
@@ -28,10 +30,20 @@ def plain(
 def _around(
     fleet: str, run: str, epoch: int, method: str, round: int, status: str, length: int
 ) -> tuple[bytes, bytes, bytes]:
-    """What stands around digest and name: two receipts that differ in nothing else show where they are."""
+    """What stands around digest and name: two receipts that differ in nothing else show where they
+    are.
+    """
     one, two = (
         wire.encode(
-            Envelope(t="receipt", fleet=fleet, run=run, epoch=epoch, agent=letter * length, round=round, method=method),
+            Envelope(
+                t="receipt",
+                fleet=fleet,
+                run=run,
+                epoch=epoch,
+                agent=letter * length,
+                round=round,
+                method=method,
+            ),
             document(letter * HASH, round, status),
         )
         for letter in "ab"

@@ -1,8 +1,10 @@
-"""What the sums of an upload look like, and what those of a run must: the names and shapes that its devices share.
+"""What the sums of an upload look like, and what those of a run must: the names and shapes that its
+devices share.
 
-Nothing in a contract says how large a network's tensors are, and a sum takes no rows of two sizes. Whoever came first
-may be the stranger, so his likeness counts for no more than anyone's: devices vote by what they send, once each, cuts
-count the votes, and what most of a fleet's devices sent is settled for the rest of the run.
+Nothing in a contract says how large a network's tensors are, and a sum takes no rows of two sizes.
+Whoever came first may be the stranger, so his likeness counts for no more than anyone's: devices
+vote by what they send, once each, cuts count the votes, and what most of a fleet's devices sent is
+settled for the rest of the run.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from typing import Any
 
 from protofleet.values.sums import Partial, Sum
 
-Shape = tuple[tuple[str, tuple[int, ...]], ...]  # of each sum in a part: its name there, and the shape of its rows
-Likeness = Mapping[str, Shape]  # by part
+Shape = tuple[
+    tuple[str, tuple[int, ...]], ...
+]  # of each sum in a part: its name there, and the shape of its rows
+ShapeSignature = Mapping[str, Shape]  # by part
 Votes = Mapping[str, Mapping[Shape, frozenset[str]]]  # by part and shape, who sent it so
 
 
-def of(partial: Partial) -> Likeness:
+def of(partial: Partial) -> ShapeSignature:
     """The likeness of a fold; bags take anything."""
     found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
     for key, part in partial.items():
@@ -30,13 +34,13 @@ def of(partial: Partial) -> Likeness:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ShapeVote:
     """What is settled in a run, and the votes on what is not yet."""
 
-    settled: Likeness = field(default_factory=dict)
+    settled: ShapeSignature = field(default_factory=dict)
     votes: Votes = field(default_factory=dict)
 
-    def unlike(self, have: Likeness) -> str | None:
+    def unlike(self, have: ShapeSignature) -> str | None:
         """How this differs from what is settled, in words."""
         for name, shape in have.items():
             due = self.settled.get(name, shape)
@@ -44,19 +48,23 @@ class Agreement:
                 return _difference(name, shape, due)
         return None
 
-    def counted(self, cast: Sequence[tuple[str, Likeness]]) -> Agreement:
+    def counted(self, cast: Sequence[tuple[str, ShapeSignature]]) -> ShapeVote:
         """The votes with these; an agent's newest is its only one."""
         votes = {name: dict(by_shape) for name, by_shape in self.votes.items()}
         for agent, have in cast:
             for name, shape in have.items():
                 if name not in self.settled:
-                    by_shape = {other: voters - {agent} for other, voters in votes.get(name, {}).items()}
+                    by_shape = {
+                        other: voters - {agent} for other, voters in votes.get(name, {}).items()
+                    }
                     by_shape[shape] = by_shape.get(shape, frozenset()) | {agent}
                     votes[name] = {other: voters for other, voters in by_shape.items() if voters}
-        return Agreement(self.settled, votes)
+        return ShapeVote(self.settled, votes)
 
-    def outvoted(self, have: Likeness) -> str | None:
-        """How this differs from what more devices sent than anything else; of two with as many votes, neither wins."""
+    def outvoted(self, have: ShapeSignature) -> str | None:
+        """How this differs from what more devices sent than anything else; of two with as many
+        votes, neither wins.
+        """
         for name, shape in have.items():
             by_shape = self.votes.get(name, {})
             mine = len(by_shape.get(shape, ()))
@@ -65,15 +73,18 @@ class Agreement:
                     return _difference(name, shape, other)
         return self.unlike(have)
 
-    def closed(self, devices: int) -> Agreement:
+    def closed(self, devices: int) -> ShapeVote:
         """Settle each vote that more than half of this many devices carry."""
         won = {
             name: shape
             for name, by_shape in self.votes.items()
             for shape, voters in by_shape.items()
-            if 2 * len(voters) > devices and 2 * len(voters) > len(frozenset().union(*by_shape.values()))
+            if 2 * len(voters) > devices
+            and 2 * len(voters) > len(frozenset().union(*by_shape.values()))
         }
-        return Agreement({**self.settled, **won}, {n: v for n, v in self.votes.items() if n not in won})
+        return ShapeVote(
+            {**self.settled, **won}, {n: v for n, v in self.votes.items() if n not in won}
+        )
 
     def text(self) -> str:
         """As it is kept in a journal."""
@@ -84,13 +95,15 @@ class Agreement:
         return json.dumps({"settled": dict(sorted(self.settled.items())), "votes": votes})
 
     @classmethod
-    def read(cls, text: str | None) -> Agreement:
+    def read(cls, text: str | None) -> ShapeVote:
         """As it was kept; nothing is agreed on in a new run."""
         if text is None:
             return cls()
         held = json.loads(text)
         settled = {name: _shape(raw) for name, raw in held["settled"].items()}
-        votes = {n: {_shape(raw): frozenset(who) for raw, who in by} for n, by in held["votes"].items()}
+        votes = {
+            n: {_shape(raw): frozenset(who) for raw, who in by} for n, by in held["votes"].items()
+        }
         return cls(settled, votes)
 
 

@@ -1,4 +1,6 @@
-"""Which uploads are let in: a refusal has a code for programs and words for people; None means welcome."""
+"""Which uploads are let in: a refusal has a code for programs and words for people; None means
+welcome.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from numpy.typing import NDArray
 from protofleet.contract import Contract
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import setting
-from protofleet.values.prototypes import Head, Mixtures, Part, Parts, Prototypes, SoftLabels, Tensors
+from protofleet.values.prototypes import (
+    Head,
+    Mixtures,
+    Part,
+    Parts,
+    Prototypes,
+    SoftLabels,
+    Tensors,
+)
 from protofleet.wire import Envelope
 
 IDENTITY = ("fleet", "run", "method", "agent", "round")
@@ -53,7 +63,9 @@ def identity(want: Expected, envelope: Envelope, agent: str, round: int) -> Refu
     due = (want.fleet, want.run, want.recipe.name, agent, round)
     if have == due:
         return None
-    name, said, meant = next(each for each in zip(IDENTITY, have, due, strict=True) if each[1] != each[2])
+    name, said, meant = next(
+        each for each in zip(IDENTITY, have, due, strict=True) if each[1] != each[2]
+    )
     return Refusal(f"wrong-{name}", f"{name} is {said!r} where {meant!r} is due")
 
 
@@ -71,18 +83,31 @@ def content(want: Expected, parts: Parts, talks: bool) -> Refusal | None:
 
 
 def _part(want: Expected, name: str, part: Part) -> Refusal | None:
-    if not isinstance(part, Tensors) and part.classes.size and part.classes[-1] >= want.contract.n_classes:
+    if (
+        not isinstance(part, Tensors)
+        and part.classes.size
+        and part.classes[-1] >= want.contract.n_classes
+    ):
         return Refusal("class", f"class {part.classes[-1]} of {want.contract.n_classes}")
     due = want.contract.embedding
-    if isinstance(part, (Prototypes, Mixtures)) and name not in want.recipe.traits.own_width and part.dim != due:
+    if (
+        isinstance(part, (Prototypes, Mixtures))
+        and name not in want.recipe.traits.own_width
+        and part.dim != due
+    ):
         return Refusal("dimension", f"{part.dim} numbers a row where {due} are due")
     if isinstance(part, (Prototypes, Mixtures)) and part.counts is not None and part.counts.size:
         most = max(part.counts.tolist())
         if most > want.bounds.count:
-            return Refusal("count", f"{most} samples of a class, at most {want.bounds.count} are plausible")
+            return Refusal(
+                "count", f"{most} samples of a class, at most {want.bounds.count} are plausible"
+            )
     if isinstance(part, Prototypes):
         return _lengths(want.bounds, part)
-    return next(filter(None, (_numbers(want.bounds, name, array) for name, array in _arrays(part).items())), None)
+    return next(
+        filter(None, (_numbers(want.bounds, name, array) for name, array in _arrays(part).items())),
+        None,
+    )
 
 
 def _numbers(bounds: Bounds, name: str, array: NDArray[Any]) -> Refusal | None:
@@ -101,11 +126,15 @@ def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:
     squares = np.einsum("ij,ij->i", part.vectors, part.vectors)
     longest = math.sqrt(max(squares.tolist(), default=0.0))
     if longest > bounds.norm:
-        return Refusal("norm", f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible")
+        return Refusal(
+            "norm", f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible"
+        )
     # No number is larger than its row is long, so most rows need no second look.
     largest = float(np.abs(part.vectors).max()) if longest > bounds.largest else 0.0
     if largest > bounds.largest:
-        return Refusal("size", f"vectors holds {largest:.3g}, at most {bounds.largest:g} is plausible")
+        return Refusal(
+            "size", f"vectors holds {largest:.3g}, at most {bounds.largest:g} is plausible"
+        )
     return None
 
 

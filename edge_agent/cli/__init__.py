@@ -37,7 +37,8 @@ for command in (init, run_command, status, config, contract, infer, enroll, forg
     agent.add_command(command)
 
 
-# Making bundles needs more than a device that only classifies has: the command comes from the room that can.
+# Making bundles needs more than a device that only classifies has: the command comes from the room
+# that can.
 for point in entry_points(group="edge_agent.commands"):
     agent.add_command(point.load())
 

@@ -26,13 +26,19 @@ FLAGS = {
 
 def told(command: F) -> F:
     """`--config`, the flags above, and `--set section.name=value` for everything else."""
-    command = click.option("--set", "pairs", multiple=True, metavar="SECTION.NAME=VALUE", help="Any other setting.")(
-        command
-    )
+    command = click.option(
+        "--set", "pairs", multiple=True, metavar="SECTION.NAME=VALUE", help="Any other setting."
+    )(command)
     for name, (_, _, help) in reversed(FLAGS.items()):
-        command = click.option("--" + name.replace("_", "-"), name, default=None, help=help)(command)
+        command = click.option("--" + name.replace("_", "-"), name, default=None, help=help)(
+            command
+        )
     return click.option(
-        "--config", "file", type=click.Path(path_type=Path), default=None, help="Settings; ./agent.toml if it is there."
+        "--config",
+        "file",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="Settings; ./agent.toml if it is there.",
     )(command)
 
 

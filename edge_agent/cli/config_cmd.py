@@ -30,7 +30,9 @@ def check(file: Path | None, **flags: Any) -> None:
     click.echo(f"device   {found.id} in fleet {found.fleet.name}")
     click.echo(f"broker   {where}")
     click.echo(f"keeps    {found.data_dir}")
-    click.echo(f"learns   {seen.samples} samples of {len(seen.classes)} classes: {_few(seen.classes)}")
+    click.echo(
+        f"learns   {seen.samples} samples of {len(seen.classes)} classes: {_few(seen.classes)}"
+    )
 
 
 def _few(names: tuple[str, ...]) -> str:

@@ -17,7 +17,8 @@ from edge_agent.cli.common import settings, told
 def contract(file: Path | None, **flags: Any) -> None:
     """Print the [contract] section of the coordinator's fleet.toml, read off this device's samples.
 
-    Every device's class names must be in it: run it where all classes are, or add the missing ones by hand.
+    Every device's class names must be in it: run it where all classes are, or add the missing ones
+    by hand.
     """
     from edge_agent.config import need_source
     from edge_agent.data.source import read

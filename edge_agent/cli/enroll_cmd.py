@@ -19,17 +19,29 @@ if TYPE_CHECKING:
 @click.argument("photos", nargs=-1, required=True, type=click.Path(path_type=Path))
 @bundle_option
 @click.option("--label", required=True, help="What the photos show.")
-@click.option("--offer", "url", metavar="URL", help="Offer it to the fleet at this broker (mqtt://host).")
+@click.option(
+    "--offer", "url", metavar="URL", help="Offer it to the fleet at this broker (mqtt://host)."
+)
 @click.option("--id", "agent", help="This device's name in the fleet; by default its host name.")
 @fleet_option
 @broker_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def enroll(
-    photos: tuple[Path, ...], bundle: Path, label: str, url: str | None, agent: str | None, fleet: str | None,
-    as_json: bool, reach: Reach,
-) -> None:  # fmt: skip
-    """Learn a new class from a few PHOTOS: in use here at once, on every following device once it is admitted."""
-    from edge_agent.inference.classifier import Classifier  # before all that imports numpy: it keeps that to one thread
+    photos: tuple[Path, ...],
+    bundle: Path,
+    label: str,
+    url: str | None,
+    agent: str | None,
+    fleet: str | None,
+    as_json: bool,
+    reach: Reach,
+) -> None:
+    """Learn a new class from a few PHOTOS: in use here at once, on every following device once it
+    is admitted.
+    """
+    from edge_agent.inference.classifier import (
+        Classifier,  # before all that imports numpy: it keeps that to one thread
+    )
 
     classifier = Classifier(bundle)
     import numpy as np
@@ -43,10 +55,18 @@ def enroll(
     found = files.find(photos)
     if not found:
         raise UsageError("there is not one image among these paths")
-    new = enrolment.embedded(classifier, label, np.stack([files.read(path, kind) for path in found]))
+    new = enrolment.embedded(
+        classifier, label, np.stack([files.read(path, kind) for path in found])
+    )
     enrolment.keep(classifier, bundle, new)
     lineage = new.bank.about.lineage
-    told = {"label": label, "photos": new.photos, "nearest": new.nearest, "share": new.share, "lineage": lineage}
+    told = {
+        "label": label,
+        "photos": new.photos,
+        "nearest": new.nearest,
+        "share": new.share,
+        "lineage": lineage,
+    }
     said = [f"{label}: learned from {new.photos} photos and in use on this device"]
     if new.too_near:
         said.append(
@@ -76,7 +96,9 @@ def enroll(
 @bundle_option
 @click.option("--label", required=True, help="A class that was enrolled on this device.")
 def forget(bundle: Path, label: str) -> None:
-    """Take back a class that was enrolled here. The fleet's own are the coordinator's: `coordinator classes remove`."""
+    """Take back a class that was enrolled here. The fleet's own are the coordinator's: `coordinator
+    classes remove`.
+    """
     from edge_agent.inference.classifier import Classifier
     from edge_agent.updates import enrolment
 

@@ -1,4 +1,6 @@
-"""`edge-agent infer`: classify photos with a bundle, once or as they come, with prototypes fresh from the fleet."""
+"""`edge-agent infer`: classify photos with a bundle, once or as they come, with prototypes fresh
+from the fleet.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,26 @@ NAP = 0.5
 Stamp = tuple[int, int]
 
 bundle_option = click.option(
-    "--bundle", required=True, type=click.Path(path_type=Path), help="A bundle's folder or .pfb file."
+    "--bundle",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A bundle's folder or .pfb file.",
 )
 follow_option = click.option(
-    "--follow", metavar="URL", help="Keep prototypes fresh from the fleet at this broker (mqtt://host)."
+    "--follow",
+    metavar="URL",
+    help="Keep prototypes fresh from the fleet at this broker (mqtt://host).",
 )
-channel_option = click.option("--channel", default="stable", show_default=True, help="Which of the fleet's channels.")
+channel_option = click.option(
+    "--channel", default="stable", show_default=True, help="Which of the fleet's channels."
+)
 fleet_option = click.option("--fleet", help="The fleet's name; by default the bundle's own.")
 fetch_option = click.option(
-    "--fetch/--no-fetch", default=True, show_default=True,
+    "--fetch/--no-fetch",
+    default=True,
+    show_default=True,
     help="Where the channel names a bundle of another extractor: take that one, or stay with this.",
-)  # fmt: skip
+)
 
 
 def broker_options(command: F) -> F:
@@ -67,11 +78,17 @@ def broker_options(command: F) -> F:
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @bundle_option
-@click.option("--top", default=1, show_default=True, type=click.IntRange(1), help="So many classes a photo.")
-@click.option("--unknown", is_flag=True, help='Answer "none of these" for what is far from every class.')
+@click.option(
+    "--top", default=1, show_default=True, type=click.IntRange(1), help="So many classes a photo."
+)
+@click.option(
+    "--unknown", is_flag=True, help='Answer "none of these" for what is far from every class.'
+)
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--watch", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Classify what appears here."
+    "--watch",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Classify what appears here.",
 )
 @click.option("--stdin", "from_stdin", is_flag=True, help="Paths come on stdin, one a line.")
 @follow_option
@@ -79,13 +96,28 @@ def broker_options(command: F) -> F:
 @fetch_option
 @fleet_option
 @broker_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line."
+)
 def infer(
-    paths: tuple[Path, ...], bundle: Path, top: int, unknown: bool, threads: int, watch: Path | None, from_stdin: bool,
-    follow: str | None, channel: str, fetch: bool, fleet: str | None, as_json: bool, reach: Reach,
-) -> None:  # fmt: skip
+    paths: tuple[Path, ...],
+    bundle: Path,
+    top: int,
+    unknown: bool,
+    threads: int,
+    watch: Path | None,
+    from_stdin: bool,
+    follow: str | None,
+    channel: str,
+    fetch: bool,
+    fleet: str | None,
+    as_json: bool,
+    reach: Reach,
+) -> None:
     """Classify photos: PATHS are files or folders."""
-    from edge_agent.inference.classifier import Classifier  # before all that imports numpy: it keeps that to one thread
+    from edge_agent.inference.classifier import (
+        Classifier,  # before all that imports numpy: it keeps that to one thread
+    )
 
     endless = watch is not None or from_stdin
     if bool(paths) + (watch is not None) + from_stdin != 1:
@@ -99,13 +131,17 @@ def infer(
             from edge_agent.updates.listener import following
 
             broker = reach(follow)
-            held.enter_context(following(classifier, bundle, broker, channel, fleet, wait=not endless, fetch=fetch))
+            held.enter_context(
+                following(classifier, bundle, broker, channel, fleet, wait=not endless, fetch=fetch)
+            )
         else:
             settled(classifier, bundle)
         if not endless:
             rows = list(answers(classifier, images.find(paths), top))
             click.echo(
-                json.dumps({"state": classifier.loaded.state, "answers": rows}, indent=1) if as_json else table(rows)
+                json.dumps({"state": classifier.loaded.state, "answers": rows}, indent=1)
+                if as_json
+                else table(rows)
             )
             return
         for batch in appearing(watch) if watch is not None else from_lines(sys.stdin):
@@ -121,7 +157,9 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
     from edge_agent.data import images
 
     for start in range(0, len(files), AT_ONCE):
-        now = classifier.in_use  # for photos read at its size, even if another bundle comes meanwhile
+        now = (
+            classifier.in_use
+        )  # for photos read at its size, even if another bundle comes meanwhile
         kind, far = now.bundle.manifest.input, now.bundle.manifest.reading.by == "prototypes"
         read: dict[Path, Any] = {}
         wrong: dict[Path, str] = {}
@@ -139,7 +177,8 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
             row = next(rows)
             square = float((seen.features[row] ** 2).sum())
             best = [
-                {"label": label, "score": score} | ({"distance": max(square - score, 0.0) ** 0.5} if far else {})
+                {"label": label, "score": score}
+                | ({"distance": max(square - score, 0.0) ** 0.5} if far else {})
                 for label, score in seen.top(row, top)
             ]
             yield {"path": str(path), "label": seen.best[row], "top": best}
@@ -156,7 +195,11 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"{b['label']} ({'distance' if 'distance' in b else 'score'} {b.get('distance', b['score']):.3f})"
             for b in row["top"]
         )
-        lines.append(f"{row['path']}  {told}" if row["label"] is not None else f"{row['path']}  none of these; {told}")
+        lines.append(
+            f"{row['path']}  {told}"
+            if row["label"] is not None
+            else f"{row['path']}  none of these; {told}"
+        )
     return "\n".join(lines)
 
 
@@ -168,13 +211,18 @@ def from_lines(lines: Iterable[str]) -> Iterator[list[Path]]:
 
 
 def appearing(folder: Path) -> Iterator[list[Path]]:
-    """What is in the folder, then what is new or written anew in it; a file is read once it stays as it is."""
+    """What is in the folder, then what is new or written anew in it; a file is read once it stays
+    as it is.
+    """
     from edge_agent.data import images
 
     done: dict[Path, Stamp] = {}
     now: dict[Path, Stamp] = {}
     while True:
-        before, now = now, {path: stamp for path in images.find([folder]) if (stamp := stamp_of(path))}
+        before, now = (
+            now,
+            {path: stamp for path in images.find([folder]) if (stamp := stamp_of(path))},
+        )
         done = {path: stamp for path, stamp in done.items() if path in now}
         fresh = [path for path, stamp in now.items() if before.get(path) == stamp != done.get(path)]
         if fresh:

@@ -16,7 +16,9 @@ from protofleet.errors import UsageError
 @click.option("--id", default="", help="This device's name; by default its host name.")
 @click.option("--fleet", default="", help="The fleet's name.")
 @click.option("--broker", default="", help="The broker, as mqtt://host:1883.")
-@click.option("--data", default="", help="A folder of images by class, an .npz, or a data set's name.")
+@click.option(
+    "--data", default="", help="A folder of images by class, an .npz, or a data set's name."
+)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 def init(file: Path, id: str, fleet: str, broker: str, data: str, force: bool) -> None:
     """Write FILE (agent.toml) with every setting, its meaning and its default."""

@@ -13,11 +13,14 @@ from edge_agent.cli.common import settings, told
 
 @click.command()
 @told
-@click.option("--retry", is_flag=True, help="Keep trying even where the broker refuses this device.")
+@click.option(
+    "--retry", is_flag=True, help="Keep trying even where the broker refuses this device."
+)
 def run(file: Path | None, retry: bool, **flags: Any) -> None:
     """Join the fleet, train when asked, deliver, and go on until stopped.
 
-    A broker that cannot be reached is waited for; SIGTERM or Ctrl-C ends it within seconds, and nothing is lost.
+    A broker that cannot be reached is waited for; SIGTERM or Ctrl-C ends it within seconds, and
+    nothing is lost.
     """
     from edge_agent.daemon import start
 

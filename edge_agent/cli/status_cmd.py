@@ -23,7 +23,9 @@ def status(file: Path | None, as_json: bool, **flags: Any) -> None:
     config = settings(file, flags)
     found = read(config.data_dir)
     if not found:
-        raise FleetError(f"{config.data_dir}: no device has run here yet", "edge-agent run starts one")
+        raise FleetError(
+            f"{config.data_dir}: no device has run here yet", "edge-agent run starts one"
+        )
     found["running"] = found.get("doing") != "stopped" and alive(found.get("pid"))
     store = Store(config.data_dir, create=False)
     try:
@@ -36,16 +38,22 @@ def status(file: Path | None, as_json: bool, **flags: Any) -> None:
 
 def _lines(found: dict[str, Any]) -> list[str]:
     doing = found["doing"] if found["running"] else "not running"
-    link = "connected" if found["running"] and found["connected"] else f"not connected {found['trouble']}".strip()
+    link = (
+        "connected"
+        if found["running"] and found["connected"]
+        else f"not connected {found['trouble']}".strip()
+    )
     run, method = found["run"] or "none yet", found["method"] or "no method"
     rows = {
         "device": f"{found['agent']} in fleet {found['fleet']}: {doing}",
         "broker": f"{found['broker']}: {link}",
         "run": f"{run}, {method}, round {found['round']} {found['phase']}",
         "trained": f"up to round {found['trained']}",
-        "outbox": ", ".join(f"{n} {what}" for what, n in sorted(found["outbox"].items())) or "empty",
+        "outbox": ", ".join(f"{n} {what}" for what, n in sorted(found["outbox"].items()))
+        or "empty",
         "samples": f"{found['samples']} of {len(found['classes'])} classes",
-        "accuracy": ", ".join(f"{name} {value:.4f}" for name, value in found["accuracy"]) or "not measured yet",
+        "accuracy": ", ".join(f"{name} {value:.4f}" for name, value in found["accuracy"])
+        or "not measured yet",
         "today": f"{found['bytes_today'] / 1e6:.2f} MB over the link",
     }
     if found["refusal"]:

@@ -16,19 +16,35 @@ from protofleet.errors import DataError, FleetError, UsageError
 
 @click.command()
 @bundle_option
-@click.option("--offer", "url", metavar="URL", help="Send them to the coordinator at this broker (mqtt://host).")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the message here instead: `edge-agent run` sends it."
+    "--offer",
+    "url",
+    metavar="URL",
+    help="Send them to the coordinator at this broker (mqtt://host).",
 )
-@click.option("--to", type=click.Path(path_type=Path), help="Move the bundle here once it has passed its self-test.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write the message here instead: `edge-agent run` sends it.",
+)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path),
+    help="Move the bundle here once it has passed its self-test.",
+)
 @told
 def summarise(
-    bundle: Path, url: str | None, out: Path | None, to: Path | None, file: Path | None, **flags: Any
+    bundle: Path,
+    url: str | None,
+    out: Path | None,
+    to: Path | None,
+    file: Path | None,
+    **flags: Any,
 ) -> None:
     """Send this device's class means through the BUNDLE's extractor: no training, and no torch.
 
-    With an extractor that the coordinator froze, the means of all devices become the fleet's prototypes. A device
-    that is part of a live fleet (`edge-agent run`) does this by itself.
+    With an extractor that the coordinator froze, the means of all devices become the fleet's
+    prototypes. A device that is part of a live fleet (`edge-agent run`) does this by itself.
     """
     from edge_agent.config import need_source
     from edge_agent.data.source import read
@@ -51,7 +67,9 @@ def summarise(
         classifier, pool.data.x[pool.train], pool.data.y[pool.train], pool.data.classes
     )
     if not bank.about.classes:
-        raise DataError("none of the samples is of a class that the fleet knows", "enroll new classes")
+        raise DataError(
+            "none of the samples is of a class that the fleet knows", "enroll new classes"
+        )
     if left_out:
         click.echo(f"left out, because the fleet has no such class: {', '.join(left_out)}")
     fleet = flags.get("fleet") or classifier.bundle.manifest.fleet
@@ -63,4 +81,6 @@ def summarise(
     if receipt.status != "accepted":
         raise FleetError(f"the coordinator does not take it: {receipt.words}")
     counts = getattr(bank.points, "counts", None)
-    click.echo(f"means of {len(bank.about.classes)} classes, {0 if counts is None else counts.sum()} samples: taken")
+    click.echo(
+        f"means of {len(bank.about.classes)} classes, {0 if counts is None else counts.sum()} samples: taken"
+    )

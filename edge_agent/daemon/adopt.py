@@ -1,7 +1,9 @@
-"""The extractor that the coordinator froze, on a device of the live fleet: fetched, tested, and its class means sent.
+"""The extractor that the coordinator froze, on a device of the live fleet: fetched, tested, and its
+class means sent.
 
-The bundle lies at `fleet.pfb` in the device's directory, for `edge-agent infer` too; it is replaced by one that passed
-its self-test and by no other. Testing and summarising are a process of their own, so that the daemon stays small.
+The bundle lies at `fleet.pfb` in the device's directory, for `edge-agent infer` too; it is replaced
+by one that passed its self-test and by no other. Testing and summarising are a process of their
+own, so that the daemon stays small.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from typing import IO, Protocol
 
 from edge_agent.config import Config
 from edge_agent.daemon.inbound import ranges
-from edge_agent.daemon.outbound import Voice
-from edge_agent.daemon.transfers import Transfers, Whole
+from edge_agent.daemon.outbound import Outbound
+from edge_agent.daemon.transfers import Blob, Transfers
 from edge_agent.protocol.events import SendChunks
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
@@ -24,14 +26,14 @@ from protofleet.errors import LinkBusy
 from protofleet.exchange import archive, published
 from protofleet.exchange.archive import LARGEST_PARCEL, BundleError
 from protofleet.exchange.published import STABLE
-from protofleet.mqtt.topics import Place
+from protofleet.mqtt.topics import TopicParts
 from protofleet.util.logs import Log
 
 NAP = 0.2  # seconds between looks at a process
 AGAIN, LONGEST = 10.0, 600.0  # seconds to the next attempt, twice as long each time
 
 
-class Running(Protocol):
+class ChildProcess(Protocol):
     """As much of a process as is needed."""
 
     @property
@@ -42,26 +44,34 @@ class Running(Protocol):
     def terminate(self) -> None: ...
 
 
-Start = Callable[[Sequence[str]], Running]
+Start = Callable[[Sequence[str]], ChildProcess]
 
 
 class Adoption:
     """`uploads` carries the class means where they are large, as it does uploads."""
 
     def __init__(
-        self, config: Config, voice: Voice, uploads: Transfers, log: Log, clock: Callable[[], float], start: Start
+        self,
+        config: Config,
+        voice: Outbound,
+        uploads: Transfers,
+        log: Log,
+        clock: Callable[[], float],
+        start: Start,
     ) -> None:
         self._config, self._voice, self._uploads, self._log = config, voice, uploads, log
         self._clock, self._start = clock, start
         folder = config.data_dir
         self.file, self._means = folder / "fleet.pfb", folder / "means.cbor"
-        self._transfers = Transfers(voice.topics, config.id, folder / "bundle-spool", voice, clock, LARGEST_PARCEL)
+        self._transfers = Transfers(
+            voice.topics, config.id, folder / "bundle-spool", voice, clock, LARGEST_PARCEL
+        )
         self._fetch = Fetch(self._transfers)
         self._held = archive.name_of(self.file)
         self._named = ""  # by the channel
         self._state = b""  # the channel's own
         self._stale = False  # means are to be made, of what the channel names
-        self._process: Running | None = None
+        self._process: ChildProcess | None = None
         self._offer: bytes | None = None  # means that have no receipt yet
         self._sent: bytes | None = None
         self._due, self._wait = 0.0, AGAIN
@@ -71,19 +81,25 @@ class Adoption:
         """Where a bundle waits for its test."""
         return self.file.with_name(f"fleet-{self._named[:16] or 'none'}.pfb")
 
-    def heard(self, place: Place, payload: bytes) -> None:
-        """What comes over the link; most of it is for others, too. One of our errors if it cannot be used."""
+    def heard(self, place: TopicParts, payload: bytes) -> None:
+        """What comes over the link; most of it is for others, too. One of our errors if it cannot
+        be used.
+        """
         try:
             if self._config.agent.take_bundle:
                 self._heard(place, payload)
         except OSError as error:
             self._log.warning(f"the fleet's bundle finds no room on the disk: {error.strerror}")
 
-    def _heard(self, place: Place, payload: bytes) -> None:
+    def _heard(self, place: TopicParts, payload: bytes) -> None:
         match place.kind, place.rest:
             case "proto", (channel_name,) if channel_name == STABLE and payload:
                 slip = wire.unseal(payload)[0].t == "slip"
-                self._whole(self._transfers.slip(place, wire.decode(payload)) if slip else Whole(place, payload))
+                self._whole(
+                    self._transfers.slip(place, wire.decode(payload))
+                    if slip
+                    else Blob(place, payload)
+                )
             case "bundle", (channel_name,) if channel_name == STABLE:
                 self._came(lambda: self._fetch.announced(place, payload))
             case "blob_down", (digest, number):
@@ -103,7 +119,9 @@ class Adoption:
     @property
     def _ready(self) -> bool:
         """Whether there is a bundle to test or to make means with."""
-        return bool(self._named) and (self._new.exists() or (self._stale and self._held == self._named))
+        return bool(self._named) and (
+            self._new.exists() or (self._stale and self._held == self._named)
+        )
 
     def connected(self) -> None:
         """The coordinator may have forgotten what it was sent."""
@@ -133,7 +151,7 @@ class Adoption:
         if self._process is not None:
             self._process.terminate()
 
-    def _whole(self, whole: Whole | None) -> None:
+    def _whole(self, whole: Blob | None) -> None:
         if whole is None:
             return
         if whole.place.kind == "bundle":
@@ -148,7 +166,9 @@ class Adoption:
             self._soon()
         if name and name == self._held:
             cache.write(cache.state_file(self.file), self._state)
-        self._came(lambda: self._fetch.want("" if name == self._held or self._new.exists() else name))
+        self._came(
+            lambda: self._fetch.want("" if name == self._held or self._new.exists() else name)
+        )
 
     def _came(self, fetching: Callable[[], Fetched | None]) -> None:
         try:
@@ -159,29 +179,55 @@ class Adoption:
         if found is not None:
             cache.write(self._new, found.data)
             self._fetch.want("")
-            self._log.info("the fleet's bundle came", bundle=found.bundle.digest[:16], bytes=len(found.data))
+            self._log.info(
+                "the fleet's bundle came", bundle=found.bundle.digest[:16], bytes=len(found.data)
+            )
 
     def _begin(self) -> None:
         """Test what came, and make the means."""
         config = self._config
-        words = [sys.executable, "-m", "edge_agent", "summarise", "--id", config.id, "--fleet", config.fleet.name]
-        words += ["--bundle", str(self._new if self._new.exists() else self.file), "--to", str(self.file)]
+        words = [
+            sys.executable,
+            "-m",
+            "edge_agent",
+            "summarise",
+            "--id",
+            config.id,
+            "--fleet",
+            config.fleet.name,
+        ]
+        words += [
+            "--bundle",
+            str(self._new if self._new.exists() else self.file),
+            "--to",
+            str(self.file),
+        ]
         words += ["--out", str(self._means), "--set", f"limits.nice={config.limits.nice}"]
         for name, value in vars(config.data).items():
             if value != "":
                 words += ["--set", f"data.{name}={value}"]
         with suppress(OSError):  # then the prototypes that came with it say which classes there are
-            cache.write(cache.state_file(self._new if self._new.exists() else self.file), self._state)
+            cache.write(
+                cache.state_file(self._new if self._new.exists() else self.file), self._state
+            )
         self._stale = False
         self._process = self._start(words)
 
-    def _ended(self, process: Running) -> None:
+    def _ended(self, process: ChildProcess) -> None:
         code = process.poll()
         if code is None:
             return
         self._process = None
-        said = process.stderr.read().decode(errors="replace").strip() if process.stderr is not None else ""
-        words = said.splitlines()[-1].removeprefix("error: ") if said else f"the process ended with {code}"
+        said = (
+            process.stderr.read().decode(errors="replace").strip()
+            if process.stderr is not None
+            else ""
+        )
+        words = (
+            said.splitlines()[-1].removeprefix("error: ")
+            if said
+            else f"the process ended with {code}"
+        )
         if code and self._new.exists():
             self._clear()
             self._fetch.refuse()
@@ -206,14 +252,20 @@ class Adoption:
 
     def _send(self, offer: bytes) -> None:
         payload = self._uploads.outgoing("", 0, offer)
-        if payload is not None and self._voice.say(self._voice.topics.upload(self._config.id, 0), payload):
+        if payload is not None and self._voice.say(
+            self._voice.topics.upload(self._config.id, 0), payload
+        ):
             self._later()
 
     def _receipt(self, message: wire.Message) -> None:
         """The coordinator's answer, if it is to our means."""
         body, offer = message.body, self._offer
         parcel = self._uploads.digest("", 0)
-        if offer is None or body.get("round") != 0 or body.get("digest") not in (wire.decode(offer).digest, parcel):
+        if (
+            offer is None
+            or body.get("round") != 0
+            or body.get("digest") not in (wire.decode(offer).digest, parcel)
+        ):
             return
         status = str(body.get("status"))
         if status == "missing":
@@ -225,7 +277,9 @@ class Adoption:
         if status == "accepted":
             self._log.info("class means taken", bundle=self._named[:16])
         else:
-            self._log.warning(f"the coordinator does not take the class means: {body.get('words', '')}")
+            self._log.warning(
+                f"the coordinator does not take the class means: {body.get('words', '')}"
+            )
 
     def _soon(self) -> None:
         self._due, self._wait = 0.0, AGAIN
@@ -234,8 +288,10 @@ class Adoption:
         self._due, self._wait = self._clock() + self._wait, min(LONGEST, 2 * self._wait)
 
 
-def launched(words: Sequence[str]) -> Running:
+def launched(words: Sequence[str]) -> ChildProcess:
     """A process whose errors are read when it is over."""
     import subprocess
 
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )

@@ -7,18 +7,20 @@ from dataclasses import replace
 from edge_agent.daemon import inbound
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.events import Announced, Event, Receipt
-from edge_agent.records import Held
+from edge_agent.records import HeldState
 from edge_agent.store import Store
-from edge_agent.worker.ipc import Plan
+from edge_agent.worker.ipc import RoundSpec
 from protofleet import wire
 from protofleet.errors import LinkError
-from protofleet.mqtt.topics import Place, Topics
+from protofleet.mqtt.topics import TopicParts, Topics
 
-HEARD = frozenset({"coordinator_state", "round", "train", "down", "receipt"})  # the rest is kept for what comes next
-Plans = dict[Announced, Plan]
+HEARD = frozenset(
+    {"coordinator_state", "round", "train", "down", "receipt"}
+)  # the rest is kept for what comes next
+Plans = dict[Announced, RoundSpec]
 
 
-class Ears:
+class InboundDecoder:
     """Opens messages. `plans` gets what each announcement says about training."""
 
     def __init__(self, topics: Topics, store: Store, transfers: Transfers, plans: Plans) -> None:
@@ -27,8 +29,10 @@ class Ears:
         self.transfers = transfers
         self.plans = plans
 
-    def take_in(self, place: Place, payload: bytes) -> Event | None:
-        """The event that a payload is, if it is one for us; one of our errors if it cannot be used."""
+    def take_in(self, place: TopicParts, payload: bytes) -> Event | None:
+        """The event that a payload is, if it is one for us; one of our errors if it cannot be
+        used.
+        """
         if place.kind in ("blob", "blob_down"):
             whole = self.transfers.chunk(place.rest[0], int(place.rest[1]), payload)
             return None if whole is None else self.take_in(whole.place, whole.payload)
@@ -36,16 +40,18 @@ class Ears:
             return None  # an empty payload takes a retained message back
         envelope, _ = wire.unseal(payload)
         if envelope.fleet != self.topics.fleet:
-            raise LinkError(f"it is of fleet {envelope.fleet!r}, this device is of {self.topics.fleet!r}")
+            raise LinkError(
+                f"it is of fleet {envelope.fleet!r}, this device is of {self.topics.fleet!r}"
+            )
         if envelope.t == "slip":
             return self._slip(place, wire.decode(payload))
         if envelope.t in ("global", "own"):
             found = inbound.state(envelope)
-            self.store.hold(envelope.t, Held(found.run, found.round, found.base, payload))
+            self.store.hold(envelope.t, HeldState(found.run, found.round, found.base, payload))
             return found
         return self._document(envelope, wire.decode(payload).body)
 
-    def _slip(self, place: Place, message: wire.Message) -> Event | None:
+    def _slip(self, place: TopicParts, message: wire.Message) -> Event | None:
         """A state too large for one message; nothing is fetched that is here already."""
         kind = {"train": "global", "down": "own"}.get(place.kind, "")
         if message.body.get("of") != kind:
@@ -75,4 +81,7 @@ class Ears:
         if found.status == "conflict" or (found.status == "refused" and not found.digest):
             return True  # the coordinator has other bytes, or could not read ours at all
         upload = self.store.upload(found.run, found.round)
-        return upload is not None and found.digest in (upload.digest, self.transfers.digest(found.run, found.round))
+        return upload is not None and found.digest in (
+            upload.digest,
+            self.transfers.digest(found.run, found.round),
+        )

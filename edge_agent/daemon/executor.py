@@ -1,16 +1,16 @@
-"""The actions of the protocol, carried out: on the store, over the link, by the training process."""
+"""The actions of the protocol, carried out: on the store, over the link, by the training
+process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from edge_agent.daemon.ears import Plans
-from edge_agent.daemon.outbound import Voice, upload_message
+from edge_agent.daemon.outbound import Outbound, upload_message
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.events import (
     Action,
-    Again,
-    Back,
     Birth,
     Evaluate,
     Evaluated,
@@ -20,24 +20,33 @@ from edge_agent.protocol.events import (
     OpenRun,
     Receipt,
     Report,
+    Requeue,
+    Requeued,
     Send,
     SendChunks,
     Settle,
     Train,
 )
-from edge_agent.protocol.machine import Device
+from edge_agent.protocol.machine import DeviceState
 from edge_agent.records import StoreError
 from edge_agent.store import Store
-from edge_agent.worker.ipc import Look, Seen, Work
-from edge_agent.worker.supervisor import Workforce
+from edge_agent.worker.ipc import DataSurvey, SurveyData, Work
+from edge_agent.worker.supervisor import Supervisor
 from protofleet.util.logs import Log
 
 
-class Hands:
+class ActionExecutor:
     """`seen` is what a birth tells of the samples; `version` counts how often they changed."""
 
     def __init__(
-        self, store: Store, foreman: Workforce, transfers: Transfers, voice: Voice, log: Log, plans: Plans, seen: Seen
+        self,
+        store: Store,
+        foreman: Supervisor,
+        transfers: Transfers,
+        voice: Outbound,
+        log: Log,
+        plans: Plans,
+        seen: DataSurvey,
     ) -> None:
         self.store = store
         self.foreman = foreman
@@ -47,10 +56,12 @@ class Hands:
         self.plans = plans
         self.seen = seen
         self.version = 0
-        self.device = store.noted("device") or ""  # what computes here: only a training process can tell
+        self.device = (
+            store.noted("device") or ""
+        )  # what computes here: only a training process can tell
         self.missed = False  # something that arrived found no room on the disk
 
-    def do(self, action: Action, me: Device) -> Event | None:
+    def do(self, action: Action, me: DeviceState) -> Event | None:
         """Do it, and say what came of it at once, if anything did."""
         match action:
             case Birth(run, epoch):
@@ -65,7 +76,7 @@ class Hands:
                 self.transfers.send_chunks(action)
             case Settle():
                 self._settle(action)
-            case Again(run, round):
+            case Requeue(run, round):
                 return self._again(run, round)
             case Report(run, round, refused):
                 self.log.warning(f"not training: {refused}", round=round)
@@ -75,9 +86,9 @@ class Hands:
     def look_again(self) -> None:
         """The samples changed: count them, and read them anew before the next round."""
         self.version += 1
-        self.foreman.order(Look())
+        self.foreman.order(SurveyData())
 
-    def trained_by(self, device: str, me: Device) -> None:
+    def trained_by(self, device: str, me: DeviceState) -> None:
         """Tell of what computes here, if that is news."""
         if device and device != self.device:
             self.device = device
@@ -104,10 +115,14 @@ class Hands:
         self.log.info("joined a run", run=run, epoch=epoch, trained=trained)
         return Opened(run, trained, trained_on, tuple(self.store.waiting(run)))
 
-    def _order(self, task: Train | Evaluate, me: Device) -> Event | None:
+    def _order(self, task: Train | Evaluate, me: DeviceState) -> Event | None:
         plan = None if me.announced is None else self.plans.get(me.announced)
         if plan is None:
-            return Evaluated() if isinstance(task, Evaluate) else Failed(task.run, task.round, "no contract", "again")
+            return (
+                Evaluated()
+                if isinstance(task, Evaluate)
+                else Failed(task.run, task.round, "no contract", "again")
+            )
         if isinstance(task, Train):
             self.log.info("training", round=task.round, on=task.base[:12])
         self.foreman.order(Work(plan, task, self.version))
@@ -133,11 +148,15 @@ class Hands:
         self.keep(lambda: found.append(self.store.wait_again(run, round)))
         if found == [True]:
             self.log.info("asked again for an upload that had its receipt", round=round)
-            return Back(run, round)
+            return Requeued(run, round)
         return None
 
     def _settle(self, got: Settle) -> None:
-        self.keep(lambda: self.store.settle(got.run, got.round, got.status, got.reason, got.words, got.epoch))
+        self.keep(
+            lambda: self.store.settle(
+                got.run, got.round, got.status, got.reason, got.words, got.epoch
+            )
+        )
         self.transfers.settled(got.run, got.round)
         said = self.log.warning if got.status in ("refused", "conflict") else self.log.info
         why = {"reason": got.reason, "because": got.words} if got.reason else {}

@@ -1,4 +1,6 @@
-"""From a message to what it means to the device; what means nothing raises one of our errors and changes nothing."""
+"""From a message to what it means to the device; what means nothing raises one of our errors and
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_agent.protocol.events import Announced, Coordinator, Own, Ranges, Receipt, Shared
-from edge_agent.worker.ipc import Plan
+from edge_agent.worker.ipc import RoundSpec
 from protofleet.contract import Contract
 from protofleet.errors import WireError
 from protofleet.settings.fields import from_plain
@@ -15,21 +17,23 @@ from protofleet.wire import Envelope
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundAnnouncement:
     """An announcement: the event, and what training and sending need to know."""
 
     event: Announced
-    plan: Plan
+    plan: RoundSpec
     packet: int
 
 
 def coordinator(envelope: Envelope, body: Mapping[str, Any]) -> Coordinator:
     """What the coordinator says of itself."""
     run, epoch = _who(envelope)
-    return Coordinator(run, epoch, body.get("online") is True, body.get("mode") == "async", envelope.boot or "")
+    return Coordinator(
+        run, epoch, body.get("online") is True, body.get("mode") == "async", envelope.boot or ""
+    )
 
 
-def announcement(envelope: Envelope, body: Mapping[str, Any]) -> Round:
+def announcement(envelope: Envelope, body: Mapping[str, Any]) -> RoundAnnouncement:
     """An announced round, its contract checked."""
     run, epoch = _who(envelope)
     contract = body.get("contract")
@@ -37,7 +41,9 @@ def announcement(envelope: Envelope, body: Mapping[str, Any]) -> Round:
         raise WireError("round.body.contract: missing")
     from_plain(Contract, contract, "contract")
     asked, hyper = body.get("participants"), body.get("hyper", {})
-    if asked is not None and not (isinstance(asked, list) and all(isinstance(a, str) for a in asked)):
+    if asked is not None and not (
+        isinstance(asked, list) and all(isinstance(a, str) for a in asked)
+    ):
         raise WireError("round.body.participants: neither a list of names nor null")
     if not isinstance(hyper, Mapping):
         raise WireError("round.body.hyper: not a map")
@@ -51,15 +57,20 @@ def announcement(envelope: Envelope, body: Mapping[str, Any]) -> Round:
         _text(envelope.base, "round.base"),
         body.get("own") is True,
     )
-    plan = Plan(run, _text(envelope.method, "round.method"), contract, hyper)
-    return Round(event, plan, _number(body.get("packet", 0), "round.body.packet"))
+    plan = RoundSpec(run, _text(envelope.method, "round.method"), contract, hyper)
+    return RoundAnnouncement(event, plan, _number(body.get("packet", 0), "round.body.packet"))
 
 
 def state(envelope: Envelope) -> Shared | Own:
     """A state that arrived, by its envelope alone."""
     run, epoch = _who(envelope)
     made = Shared if envelope.t == "global" else Own
-    return made(run, epoch, _number(envelope.round, f"{envelope.t}.round"), _text(envelope.base, f"{envelope.t}.base"))
+    return made(
+        run,
+        epoch,
+        _number(envelope.round, f"{envelope.t}.round"),
+        _text(envelope.base, f"{envelope.t}.base"),
+    )
 
 
 def receipt(envelope: Envelope, body: Mapping[str, Any]) -> Receipt:

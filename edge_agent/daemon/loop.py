@@ -1,7 +1,8 @@
-"""The daemon: one loop that carries events to the protocol and its actions to link, store and training process.
+"""The daemon: one loop that carries events to the protocol and its actions to link, store and
+training process.
 
-It never waits for anything but its next event. All rules are in `edge_agent.protocol.machine`; all that must not be
-lost is in the store before the broker is told that it arrived.
+It never waits for anything but its next event. All rules are in `edge_agent.protocol.machine`; all
+that must not be lost is in the store before the broker is told that it arrived.
 """
 
 from __future__ import annotations
@@ -16,29 +17,38 @@ from datetime import datetime
 from edge_agent.config import Config
 from edge_agent.daemon import outbound, status, upkeep
 from edge_agent.daemon.adopt import Adoption, Start, launched
-from edge_agent.daemon.ears import Ears, Plans
-from edge_agent.daemon.executor import Hands
+from edge_agent.daemon.ears import InboundDecoder, Plans
+from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.events import (
-    Connected,
     Coordinator,
     Evaluate,
     Evaluated,
     Event,
     Failed,
-    Lost,
+    LinkDown,
+    LinkUp,
     NewSamples,
-    Tick,
+    TimePassed,
     Train,
     Trained,
 )
-from edge_agent.protocol.machine import Device, step
-from edge_agent.protocol.retry import Rules
+from edge_agent.protocol.machine import DeviceState, step
+from edge_agent.protocol.retry import RetryRules
 from edge_agent.records import StoreError
 from edge_agent.store import Store
-from edge_agent.worker.ipc import Answer, Broken, Done, Gone, Look, Measured, Notice, Seen
-from edge_agent.worker.supervisor import Workforce
+from edge_agent.worker.ipc import (
+    Answer,
+    DataSurvey,
+    Measured,
+    Notice,
+    SurveyData,
+    TaskDone,
+    TaskFailed,
+    WorkerEnded,
+)
+from edge_agent.worker.supervisor import Supervisor
 from protofleet import wire
 from protofleet.errors import FleetError, LinkBusy, LinkError
 from protofleet.mqtt.link import events as broker
@@ -57,13 +67,13 @@ class NotLetIn(LinkError):
 
 
 @dataclass(frozen=True)
-class Around:
+class DaemonDeps:
     """What a daemon is given of the world."""
 
     config: Config
     link: Link
     store: Store
-    foreman: Workforce
+    foreman: Supervisor
     log: Log
     notifier: Notifier
     boot: str
@@ -76,30 +86,46 @@ class Around:
 class Daemon:
     """A device's life from start to stop."""
 
-    def __init__(self, around: Around, rules: Rules, seen: Seen) -> None:
+    def __init__(self, around: DaemonDeps, rules: RetryRules, seen: DataSurvey) -> None:
         self.around = around
         self.topics = Topics(around.config.fleet.name)
         known = {run: int(epoch) for run, epoch in around.store.all_noted("epoch/").items()}
-        self.me = Device(rules, epochs=known)
+        self.me = DeviceState(rules, epochs=known)
         self._plans: Plans = {}
-        store, foreman, told, now, clock = around.store, around.foreman, around.config, around.clock(), around.clock
-        self.account = upkeep.Account(store, lambda: around.now().date())
-        self.samples = upkeep.Samples(told, now)
-        self.idleness = upkeep.Idleness(foreman, told.limits.idle_seconds, now)
-        self.voice = outbound.Voice(around.link, self.topics, told, around.boot, self.account.count)
+        store, foreman, told, now, clock = (
+            around.store,
+            around.foreman,
+            around.config,
+            around.clock(),
+            around.clock,
+        )
+        self.account = upkeep.TrafficAccount(store, lambda: around.now().date())
+        self.samples = upkeep.SampleWatch(told, now)
+        self.idleness = upkeep.IdleWatch(foreman, told.limits.idle_seconds, now)
+        self.voice = outbound.Outbound(
+            around.link, self.topics, told, around.boot, self.account.count
+        )
         spool = told.data_dir / "spool"
-        self.transfers = Transfers(self.topics, told.id, spool, self.voice, clock, wire.DEFAULT.message)
+        self.transfers = Transfers(
+            self.topics, told.id, spool, self.voice, clock, wire.DEFAULT.message
+        )
         self.adoption = Adoption(told, self.voice, self.transfers, around.log, clock, around.start)
-        self.ears = Ears(self.topics, store, self.transfers, self._plans)
-        self.hands = Hands(store, foreman, self.transfers, self.voice, around.log, self._plans, seen)
-        self.silence = upkeep.Silence(self.topics.fleet, around.log)
+        self.ears = InboundDecoder(self.topics, store, self.transfers, self._plans)
+        self.hands = ActionExecutor(
+            store, foreman, self.transfers, self.voice, around.log, self._plans, seen
+        )
+        self.silence = upkeep.CoordinatorWatch(self.topics.fleet, around.log)
         self._ask_again_at = 0.0
         self._stopping = False
         self._refused = ""
         self._status = Status(
-            around.config.id, around.config.fleet.name, str(around.link.address), os.getpid(), samples=seen.samples,
+            around.config.id,
+            around.config.fleet.name,
+            str(around.link.address),
+            os.getpid(),
+            samples=seen.samples,
             classes=seen.classes,
-        )  # fmt: skip
+        )
         self._written: Status | None = None
 
     def stop(self) -> None:
@@ -113,7 +139,9 @@ class Daemon:
         self.around.link.subscribe(self.topics.for_device(agent))
         self.around.link.start()
         self.around.notifier.say("READY=1")
-        self.around.log.info("started", agent=agent, broker=self.around.link.address, samples=self.hands.seen.samples)
+        self.around.log.info(
+            "started", agent=agent, broker=self.around.link.address, samples=self.hands.seen.samples
+        )
         try:
             while not self._stopping:
                 for event in self.around.link.poll(self._nap()):
@@ -121,7 +149,7 @@ class Daemon:
                 for answer in self.around.foreman.answers():
                     self._from_worker(answer)
                 self._look_around()
-                self._feed(Tick())
+                self._feed(TimePassed())
                 self._tell()
         finally:
             self._leave()
@@ -132,10 +160,14 @@ class Daemon:
         self.around.notifier.say("STOPPING=1")
         self.around.foreman.dismiss()
         self.adoption.stop()
-        self.around.link.stop([outbound.farewell(self.topics, self.around.config.id, self.around.boot)], patience=4.0)
+        self.around.link.stop(
+            [outbound.farewell(self.topics, self.around.config.id, self.around.boot)], patience=4.0
+        )
         self.hands.keep(lambda: self.account.note(self.around.clock(), at_once=True))
         self._status = replace(self._status, doing="stopped", connected=False, training_pid=None)
-        status.write(self.around.config.data_dir, self._status, self.around.now().astimezone().isoformat())
+        status.write(
+            self.around.config.data_dir, self._status, self.around.now().astimezone().isoformat()
+        )
         self.around.log.info("stopped")
 
     def _nap(self) -> float:
@@ -173,18 +205,22 @@ class Daemon:
                 self.silence.begins(self.around.clock())
                 self.transfers.connected()
                 self.adoption.connected()
-                self._feed(Connected())
+                self._feed(LinkUp())
             case broker.Lost(reason):
                 if self._status.trouble != reason:
-                    log.warning(f"no connection, trying on: {reason}", broker=self.around.link.address)
+                    log.warning(
+                        f"no connection, trying on: {reason}", broker=self.around.link.address
+                    )
                 self._status = replace(self._status, connected=False, trouble=reason)
                 self.silence.ends()
-                self._feed(Lost())
+                self._feed(LinkDown())
             case broker.Refused(reason):
                 if self._status.trouble != reason:
-                    log.error(f"the broker refuses this device: {reason}", broker=self.around.link.address)
+                    log.error(
+                        f"the broker refuses this device: {reason}", broker=self.around.link.address
+                    )
                 self._status = replace(self._status, connected=False, trouble=reason)
-                self._feed(Lost())
+                self._feed(LinkDown())
                 if not self.around.retry:
                     self._refused = f"{self.around.link.address} refuses this device: {reason}"
                     self._stopping = True
@@ -219,7 +255,7 @@ class Daemon:
     def _from_worker(self, answer: Answer) -> None:
         log = self.around.log
         match answer:
-            case Seen():
+            case DataSurvey():
                 self.hands.seen = answer
                 self._status = replace(self._status, samples=answer.samples, classes=answer.classes)
                 log.info("the samples changed", samples=answer.samples, classes=len(answer.classes))
@@ -232,22 +268,29 @@ class Daemon:
                 self.voice.report(answer.run, self.me.epoch, answer.round, told)
             case Notice(words):
                 log.warning(words)
-                self.voice.report(self.me.run, self.me.epoch, self.me.trained, {"notice": words[:200]})
-            case Done(Train() as task):
-                log.info("trained", round=task.round, seconds=f"{answer.seconds:.2f}", peak_mb=answer.peak_mb)
+                self.voice.report(
+                    self.me.run, self.me.epoch, self.me.trained, {"notice": words[:200]}
+                )
+            case TaskDone(Train() as task):
+                log.info(
+                    "trained",
+                    round=task.round,
+                    seconds=f"{answer.seconds:.2f}",
+                    peak_mb=answer.peak_mb,
+                )
                 self.hands.trained_by(answer.device, self.me)
                 self._feed(Trained(task.run, task.round, task.base_round))
-            case Done():
+            case TaskDone():
                 self._feed(Evaluated())
-            case Broken(Look(), words):
+            case TaskFailed(SurveyData(), words):
                 log.error(f"the samples cannot be read: {words}")
-            case Broken(Evaluate() as task, words):
+            case TaskFailed(Evaluate() as task, words):
                 log.error(f"not measured: {words}", round=task.base_round)
                 self._feed(Evaluated())
-            case Broken(Train() as task, words, _, scope):
+            case TaskFailed(Train() as task, words, _, scope):
                 log.error(words, round=task.round)
                 self._feed(Failed(task.run, task.round, words, scope))
-            case Gone(words):
+            case WorkerEnded(words):
                 self._gone(words)
 
     def _gone(self, words: str) -> None:
@@ -264,11 +307,19 @@ class Daemon:
     def _look_around(self) -> None:
         around, now, busy = self.around, self.around.clock(), self.me.busy is not None
         around.notifier.alive(now)
-        limits = upkeep.limits(around.config, self.account, self.me.limits, around.now(), around.log)
+        limits = upkeep.limits(
+            around.config, self.account, self.me.limits, around.now(), around.log
+        )
         if limits != self.me.limits:
             self._feed(limits)
-        if self.hands.missed and now >= self._ask_again_at and not limits.refusal.startswith("disk"):
-            self.hands.missed = False  # what could not be kept is retained by the broker, and comes again
+        if (
+            self.hands.missed
+            and now >= self._ask_again_at
+            and not limits.refusal.startswith("disk")
+        ):
+            self.hands.missed = (
+                False  # what could not be kept is retained by the broker, and comes again
+            )
             self._ask_again_at = now + LONGEST_NAP
             around.link.subscribe([(self.topics.train, 1), (self.topics.down(around.config.id), 1)])
         if self.me.connected and limits.may_send:
@@ -287,12 +338,23 @@ class Daemon:
         doing = "training" if isinstance(me.busy, Train) else "measuring" if me.busy else "waiting"
         plan = self._plans.get(asked) if asked is not None else None
         self._status = replace(
-            self._status, run=me.run, epoch=me.epoch, round=asked.round if asked else 0, doing=doing,
-            phase=asked.phase if asked else "", trained=me.trained, refusal=me.blocked or me.limits.refusal,
-            method=plan.method if plan else "", bytes_today=self.account.spent.bytes,
+            self._status,
+            run=me.run,
+            epoch=me.epoch,
+            round=asked.round if asked else 0,
+            doing=doing,
+            phase=asked.phase if asked else "",
+            trained=me.trained,
+            refusal=me.blocked or me.limits.refusal,
+            method=plan.method if plan else "",
+            bytes_today=self.account.spent.bytes,
             training_pid=self.around.foreman.pid,
-        )  # fmt: skip
+        )
         shown = replace(self._status, bytes_today=0)
         if shown != self._written:
             self._written = shown
-            status.write(self.around.config.data_dir, self._status, self.around.now().astimezone().isoformat())
+            status.write(
+                self.around.config.data_dir,
+                self._status,
+                self.around.now().astimezone().isoformat(),
+            )

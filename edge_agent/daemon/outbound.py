@@ -8,8 +8,8 @@ from typing import Any
 
 import protofleet
 from edge_agent.config import Config
-from edge_agent.records import Upload
-from edge_agent.worker.ipc import Measured, Seen
+from edge_agent.records import OutboxEntry
+from edge_agent.worker.ipc import DataSurvey, Measured
 from protofleet import wire
 from protofleet.errors import LinkBusy
 from protofleet.mqtt.link.events import Publication, Ticket, Will
@@ -19,27 +19,39 @@ from protofleet.mqtt.topics import Topics
 
 def will(topics: Topics, agent: str, boot: str) -> Will:
     """What the broker says for a device that it has lost."""
-    return Will(topics.state(agent), _birth(topics, agent, boot, {"online": False, "reason": "lost"}))
+    return Will(
+        topics.state(agent), _birth(topics, agent, boot, {"online": False, "reason": "lost"})
+    )
 
 
 def farewell(topics: Topics, agent: str, boot: str) -> Publication:
     """What a device says that leaves in good order."""
     return Publication(
-        topics.state(agent), _birth(topics, agent, boot, {"online": False, "reason": "left"}), retain=True
+        topics.state(agent),
+        _birth(topics, agent, boot, {"online": False, "reason": "left"}),
+        retain=True,
     )
 
 
-def upload_message(fleet: str, agent: str, upload: Upload, epoch: int) -> bytes:
+def upload_message(fleet: str, agent: str, upload: OutboxEntry, epoch: int) -> bytes:
     """An upload as it goes out: the same bytes each time, as long as the epoch is the same."""
     envelope = wire.Envelope(
-        t="upload", fleet=fleet, run=upload.run, epoch=epoch, agent=agent, boot=upload.boot, seq=upload.seq,
-        round=upload.round, method=upload.method, base=upload.base,
-    )  # fmt: skip
+        t="upload",
+        fleet=fleet,
+        run=upload.run,
+        epoch=epoch,
+        agent=agent,
+        boot=upload.boot,
+        seq=upload.seq,
+        round=upload.round,
+        method=upload.method,
+        base=upload.base,
+    )
     return wire.enclose(envelope, upload.body)
 
 
 @dataclass
-class Voice:
+class Outbound:
     """A device's mouth. `count` hears of every payload byte that goes out."""
 
     link: Link
@@ -49,8 +61,10 @@ class Voice:
     count: Callable[[int], None]
     seq: int = 0
 
-    def birth(self, run: str, epoch: int, seen: Seen, device: str) -> None:
-        """Here we are, and this is what we have; what computes is known once something was trained."""
+    def birth(self, run: str, epoch: int, seen: DataSurvey, device: str) -> None:
+        """Here we are, and this is what we have; what computes is known once something was
+        trained.
+        """
         body = {
             "online": True,
             "version": protofleet.__version__,
@@ -68,20 +82,30 @@ class Voice:
         """Accuracy, or why a round is not trained. Nobody waits for it."""
         agent = self.config.id
         envelope = wire.Envelope(
-            t="report", fleet=self.topics.fleet, run=run, epoch=epoch, agent=agent, boot=self.boot, seq=self._next(),
+            t="report",
+            fleet=self.topics.fleet,
+            run=run,
+            epoch=epoch,
+            agent=agent,
+            boot=self.boot,
+            seq=self._next(),
             round=round,
-        )  # fmt: skip
+        )
         self.say(self.topics.evt(agent), wire.encode(envelope, {"round": round, **body}), qos=0)
 
     def say(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> bool:
-        """Whether the link took it; what is refused here is said again later by whoever keeps it."""
+        """Whether the link took it; what is refused here is said again later by whoever keeps
+        it.
+        """
         try:
             self.publish(topic, payload, qos=qos, retain=retain)
         except LinkBusy:
             return False
         return True
 
-    def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, tell: bool = False) -> Ticket:
+    def publish(
+        self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, tell: bool = False
+    ) -> Ticket:
         """The link's own, counted."""
         ticket = self.link.publish(topic, payload, qos=qos, retain=retain, tell=tell)
         self.count(len(payload))
@@ -93,7 +117,9 @@ class Voice:
 
 
 def accuracy(found: Measured) -> dict[str, Any]:
-    """What a report says of a measurement: per evaluator on the test samples, and on the validation samples."""
+    """What a report says of a measurement: per evaluator on the test samples, and on the validation
+    samples.
+    """
     body = _accuracies(found.tallies.get("test", {}))
     if found.tallies.get("validation"):
         body["validation"] = _accuracies(found.tallies["validation"])
@@ -109,10 +135,21 @@ def _accuracies(tallies: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
 
 
 def _birth(
-    topics: Topics, agent: str, boot: str, body: Mapping[str, Any], run: str = "", epoch: int = -1, seq: int = 0
+    topics: Topics,
+    agent: str,
+    boot: str,
+    body: Mapping[str, Any],
+    run: str = "",
+    epoch: int = -1,
+    seq: int = 0,
 ) -> bytes:
     envelope = wire.Envelope(
-        t="birth", fleet=topics.fleet, run=run or None, epoch=epoch if epoch >= 0 else None, agent=agent, boot=boot,
+        t="birth",
+        fleet=topics.fleet,
+        run=run or None,
+        epoch=epoch if epoch >= 0 else None,
+        agent=agent,
+        boot=boot,
         seq=seq,
-    )  # fmt: skip
+    )
     return wire.encode(envelope, body)

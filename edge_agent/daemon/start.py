@@ -1,4 +1,6 @@
-"""From settings to a running daemon: everything that can be wrong is found here, and said in one line."""
+"""From settings to a running daemon: everything that can be wrong is found here, and said in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from types import FrameType
 
 from edge_agent.config import Config, need_source
 from edge_agent.daemon import outbound
-from edge_agent.daemon.loop import Around, Daemon
-from edge_agent.protocol.retry import Rules
+from edge_agent.daemon.loop import Daemon, DaemonDeps
+from edge_agent.protocol.retry import RetryRules
 from edge_agent.reach import address
 from edge_agent.store import Store, lock
-from edge_agent.worker.ipc import Broken, Gone, Job, Look, Seen
-from edge_agent.worker.supervisor import Foreman
+from edge_agent.worker.ipc import DataSurvey, Job, SurveyData, TaskFailed, WorkerEnded
+from edge_agent.worker.supervisor import WorkerSupervisor
 from protofleet.errors import DataError, FleetError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import Link
@@ -46,21 +48,27 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         store.take_over(boot)
         data = environ.get("PROTOFLEET_DATA")
         job = Job(
-            config.id, config.data_dir, boot, config.data, Path(data) if data else None, config.limits,
-            config.agent.export_every, Path(config.agent.export_to),
-        )  # fmt: skip
+            config.id,
+            config.data_dir,
+            boot,
+            config.data,
+            Path(data) if data else None,
+            config.limits,
+            config.agent.export_every,
+            Path(config.agent.export_to),
+        )
         topics = Topics(config.fleet.name)
         rng = random.Random(boot)
         # A clean start would drop what was published for this device while it was away.
         link = Link(where, config.id, will=outbound.will(topics, config.id, boot), rng=rng)
-        foreman = Foreman(job, link.wake)
+        foreman = WorkerSupervisor(job, link.wake)
         notifier = Notifier(environ)
         stop = _Stop()
         seen = first_look(foreman, link.poll, notifier, stop)
         if seen is None:
             return
-        rules = Rules(config.id, config.limits.evaluate, spread=rng.uniform(0.8, 1.2))
-        around = Around(config, link, store, foreman, log, notifier, boot, retry)
+        rules = RetryRules(config.id, config.limits.evaluate, spread=rng.uniform(0.8, 1.2))
+        around = DaemonDeps(config, link, store, foreman, log, notifier, boot, retry)
         daemon = Daemon(around, rules, seen)
         stop.then(daemon.stop)
         daemon.run()
@@ -69,20 +77,22 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         held.close()
 
 
-def first_look(foreman: Foreman, wait: Callable[[float], object], notifier: Notifier, stop: _Stop) -> Seen | None:
+def first_look(
+    foreman: WorkerSupervisor, wait: Callable[[float], object], notifier: Notifier, stop: _Stop
+) -> DataSurvey | None:
     """What there is to learn from, before anybody is told; None if the wait was ended."""
-    foreman.order(Look())
+    foreman.order(SurveyData())
     try:
         while not stop.wanted:
             wait(1.0)
             notifier.say("EXTEND_TIMEOUT_USEC=30000000")
             for answer in foreman.answers():
                 match answer:
-                    case Seen():
+                    case DataSurvey():
                         return answer
-                    case Broken(_, words, code):
+                    case TaskFailed(_, words, code):
                         raise _again(words, code)
-                    case Gone(words):
+                    case WorkerEnded(words):
                         raise DataError(f"the samples could not be read: {words}")
     finally:
         foreman.dismiss()

@@ -1,4 +1,6 @@
-"""Large payloads, in chunks: what comes down is pulled until it is whole, what goes up is sent as it is asked for."""
+"""Large payloads, in chunks: what comes down is pulled until it is whole, what goes up is sent as
+it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from pathlib import Path
 
 from edge_agent.protocol.events import SendChunks
 from protofleet import wire
-from protofleet.errors import ParcelError
-from protofleet.mqtt.blobs.sender import Outgoing, ParcelLimits, Publisher, Sending, Slip, Spool, slip_message
-from protofleet.mqtt.topics import Place, Topics
+from protofleet.errors import BlobError
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor, BlobLimits, slip_message
+from protofleet.mqtt.blobs.sender import BlobSender, OutgoingBlob, Publisher
+from protofleet.mqtt.blobs.store import BlobStore
+from protofleet.mqtt.topics import TopicParts, Topics
 
 DAY = 86400.0
 PATIENCE = 3.0  # seconds without a chunk before the missing ones are asked for; then twice as long each time
@@ -18,10 +22,10 @@ LONGEST = 120.0
 
 
 @dataclass(frozen=True)
-class Whole:
+class Blob:
     """A payload put together again, and the topic it belongs on."""
 
-    place: Place
+    place: TopicParts
     payload: bytes
 
 
@@ -29,8 +33,8 @@ class Whole:
 class _Wanted:
     """A payload that is coming down."""
 
-    place: Place
-    slip: Slip
+    place: TopicParts
+    slip: BlobDescriptor
     envelope: wire.Envelope
     pull_at: float
     attempts: int = 0
@@ -38,9 +42,11 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Leaving:
-    """A payload that is going up; `asked` while chunks are on their way that the coordinator wanted."""
+    """A payload that is going up; `asked` while chunks are on their way that the coordinator
+    wanted.
+    """
 
-    sending: Sending
+    sending: BlobSender
     topic: str
     slip: bytes
     asked: bool = False
@@ -50,27 +56,37 @@ class Transfers:
     """What is under way in either direction. The newest state of a kind replaces the one before."""
 
     def __init__(
-        self, topics: Topics, agent: str, folder: Path, out: Publisher, clock: Callable[[], float], largest: int
+        self,
+        topics: Topics,
+        agent: str,
+        folder: Path,
+        out: Publisher,
+        clock: Callable[[], float],
+        largest: int,
     ) -> None:
         self.topics, self.agent, self.out, self.clock = topics, agent, out, clock
         self.packet = 0
         self._largest = largest
-        self._spool = Spool(folder, largest=largest, total=2 * largest, expiry=DAY, clock=clock)
+        self._spool = BlobStore(folder, largest=largest, total=2 * largest, expiry=DAY, clock=clock)
         self._down: dict[str, _Wanted] = {}
         self._up: dict[tuple[str, int], _Leaving] = {}
 
     def outgoing(self, run: str, round: int, message: bytes) -> bytes | None:
-        """What goes on the upload's topic: the message, a slip in its place, or nothing while its chunks still go."""
-        limits = ParcelLimits(self.packet, largest=self._largest) if self.packet else ParcelLimits()
+        """What goes on the upload's topic: the message, a slip in its place, or nothing while its
+        chunks still go.
+        """
+        limits = BlobLimits(self.packet, largest=self._largest) if self.packet else BlobLimits()
         if limits.fits(message):
             return message
         known = self._up.get((run, round))
         if known is not None and not known.sending.done:
             return None
         envelope, _ = wire.unseal(message)
-        parcel = Outgoing(message, limits.chunk)
+        parcel = OutgoingBlob(message, limits.chunk)
         digest, slip = parcel.slip.digest, slip_message(envelope, parcel.slip)
-        sending = Sending(parcel, lambda index: self.topics.ub(self.agent, digest, index), limits.window)
+        sending = BlobSender(
+            parcel, lambda index: self.topics.ub(self.agent, digest, index), limits.window
+        )
         self._up[run, round] = _Leaving(sending, self.topics.upload(self.agent, round), slip)
         return slip
 
@@ -91,9 +107,9 @@ class Transfers:
         """Nobody needs its chunks any more."""
         self._up.pop((run, round), None)
 
-    def slip(self, place: Place, message: wire.Message) -> Whole | None:
+    def slip(self, place: TopicParts, message: wire.Message) -> Blob | None:
         """A large state is announced: it is whole at once if an earlier life had fetched it."""
-        slip = Slip.from_body(message.body)
+        slip = BlobDescriptor.from_body(message.body)
         known = self._down.get(place.kind)
         if known is not None and known.slip != slip:
             self._spool.close(place.kind, known.slip.digest)
@@ -109,7 +125,7 @@ class Transfers:
         if wanted is not None:
             self._spool.close(kind, wanted.slip.digest)
 
-    def chunk(self, digest: str, index: int, chunk: bytes) -> Whole | None:
+    def chunk(self, digest: str, index: int, chunk: bytes) -> Blob | None:
         """A piece came; the payload, if it was the last one."""
         for kind, wanted in self._down.items():
             incoming = self._spool.find(kind, digest)
@@ -119,13 +135,15 @@ class Transfers:
                 if incoming.add(index, chunk):
                     self._down[kind] = replace(wanted, pull_at=self.clock() + PATIENCE, attempts=0)
             except OSError as error:
-                raise ParcelError(f"a chunk found no room on the disk: {error.strerror}") from None
+                raise BlobError(f"a chunk found no room on the disk: {error.strerror}") from None
             return self._taken(kind)
         return None
 
     def connected(self) -> None:
         """Chunks published meanwhile may be lost: ask anew."""
-        self._down = {kind: replace(w, pull_at=self.clock(), attempts=0) for kind, w in self._down.items()}
+        self._down = {
+            kind: replace(w, pull_at=self.clock(), attempts=0) for kind, w in self._down.items()
+        }
 
     def push(self) -> None:
         """Do what is due in both directions."""
@@ -153,7 +171,7 @@ class Transfers:
         body = {"digest": wanted.slip.digest, "missing": [list(pair) for pair in missing]}
         self.out.publish(self.topics.blob_req(self.agent), wire.encode(envelope, body))
 
-    def _taken(self, kind: str) -> Whole | None:
+    def _taken(self, kind: str) -> Blob | None:
         wanted = self._down[kind]
         incoming = self._spool.find(kind, wanted.slip.digest)
         payload = None if incoming is None else incoming.payload()
@@ -161,4 +179,4 @@ class Transfers:
             return None
         del self._down[kind]
         self._spool.close(kind, wanted.slip.digest)
-        return Whole(wanted.place, payload)
+        return Blob(wanted.place, payload)

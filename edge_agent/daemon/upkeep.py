@@ -1,4 +1,6 @@
-"""What changes for a device without a message: the hour, the disk, the day's bytes, its samples, an idle process."""
+"""What changes for a device without a message: the hour, the disk, the day's bytes, its samples, an
+idle process.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +8,25 @@ from collections.abc import Callable
 from datetime import date, datetime
 
 from edge_agent.config import Config
-from edge_agent.daemon.policy import Spent, allowed
+from edge_agent.daemon.policy import TrafficToday, allowed
 from edge_agent.data import watch
-from edge_agent.protocol.events import Limits
+from edge_agent.protocol.events import OwnerLimits
 from edge_agent.store import Store
-from edge_agent.worker.supervisor import Workforce
+from edge_agent.worker.supervisor import Supervisor
 from protofleet.util.logs import Log
 
 MINUTE = 60.0
 PATIENCE = 10.0  # seconds to hear from a coordinator before the silence is remarked upon
 
 
-class Account:
+class TrafficAccount:
     """The day's payload bytes, noted down every minute."""
 
     def __init__(self, store: Store, today: Callable[[], date]) -> None:
         self._store, self._today = store, today
         day, _, count = (store.noted("spent") or "").partition(" ")
         same = day == today().isoformat() and count.isdigit()
-        self.spent = self._noted = Spent(today(), int(count) if same else 0)
+        self.spent = self._noted = TrafficToday(today(), int(count) if same else 0)
         self._noted_at = float("-inf")
 
     def count(self, bytes: int) -> None:
@@ -38,7 +40,7 @@ class Account:
             self._store.note(spent=f"{self.spent.day.isoformat()} {self.spent.bytes}")
 
 
-class Samples:
+class SampleWatch:
     """Notices new samples once they have stopped coming."""
 
     def __init__(self, config: Config, now: float) -> None:
@@ -60,7 +62,7 @@ class Samples:
         return True
 
 
-class Silence:
+class CoordinatorWatch:
     """Remarks once when no coordinator speaks for a while after a connection."""
 
     def __init__(self, fleet: str, log: Log) -> None:
@@ -84,10 +86,10 @@ class Silence:
             )
 
 
-class Idleness:
+class IdleWatch:
     """Ends a training process that has nothing to do."""
 
-    def __init__(self, foreman: Workforce, after: float, now: float) -> None:
+    def __init__(self, foreman: Supervisor, after: float, now: float) -> None:
         self._foreman, self._after, self._since = foreman, after, now
 
     def look(self, busy: bool, now: float) -> None:
@@ -98,7 +100,9 @@ class Idleness:
             self._foreman.dismiss()
 
 
-def limits(config: Config, account: Account, before: Limits, now: datetime, log: Log) -> Limits:
+def limits(
+    config: Config, account: TrafficAccount, before: OwnerLimits, now: datetime, log: Log
+) -> OwnerLimits:
     """What the owner allows now; a change is said."""
     found = allowed(config.limits, config.data_dir, account.spent, now)
     if found.refusal != before.refusal:

@@ -1,7 +1,8 @@
 """One pool of samples: what every reader of data returns and every partition deals out.
 
-Rows [0:n_train] are the set's own training split, the rest its test split, so that a protocol that keeps the two apart
-and one that deals out the whole pool read the same value. Rows are chosen per class, by a generator that is handed in.
+Rows [0:n_train] are the set's own training split, the rest its test split, so that a protocol that
+keeps the two apart and one that deals out the whole pool read the same value. Rows are chosen per
+class, by a generator that is handed in.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Images are uint8 [N, H, W, C] (grey: C = 1), vectors float32 [N, D], series float32 [N, T, C]."""
+    """Images are uint8 [N, H, W, C] (grey: C = 1), vectors float32 [N, D], series float32 [N, T,
+    C].
+    """
 
     name: str
     classes: tuple[str, ...]
@@ -45,14 +48,19 @@ class DataSet:
 
 
 def input_of(name: str, x: Samples, mean: Sequence[float] = (), std: Sequence[float] = ()) -> Input:
-    """What a network is fed with these samples; images without published constants take 0.5 and 0.5."""
+    """What a network is fed with these samples; images without published constants take 0.5 and
+    0.5.
+    """
     if x.dtype == np.uint8 and x.ndim == 4:
         channels = x.shape[3]
         if channels > 4:
             raise DataError(
-                f"{name}: images of shape {list(x.shape[1:])}", "channels come last: height, width, channel"
+                f"{name}: images of shape {list(x.shape[1:])}",
+                "channels come last: height, width, channel",
             )
-        return Input("image", x.shape[1:], tuple(mean) or (0.5,) * channels, tuple(std) or (0.5,) * channels)
+        return Input(
+            "image", x.shape[1:], tuple(mean) or (0.5,) * channels, tuple(std) or (0.5,) * channels
+        )
     if x.dtype == np.float32 and x.ndim in (2, 3):
         return Input("vector" if x.ndim == 2 else "series", x.shape[1:], tuple(mean), tuple(std))
     raise DataError(
@@ -68,7 +76,9 @@ def rows_by_class(y: Ints, n_classes: int) -> list[Ints]:
 
 
 def stratified(y: Ints, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Shuffled rows of `y` as (kept, taken): of each class the rounded share is taken, and never the last one."""
+    """Shuffled rows of `y` as (kept, taken): of each class the rounded share is taken, and never
+    the last one.
+    """
     kept, taken = [], []
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))

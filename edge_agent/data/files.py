@@ -1,7 +1,8 @@
 """Data sets of a user's own: a folder of images by class, or an `.npz`.
 
-A folder is `root/<class>/*.png`, `root/train/<class>` beside `root/test/<class>`, or `root/<domain>/<class>`; where no
-split is given a quarter of each class, chosen by the seed, becomes the test split.
+A folder is `root/<class>/*.png`, `root/train/<class>` beside `root/test/<class>`, or
+`root/<domain>/<class>`; where no split is given a quarter of each class, chosen by the seed,
+becomes the test split.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", 
 TEST_SHARE = 0.25
 
 
-class Found(NamedTuple):
+class LabelledFile(NamedTuple):
     """One image file: the folder above its class (a split or a domain), its class, its path."""
 
     group: str
@@ -37,7 +38,8 @@ def read_image(path: Path, size: int) -> Samples:
 
     try:
         with Image.open(path) as image:
-            # A camera's JPEG is decoded at a fraction of its size: far faster, and still twice what is kept.
+            # A camera's JPEG is decoded at a fraction of its size: far faster, and still twice what
+            # is kept.
             image.draft("RGB", (2 * size, 2 * size))
             upright = ImageOps.exif_transpose(image).convert("RGB")
             return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
@@ -61,7 +63,11 @@ def folder(root: Path, seed: int, size: int) -> DataSet:
     for place, row in enumerate(order):
         x[place] = read_image(found[row].path, size)
     has_domains = groups not in ([""], ["train"], ["test", "train"])
-    domains = np.array([groups.index(found[row].group) for row in order], np.int64) if has_domains else None
+    domains = (
+        np.array([groups.index(found[row].group) for row in order], np.int64)
+        if has_domains
+        else None
+    )
     name = root.resolve().name
     names = tuple(groups) if has_domains else ()
     return DataSet(name, tuple(classes), input_of(name, x), x, y[order], len(train), domains, names)
@@ -79,13 +85,22 @@ def npz(path: Path, seed: int) -> DataSet:
 
 
 def from_arrays(
-    name: str, stored: Mapping[str, Any], seed: int, mean: Sequence[float] = (), std: Sequence[float] = ()
+    name: str,
+    stored: Mapping[str, Any],
+    seed: int,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
 ) -> DataSet:
-    """A set from arrays under the keys of an `.npz`; each array is taken once, since reading it is what costs."""
+    """A set from arrays under the keys of an `.npz`; each array is taken once, since reading it is
+    what costs.
+    """
     parts = [p for p in ("train", "test") if f"x_{p}" in stored]
     keys = [(f"x_{p}", f"y_{p}") for p in parts] or [("x", "y")]
     if missing := [key for pair in keys for key in pair if key not in stored]:
-        raise DataError(f"{name}: no key {missing[0]!r}", "keys are x_train, y_train, x_test, y_test, or x and y")
+        raise DataError(
+            f"{name}: no key {missing[0]!r}",
+            "keys are x_train, y_train, x_test, y_test, or x and y",
+        )
     if "classes" in stored and (size := np.asarray(stored["classes"]).ndim) != 1:
         raise DataError(f"{name}: classes must be a list of names, not an array of {size} axes")
     labels = [np.ravel(stored[y]) for _, y in keys]
@@ -111,17 +126,23 @@ def resized(data: DataSet, size: int) -> DataSet:
     from PIL import Image
 
     if data.input.kind != "image":
-        raise DataError(f"{data.name}: {data.input.kind}s have no image size", "leave the image size out")
+        raise DataError(
+            f"{data.name}: {data.input.kind}s have no image size", "leave the image size out"
+        )
     channels = data.input.shape[2]
     x = np.empty((len(data.x), size, size, channels), np.uint8)
     for row, image in enumerate(data.x):
         flat = Image.fromarray(image[..., 0] if channels == 1 else image)
-        x[row] = np.asarray(flat.resize((size, size), Image.Resampling.BILINEAR)).reshape(size, size, channels)
+        x[row] = np.asarray(flat.resize((size, size), Image.Resampling.BILINEAR)).reshape(
+            size, size, channels
+        )
     return replace(data, x=x, input=input_of(data.name, x, data.input.mean, data.input.std))
 
 
-def find(root: Path, *, empty: bool = False) -> list[Found]:
-    """Every image under the root, with its class, in a fixed order; `empty` allows class folders without any."""
+def find(root: Path, *, empty: bool = False) -> list[LabelledFile]:
+    """Every image under the root, with its class, in a fixed order; `empty` allows class folders
+    without any.
+    """
     first = _folders(root)
     if not first:
         raise DataError(f"{root}: no folders in it", "one folder of images per class is due")
@@ -129,23 +150,28 @@ def find(root: Path, *, empty: bool = False) -> list[Found]:
         return _of_classes("", first, empty)
     found = [image for group in first for image in _of_classes(group.name, _folders(group), empty)]
     if not found:
-        raise DataError(f"{root}: no images in its folders", f"images end in {', '.join(sorted(SUFFIXES))}")
+        raise DataError(
+            f"{root}: no images in its folders", f"images end in {', '.join(sorted(SUFFIXES))}"
+        )
     groups = {f.group for f in found}
     if "train" in groups and groups - {"train", "test"}:
         odd = min(groups - {"train", "test"})
-        raise DataError(f"{root / odd}: beside train only test is understood", "move its images into one of the two")
+        raise DataError(
+            f"{root / odd}: beside train only test is understood",
+            "move its images into one of the two",
+        )
     if groups == {"test"}:
         raise DataError(f"{root}: no images in train, only in test")
     return found
 
 
-def _of_classes(group: str, folders: Sequence[Path], empty: bool) -> list[Found]:
+def _of_classes(group: str, folders: Sequence[Path], empty: bool) -> list[LabelledFile]:
     found = []
     for each in folders:
         images = _images(each)
         if not images and not empty:
             raise DataError(f"{each}: no images in this class folder", "fill it or remove it")
-        found += [Found(group, each.name, image) for image in images]
+        found += [LabelledFile(group, each.name, image) for image in images]
     return found
 
 
@@ -154,7 +180,9 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _images(root: Path) -> list[Path]:
-    return sorted(p for p in root.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+    return sorted(
+        p for p in root.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")
+    )
 
 
 def _samples(name: str, x: Samples) -> Samples:
@@ -163,7 +191,9 @@ def _samples(name: str, x: Samples) -> Samples:
     if x.ndim in (2, 3) and x.dtype.kind in "fiu":
         x = x.astype(np.float32, copy=False)
         if bad := int(np.count_nonzero(~np.isfinite(x))):
-            raise DataError(f"{name}: {bad} numbers are not finite", "clean the array before it is loaded")
+            raise DataError(
+                f"{name}: {bad} numbers are not finite", "clean the array before it is loaded"
+            )
     return x
 
 
@@ -172,5 +202,7 @@ def _labels(name: str, y: Samples, stored: Mapping[str, Any]) -> tuple[Ints, tup
         names, codes = np.unique(y, return_inverse=True)
         return codes.astype(np.int64), tuple(str(n) for n in names)
     if y.dtype.kind not in "iu":
-        raise DataError(f"{name}: labels of type {y.dtype}", "beside `classes`, labels are whole numbers")
+        raise DataError(
+            f"{name}: labels of type {y.dtype}", "beside `classes`, labels are whole numbers"
+        )
     return y.astype(np.int64), tuple(str(c) for c in stored["classes"])

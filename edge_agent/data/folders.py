@@ -1,7 +1,8 @@
 """A folder of images that grows while a device learns from it.
 
-Which images are kept for testing is decided by each file's name, so that a sample never changes sides when others come.
-A file that cannot be read (still being copied, or broken) is left out and named, and does not stop the others.
+Which images are kept for testing is decided by each file's name, so that a sample never changes
+sides when others come. A file that cannot be read (still being copied, or broken) is left out and
+named, and does not stop the others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.data.dataset import DataSet, Samples, input_of
-from edge_agent.data.files import Found, find, read_image
+from edge_agent.data.files import LabelledFile, find, read_image
 from protofleet.errors import DataError
 
 DEFAULT_SIZE = 32
@@ -26,8 +27,8 @@ class Listing:
 
     root: Path
     classes: tuple[str, ...]
-    train: tuple[Found, ...]
-    test: tuple[Found, ...]
+    train: tuple[LabelledFile, ...]
+    test: tuple[LabelledFile, ...]
 
 
 def listed(root: Path, test_share: float) -> Listing:
@@ -38,7 +39,11 @@ def listed(root: Path, test_share: float) -> Listing:
         train = [f for f in found if f.group == "train"]
         test = [f for f in found if f.group == "test"]
     else:
-        kept = {f for label in classes for f in _for_testing(root, [f for f in found if f.label == label], test_share)}
+        kept = {
+            f
+            for label in classes
+            for f in _for_testing(root, [f for f in found if f.label == label], test_share)
+        }
         train, test = [f for f in found if f not in kept], [f for f in found if f in kept]
     return Listing(root, classes, tuple(train), tuple(test))
 
@@ -63,10 +68,12 @@ def load(listing: Listing, size: int) -> tuple[DataSet, list[str]]:
         why = f" ({broken[0]})" if broken else ""
         raise DataError(f"{listing.root}: no readable image to train on{why}")
     x, name = np.stack(images), listing.root.resolve().name
-    return DataSet(name, listing.classes, input_of(name, x), x, np.array(labels, np.int64), counts[0]), broken
+    return DataSet(
+        name, listing.classes, input_of(name, x), x, np.array(labels, np.int64), counts[0]
+    ), broken
 
 
-def _for_testing(root: Path, images: Sequence[Found], share: float) -> list[Found]:
+def _for_testing(root: Path, images: Sequence[LabelledFile], share: float) -> list[LabelledFile]:
     places = {image: _place(image.path.relative_to(root)) for image in images}
     taken = [image for image in images if places[image] < share]
     if len(taken) == len(images):  # one of a class must stay to learn it from

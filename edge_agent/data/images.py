@@ -1,4 +1,6 @@
-"""Image files as a bundle takes them; Pillow is imported only here, and only when there is a file to open."""
+"""Image files as a bundle takes them; Pillow is imported only here, and only when there is a file
+to open.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ def find(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+            found += sorted(
+                p
+                for p in path.rglob("*")
+                if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")
+            )
         elif path.exists():
             found.append(path)
         else:
@@ -40,7 +46,9 @@ def read(path: Path, kind: Input) -> NDArray[Any]:
         with Image.open(path) as image:
             mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels)
             if mode is None:
-                raise DataError(f"this bundle takes images of {channels} channels, files have 1, 3 or 4")
+                raise DataError(
+                    f"this bundle takes images of {channels} channels, files have 1, 3 or 4"
+                )
             upright = ImageOps.exif_transpose(image).convert(mode)
             resized = upright.resize((width, height), Image.Resampling.BILINEAR)
             return np.asarray(resized).reshape(height, width, channels)

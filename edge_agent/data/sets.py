@@ -1,7 +1,9 @@
-"""Data sets by name: `load("digits")`, `load("cifar10", data_dir=…)`, `load("spiral:sigma=0.1")`, `load("my/photos")`.
+"""Data sets by name: `load("digits")`, `load("cifar10", data_dir=…)`, `load("spiral:sigma=0.1")`,
+`load("my/photos")`.
 
-Digits and the spiral need no file; MNIST and CIFAR come from `NAME.npz` in the data folder, else through torchvision's
-own files there, else by its download; any other word is a path to a folder of images or an `.npz`.
+Digits and the spiral need no file; MNIST and CIFAR come from `NAME.npz` in the data folder, else
+through torchvision's own files there, else by its download; any other word is a path to a folder of
+images or an `.npz`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ __all__ = ["NAMES", "DataSet", "Spiral", "load", "spiral"]
 
 
 class _Known(NamedTuple):
-    """A published set: torchvision's name for it, the constants usually published with it, its classes' names."""
+    """A published set: torchvision's name for it, the constants usually published with it, its
+    classes' names.
+    """
 
     torchvision: str
     mean: tuple[float, ...]
@@ -34,8 +38,9 @@ class _Known(NamedTuple):
     classes: str = ""
 
 
-# FedProto's code normalises CIFAR-10 by ImageNet's constants (0.485 …, 0.229 …); these are CIFAR-10's own. It has no
-# Fashion-MNIST (its 0.1307 and 0.3081 serve MNIST and FEMNIST): that set's own constants are here, too.
+# FedProto's code normalises CIFAR-10 by ImageNet's constants (0.485 …, 0.229 …); these are
+# CIFAR-10's own. It has no Fashion-MNIST (its 0.1307 and 0.3081 serve MNIST and FEMNIST): that
+# set's own constants are here, too.
 _FASHION = "T-shirt,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
 _CIFAR10 = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
 _KNOWN = {
@@ -49,15 +54,21 @@ NAMES = ("digits", "spiral", *_KNOWN)
 
 @dataclass(frozen=True)
 class Spiral:
-    """ProtoNorm's spiral, as printed; its noise lets no classifier past 39 %, so accuracy is measured at sigma 0.1."""
+    """ProtoNorm's spiral, as printed; its noise lets no classifier past 39 %, so accuracy is
+    measured at sigma 0.1.
+    """
 
     sigma: float = setting(1.0, "standard deviation of the noise on the angle", low=0)
     samples: int = setting(5000, "samples a class", low=2)
     classes: int = setting(6, "classes", low=2)
 
 
-def load(name: str, *, data_dir: Path | None, seed: int = 0, image_size: int | None = None) -> DataSet:
-    """The data set `name`, images at `image_size` where one is given (a folder of images: 32 by default)."""
+def load(
+    name: str, *, data_dir: Path | None, seed: int = 0, image_size: int | None = None
+) -> DataSet:
+    """The data set `name`, images at `image_size` where one is given (a folder of images: 32 by
+    default).
+    """
     if image_size is not None and image_size < 1:
         raise DataError(f"image size {image_size}: at least 1 is due")
     word, colon, texts = name.partition(":")
@@ -73,19 +84,24 @@ def load(name: str, *, data_dir: Path | None, seed: int = 0, image_size: int | N
             return folder(path, seed, image_size or 32)
         data = npz(path, seed)
     sizes = (image_size, image_size)
-    return data if image_size is None or data.input.shape[:2] == sizes else resized(data, image_size)
+    return (
+        data if image_size is None or data.input.shape[:2] == sizes else resized(data, image_size)
+    )
 
 
 def spiral(shape: Spiral, seed: int) -> DataSet:
     """Points on arms that turn more the higher their class."""
     rng = generator("data", "spiral", seed, "noise")
-    # ProtoNorm, supplement A: r_i = 1 + (i−1)·9/4999, ω_ki = kπ/3 + (i−1)·kπ/(3·4999) + b_i, point (r sin ω, r cos ω).
+    # ProtoNorm, supplement A: r_i = 1 + (i−1)·9/4999, ω_ki = kπ/3 + (i−1)·kπ/(3·4999) + b_i, point
+    # (r sin ω, r cos ω).
     k = np.repeat(np.arange(shape.classes), shape.samples)
     along = np.tile(np.linspace(0.0, 1.0, shape.samples), shape.classes)
     radius = 1 + 9 * along
     angle = k * np.pi / 3 * (1 + along) + rng.normal(0.0, shape.sigma, len(k))
     points = np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=1).astype(np.float32)
-    train, test = stratified(k.astype(np.int64), TEST_SHARE, generator("data", "spiral", seed, "split"))
+    train, test = stratified(
+        k.astype(np.int64), TEST_SHARE, generator("data", "spiral", seed, "split")
+    )
     order = np.concatenate([train, test])
     names = tuple(str(c) for c in range(shape.classes))
     x = points[order]
@@ -96,7 +112,9 @@ def _digits(seed: int) -> DataSet:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise DataError("digits: scikit-learn brings this set", "pip install 'protofleet[train]'") from None
+        raise DataError(
+            "digits: scikit-learn brings this set", "pip install 'protofleet[train]'"
+        ) from None
 
     values, y = load_digits(return_X_y=True)
     images = np.rint(values.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
@@ -111,14 +129,18 @@ def _digits(seed: int) -> DataSet:
 def _published(name: str, data_dir: Path | None, seed: int) -> DataSet:
     known = _KNOWN[name]
     if data_dir is None:
-        words = f"set PROTOFLEET_DATA to a folder that holds {name}.npz or torchvision's files of it"
+        words = (
+            f"set PROTOFLEET_DATA to a folder that holds {name}.npz or torchvision's files of it"
+        )
         raise DataError(f"{name}: no data folder is known", words)
     path = data_dir / f"{name}.npz"
     data = npz(path, seed) if path.exists() else _by_torchvision(name, known, data_dir, seed)
     names = tuple(known.classes.split(","))
     if len(names) != len(data.classes) or not all(c.isdigit() for c in data.classes):
         names = data.classes  # the file names its classes itself
-    return replace(data, name=name, classes=names, input=input_of(name, data.x, known.mean, known.std))
+    return replace(
+        data, name=name, classes=names, input=input_of(name, data.x, known.mean, known.std)
+    )
 
 
 def _by_torchvision(name: str, known: _Known, data_dir: Path, seed: int) -> DataSet:
@@ -128,9 +150,12 @@ def _by_torchvision(name: str, known: _Known, data_dir: Path, seed: int) -> Data
 
         maker = getattr(datasets, known.torchvision)
         socket.setdefaulttimeout(30.0)  # its download has no deadline of its own
-        # Its notes must not land in a command's JSON; it takes the files that are there before it asks the network.
+        # Its notes must not land in a command's JSON; it takes the files that are there before it
+        # asks the network.
         with contextlib.redirect_stdout(sys.stderr):
-            train, test = (maker(str(data_dir), train=part, download=True) for part in (True, False))
+            train, test = (
+                maker(str(data_dir), train=part, download=True) for part in (True, False)
+            )
     except (ImportError, OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
@@ -139,8 +164,12 @@ def _by_torchvision(name: str, known: _Known, data_dir: Path, seed: int) -> Data
         ) from None
     finally:
         socket.setdefaulttimeout(before)
-    arrays = {f"x_{part}": np.asarray(each.data) for part, each in (("train", train), ("test", test))}
-    arrays |= {f"y_{part}": np.asarray(each.targets) for part, each in (("train", train), ("test", test))}
+    arrays = {
+        f"x_{part}": np.asarray(each.data) for part, each in (("train", train), ("test", test))
+    }
+    arrays |= {
+        f"y_{part}": np.asarray(each.targets) for part, each in (("train", train), ("test", test))
+    }
     # MNIST's are "0 - zero" there: a name must not depend on which file it came from.
     names = {} if known.classes else {"classes": np.array(train.classes)}
     return from_arrays(name, arrays | names, seed)
@@ -153,4 +182,6 @@ def _path(name: str, data_dir: Path | None) -> Path:
             return path
     near = difflib.get_close_matches(name, NAMES, 1)
     known = f"did you mean {near[0]!r}?" if near else f"known by name: {', '.join(NAMES)}"
-    raise DataError(f"data set {name!r}: neither a known name nor a folder or .npz that exists", known)
+    raise DataError(
+        f"data set {name!r}: neither a known name nor a folder or .npz that exists", known
+    )

@@ -1,6 +1,7 @@
 """A device's own samples, from whatever its settings name, and how they fit the fleet's contract.
 
-Class ids are the contract's, by name: a class that the fleet does not know is left out and named, never guessed.
+Class ids are the contract's, by name: a class that the fleet does not know is left out and named,
+never guessed.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def read(told: DataSection, data_dir: Path | None, wanted: Input | None = None) 
         listing = folders.listed(path, told.test_share)
         data, broken = folders.load(listing, size or folders.DEFAULT_SIZE)
     else:
-        data = sets.load(told.source, data_dir=data_dir, seed=told.seed, image_size=told.image_size or None)
+        data = sets.load(
+            told.source, data_dir=data_dir, seed=told.seed, image_size=told.image_size or None
+        )
     if told.rows:
         return Pool(data, *_rows(Path(told.rows), len(data.y)))
     rows = np.arange(len(data.y))
@@ -85,9 +88,13 @@ def fit(pool: Pool, contract: Contract) -> Fitted:
     have, want = pool.data.input, contract.input
     if (have.kind, have.shape) != (want.kind, want.shape):
         raise DataError(
-            f"{pool.data.name}: {_shape(have)}, but the fleet takes {_shape(want)}", "this device cannot train here"
+            f"{pool.data.name}: {_shape(have)}, but the fleet takes {_shape(want)}",
+            "this device cannot train here",
         )
-    ids = np.array([contract.classes.index(c) if c in contract.classes else -1 for c in pool.data.classes], np.int64)
+    ids = np.array(
+        [contract.classes.index(c) if c in contract.classes else -1 for c in pool.data.classes],
+        np.int64,
+    )
     known = [_known(pool, rows, ids) for rows in (pool.train, pool.validation, pool.test)]
     left = np.concatenate([pool.train, pool.validation, pool.test])
     left = pool.data.y[left[ids[pool.data.y[left]] < 0]]
@@ -95,7 +102,10 @@ def fit(pool: Pool, contract: Contract) -> Fitted:
     left_out = {pool.data.classes[i]: int(n) for i, n in zip(names, counts, strict=True)}
     if not len(known[0].y):
         words = f"{pool.data.name}: none of its classes is in the fleet's contract"
-        raise DataError(words if left_out else f"{pool.data.name}: no sample to train on", _few(contract.classes))
+        raise DataError(
+            words if left_out else f"{pool.data.name}: no sample to train on",
+            _few(contract.classes),
+        )
     return Fitted(known[0], known[1], known[2], left_out)
 
 
@@ -138,13 +148,17 @@ def _called(entry: str, seed: int) -> DataSet:
     except FleetError:
         raise
     except Exception as error:  # whatever a user's own code raises
-        raise DataError(f"data source {entry}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise DataError(
+            f"data source {entry}: {type(error).__name__}: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _rows(path: Path, count: int) -> tuple[Ints, Ints, Ints]:
     try:
         with np.load(path, allow_pickle=False) as stored:
-            train, validation, test = (np.asarray(stored[k]).astype(np.int64) for k in ("train", "validation", "test"))
+            train, validation, test = (
+                np.asarray(stored[k]).astype(np.int64) for k in ("train", "validation", "test")
+            )
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: no indices train, validation and test in it ({error})") from None
     every = np.concatenate([train, validation, test])

@@ -12,7 +12,9 @@ _DEPTH = 2  # root/<class> and root/<group>/<class>
 
 def stamp(told: DataSection) -> str:
     """A word that changes when samples come or go; empty for sources that cannot change."""
-    return "|".join(filter(None, (_stamp(Path(told.source)), _stamp(Path(told.rows)) if told.rows else "")))
+    return "|".join(
+        filter(None, (_stamp(Path(told.source)), _stamp(Path(told.rows)) if told.rows else ""))
+    )
 
 
 def _stamp(path: Path) -> str:
@@ -22,7 +24,8 @@ def _stamp(path: Path) -> str:
         return ""
     if not path.is_dir():
         return f"{found.st_mtime_ns}:{found.st_size}"
-    # A folder's own time changes whenever a file in it is made or removed: folders suffice, however many files.
+    # A folder's own time changes whenever a file in it is made or removed: folders suffice, however
+    # many files.
     return ",".join(f"{name}:{when}" for name, when in sorted(_folders(path, "", _DEPTH)))
 
 

@@ -1,4 +1,5 @@
-"""A bundle as a device reads it: a folder or one `.pfb` zip, checked against its manifest before anything is used.
+"""A bundle as a device reads it: a folder or one `.pfb` zip, checked against its manifest before
+anything is used.
 
 No torch here. docs/bundle.md has the format.
 """
@@ -30,7 +31,9 @@ Precision = Literal["fp32", "fp16", "int8"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What points mean to the graph. A cosine is the Euclidean distance of unit vectors; the graph makes them so."""
+    """What points mean to the graph. A cosine is the Euclidean distance of unit vectors; the graph
+    makes them so.
+    """
 
     by: By
     metric: Literal["euclidean", "cosine"] = "euclidean"
@@ -40,7 +43,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Rejection of what is none of the classes: the share of calibration samples that stays, and where that cuts."""
+    """Rejection of what is none of the classes: the share of calibration samples that stays, and
+    where that cuts.
+    """
 
     keep: float = 0.99
     threshold: float | None = None

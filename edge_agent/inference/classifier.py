@@ -1,7 +1,9 @@
-"""Classification on a device: numpy and onnxruntime; prototypes, and whole bundles, are replaced while it runs.
+"""Classification on a device: numpy and onnxruntime; prototypes, and whole bundles, are replaced
+while it runs.
 
-A classification reads one reference to an immutable value, so it sees the old prototypes or the new ones, of the old
-extractor or the new one, and never a mixture. New prototypes cost microseconds, a new bundle is a session to build.
+A classification reads one reference to an immutable value, so it sees the old prototypes or the new
+ones, of the old extractor or the new one, and never a mixture. New prototypes cost microseconds, a
+new bundle is a session to build.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-# Before numpy is imported: its linear algebra starts threads, which costs more than all that is done with it here.
+# Before numpy is imported: its linear algebra starts threads, which costs more than all that is
+# done with it here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from edge_agent.inference.bundle import Bundle, open_bundle
@@ -44,9 +47,13 @@ class InUse:
 
 
 class Classifier:
-    """A bundle in use. Any number of threads may classify while another swaps prototypes, or the bundle."""
+    """A bundle in use. Any number of threads may classify while another swaps prototypes, or the
+    bundle.
+    """
 
-    def __init__(self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True) -> None:
+    def __init__(
+        self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True
+    ) -> None:
         self.unknown, self._threads = unknown, threads
         with room_to_load():
             bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
@@ -58,7 +65,9 @@ class Classifier:
 
     @property
     def in_use(self) -> InUse:
-        """Extractor and classes as they stand: one immutable value, for whoever asks more than once."""
+        """Extractor and classes as they stand: one immutable value, for whoever asks more than
+        once.
+        """
         return self._in_use
 
     @property
@@ -72,7 +81,9 @@ class Classifier:
         return self._in_use.loaded
 
     def classify(self, images: Images) -> tuple[list[str | None], Scores]:
-        """A label for each sample (None: none of these), and the scores of every class that has points."""
+        """A label for each sample (None: none of these), and the scores of every class that has
+        points.
+        """
         answer = self.look(images)
         return answer.best, answer.scores
 
@@ -85,7 +96,9 @@ class Classifier:
         return self.look(images).features
 
     def swap(self, payload: bytes) -> str:
-        """Classify by these prototypes from the next call on; what does not fit is refused and nothing changes."""
+        """Classify by these prototypes from the next call on; what does not fit is refused and
+        nothing changes.
+        """
         try:
             found = published.read(payload)
         except WireError as error:
@@ -100,7 +113,9 @@ class Classifier:
         return state
 
     def change(self, bundle: Bundle, bank: Bank | None = None, state: str = "") -> None:
-        """Classify with another bundle from the next call on, once it stands and tests itself; else nothing changes."""
+        """Classify with another bundle from the next call on, once it stands and tests itself; else
+        nothing changes.
+        """
         engine = built(bundle, self._threads, unknown=self.unknown)
         own = bundle.published
         loaded = engine.load(own.bank, own.digest) if bank is None else engine.load(bank, state)

@@ -1,4 +1,6 @@
-"""From published points to what a bundle's graph takes: W, b (and a centre), and which class each row is of."""
+"""From published points to what a bundle's graph takes: W, b (and a centre), and which class each
+row is of.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Ready:
     classes: tuple[str, ...]
 
     def by_class(self, score: Scores, kind: str) -> Scores:
-        """[N, rows] to [N, held classes]: the best of a class's prototypes, or all its Gaussians together."""
+        """[N, rows] to [N, held classes]: the best of a class's prototypes, or all its Gaussians
+        together.
+        """
         if not len(self.held):
             return score[:, :0]
         top = np.maximum.reduceat(score, self.starts, axis=1)
@@ -38,7 +42,9 @@ class Ready:
 
 
 def ready(bank: Bank, reading: Reading, drift: Mapping[str, Floats] | None = None) -> Ready:
-    """The inputs for these points; `drift` moves a class's points to where a quantised extractor sees them."""
+    """The inputs for these points; `drift` moves a class's points to where a quantised extractor
+    sees them.
+    """
     points = bank.points
     moved = drift_of([bank.about.classes[c] for c in points.classes], drift or {})
     match points:
@@ -70,11 +76,17 @@ def _likeliest(points: Mixtures, means: Floats) -> dict[str, NDArray[np.floating
     with np.errstate(divide="ignore"):
         weight = np.maximum(np.log(points.weights.astype(np.float64)), -1e30)
     b = weight + 0.5 * np.log(precision / (2 * np.pi)).sum(1) - 0.5 * (mean**2 * precision).sum(1)
-    return {"proto_w": np.concatenate([-0.5 * precision, mean * precision], 1).T, "proto_b": b, "proto_c": centre}
+    return {
+        "proto_w": np.concatenate([-0.5 * precision, mean * precision], 1).T,
+        "proto_b": b,
+        "proto_c": centre,
+    }
 
 
 def drift_of(names: Sequence[str], drift: Mapping[str, Floats]) -> Floats:
-    """What is added to a row of each of these classes: its own drift, or the mean for a class that came later."""
+    """What is added to a row of each of these classes: its own drift, or the mean for a class that
+    came later.
+    """
     rows = [drift.get(name, drift[""]) for name in names] if drift else []
     return np.stack(rows) if rows else np.zeros(1, np.float32)
 
@@ -90,7 +102,9 @@ def scores_of(features: Floats, made: Ready) -> Scores:
 
 
 def oddness(features: Floats, per_class: Scores, by: str) -> Scores:
-    """How little a sample is like any class: squared distance, minus log likelihood, or a head's energy."""
+    """How little a sample is like any class: squared distance, minus log likelihood, or a head's
+    energy.
+    """
     top = per_class.max(1)
     if by == "prototypes":
         odd = (features**2).sum(1) - top

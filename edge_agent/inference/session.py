@@ -1,7 +1,8 @@
-"""An extractor ready to run: a bundle's graph in a session, with what it takes to make published points its inputs.
+"""An extractor ready to run: a bundle's graph in a session, with what it takes to make published
+points its inputs.
 
-Nothing in here changes once it is made; `edge_agent.inference.classifier` holds one of these and replaces it as a
-whole.
+Nothing in here changes once it is made; `edge_agent.inference.classifier` holds one of these and
+replaces it as a whole.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Loaded:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What was seen in some samples. Scores and distances have a column for each of `labels`, best by highest score."""
+    """What was seen in some samples. Scores and distances have a column for each of `labels`, best
+    by highest score.
+    """
 
     labels: list[str]
     scores: Scores
@@ -78,12 +81,19 @@ class Engine:
     def __init__(self, bundle: Bundle, threads: int, *, unknown: bool) -> None:
         self._runtime = runtime()
         self._session = _session(self._runtime, bundle, threads)
-        self.bundle = replace(bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")})
+        self.bundle = replace(
+            bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")}
+        )
         self.unknown = unknown
         self._drift = self.bundle.arrays(DRIFT)
-        self._calibration: Floats | None = self.bundle.arrays(CALIBRATION).get("features") if unknown else None
+        self._calibration: Floats | None = (
+            self.bundle.arrays(CALIBRATION).get("features") if unknown else None
+        )
         if unknown and (self._calibration is None or not len(self._calibration)):
-            raise BundleError("this bundle holds nothing to tell unknown things by", "export it with check samples")
+            raise BundleError(
+                "this bundle holds nothing to tell unknown things by",
+                "export it with check samples",
+            )
 
     def load(self, bank: Bank, state: str) -> Loaded:
         """Points as inputs of this graph; what does not fit is a `Mismatch`."""
@@ -92,18 +102,27 @@ class Engine:
             other = bank.about.bundle
             raise Mismatch(
                 f"these prototypes are of {bank.about.lineage[:60]}, this bundle is of {manifest.lineages[0][:60]}",
-                f"fetch the bundle {other[:16]}" if other else "take the bundle that was exported with them",
+                f"fetch the bundle {other[:16]}"
+                if other
+                else "take the bundle that was exported with them",
             )
         if bank.kind != manifest.reading.by:
-            raise Mismatch(f"this bundle classifies by {manifest.reading.by}, these are {bank.kind}")
+            raise Mismatch(
+                f"this bundle classifies by {manifest.reading.by}, these are {bank.kind}"
+            )
         made = ready(bank, manifest.reading, self._drift)
         width = manifest.embedding * (2 if manifest.reading.by == "mixtures" else 1)
         if made.inputs["proto_w"].shape[0] != width:
             got = made.inputs["proto_w"].shape[0] * manifest.embedding // width
-            raise Mismatch(f"these points have {got} numbers each, this bundle's features {manifest.embedding}")
+            raise Mismatch(
+                f"these points have {got} numbers each, this bundle's features {manifest.embedding}"
+            )
         if not len(made.held):
             raise Mismatch("there is not one class in these prototypes")
-        values = {name: self._runtime.OrtValue.ortvalue_from_numpy(array) for name, array in made.inputs.items()}
+        values = {
+            name: self._runtime.OrtValue.ortvalue_from_numpy(array)
+            for name, array in made.inputs.items()
+        }
         return Loaded(bank, made, values, state, self._threshold(made))
 
     def look(self, images: Images, loaded: Loaded) -> Answer:
@@ -117,29 +136,44 @@ class Engine:
             known = np.ones(len(score), np.bool_)
             if self.unknown and loaded.threshold is not None:
                 known = oddness(features, per_class, by) <= loaded.threshold
-            best = [labels[i] if ok else None for i, ok in zip(per_class.argmax(1), known, strict=True)]
+            best = [
+                labels[i] if ok else None for i, ok in zip(per_class.argmax(1), known, strict=True)
+            ]
         return Answer(labels, per_class, features, best, loaded.state)
 
     def as_published(self, names: Sequence[str], means: Floats) -> Floats:
-        """Means of what this extractor sees as the float extractor would see them, which is what the fleet shares."""
+        """Means of what this extractor sees as the float extractor would see them, which is what
+        the fleet shares.
+        """
         found: Floats = (means - drift_of(names, self._drift)).astype(np.float32)
         return found
 
     def self_test(self) -> None:
-        """The exporter's vectors, with the prototypes that came along, must give the exporter's scores."""
+        """The exporter's vectors, with the prototypes that came along, must give the exporter's
+        scores.
+        """
         vectors, published = self.bundle.arrays(SELFTEST), self.bundle.published
         if not {"image", "score"} <= vectors.keys():
             raise BundleError(f"{SELFTEST}: inputs and scores are due")
         due, loaded = vectors["score"], self.load(published.bank, published.digest)
-        score = np.concatenate([self._run(each, loaded)[0] for each in self._blocks(vectors["image"], TESTED)])
-        apart = float(np.abs(score - due).max() / np.abs(due).max()) if score.shape == due.shape else float("inf")
+        score = np.concatenate(
+            [self._run(each, loaded)[0] for each in self._blocks(vectors["image"], TESTED)]
+        )
+        apart = (
+            float(np.abs(score - due).max() / np.abs(due).max())
+            if score.shape == due.shape
+            else float("inf")
+        )
         if not apart <= self.bundle.manifest.tolerance:
             raise BundleError(
-                f"the self-test fails: scores differ by {apart:.1e} of the largest", "this device computes differently"
+                f"the self-test fails: scores differ by {apart:.1e} of the largest",
+                "this device computes differently",
             )
 
     def _threshold(self, made: Ready) -> float | None:
-        """Where the farthest of the calibration samples lie with these prototypes; nothing where nobody asks."""
+        """Where the farthest of the calibration samples lie with these prototypes; nothing where
+        nobody asks.
+        """
         if self._calibration is None or not len(self._calibration):
             return None
         by, features = self.bundle.manifest.reading.by, self._calibration.astype(np.float32)
@@ -152,7 +186,8 @@ class Engine:
         if images.shape[1:] != kind.shape or images.dtype != dtype:
             due = "×".join(map(str, kind.shape))
             raise DataError(
-                f"samples of {images.dtype} {list(images.shape)}", f"this bundle takes {np.dtype(dtype).name} N×{due}"
+                f"samples of {images.dtype} {list(images.shape)}",
+                f"this bundle takes {np.dtype(dtype).name} N×{due}",
             )
         for start in range(0, max(len(images), 1), size):
             yield np.ascontiguousarray(images[start : start + size])
@@ -173,7 +208,9 @@ def built(bundle: Bundle, threads: int, *, unknown: bool, check: bool = True) ->
 
 
 def runtime() -> ModuleType:
-    """onnxruntime, told before its import to keep to itself: since 1.29 it writes telemetry to the home folder."""
+    """onnxruntime, told before its import to keep to itself: since 1.29 it writes telemetry to the
+    home folder.
+    """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -184,18 +221,30 @@ def runtime() -> ModuleType:
 def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.enable_cpu_mem_arena = False  # as fast for one model, and what a large batch took is given back
+    options.enable_cpu_mem_arena = (
+        False  # as fast for one model, and what a large batch took is given back
+    )
     options.log_severity_level = 4
     try:
         session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises a class of its own for each of its codes
-        raise BundleError(f"the graph cannot be loaded: {' '.join(str(error).split())[:160]}") from None
+        raise BundleError(
+            f"the graph cannot be loaded: {' '.join(str(error).split())[:160]}"
+        ) from None
     manifest = bundle.manifest
     inputs = {each.name: each.shape for each in session.get_inputs()}
     outputs = {each.name: each.shape for each in session.get_outputs()}
     centre = {"proto_c"} if manifest.reading.by == "mixtures" else set()
-    if inputs.keys() != {"image", "proto_w", "proto_b"} | centre or outputs.keys() != {"score", "feature"}:
+    if inputs.keys() != {"image", "proto_w", "proto_b"} | centre or outputs.keys() != {
+        "score",
+        "feature",
+    }:
         raise BundleError("the graph has other inputs or outputs than a bundle's")
-    if outputs["feature"][1] != manifest.embedding or tuple(inputs["image"][1:]) != manifest.input.shape:
-        raise BundleError(f"the graph's sizes are not the manifest's: features of {outputs['feature'][1]}")
+    if (
+        outputs["feature"][1] != manifest.embedding
+        or tuple(inputs["image"][1:]) != manifest.input.shape
+    ):
+        raise BundleError(
+            f"the graph's sizes are not the manifest's: features of {outputs['feature'][1]}"
+        )
     return session

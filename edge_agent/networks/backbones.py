@@ -1,8 +1,8 @@
 """The networks that a device can have, by name: the papers' own, and torchvision's classifiers.
 
-A backbone is two stages, input -> low-level features -> embedding; the classifier on top is built elsewhere, from the
-fleet's contract. Sub-modules keep the names of the plain network, so that `low.` or `high.` before a name is all that
-sets our weights apart from a published file.
+A backbone is two stages, input -> low-level features -> embedding; the classifier on top is built
+elsewhere, from the fleet's contract. Sub-modules keep the names of the plain network, so that
+`low.` or `high.` before a name is all that sets our weights apart from a published file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,29 @@ from edge_agent.networks.vision import torchvision
 from protofleet.contract import Input
 from protofleet.errors import UsageError
 
-# Torchvision's families whose forward is their children in a row. The others have side heads (googlenet, inception),
-# no last linear layer (squeezenet), tokens (vit) or one fixed input size (maxvit).
+# Torchvision's families whose forward is their children in a row. The others have side heads
+# (googlenet, inception), no last linear layer (squeezenet), tokens (vit) or one fixed input size
+# (maxvit).
 _FAMILIES = (
-    "alexnet", "convnext", "densenet", "efficientnet", "mnasnet", "mobilenet", "regnet", "resnet", "resnext",
-    "shufflenet", "swin", "vgg", "wide_resnet",
-)  # fmt: skip
-_SPLIT_OPEN = ("features", "layers", "trunk_output")  # their children are the units that `low` and `high` share out
+    "alexnet",
+    "convnext",
+    "densenet",
+    "efficientnet",
+    "mnasnet",
+    "mobilenet",
+    "regnet",
+    "resnet",
+    "resnext",
+    "shufflenet",
+    "swin",
+    "vgg",
+    "wide_resnet",
+)
+_SPLIT_OPEN = (
+    "features",
+    "layers",
+    "trunk_output",
+)  # their children are the units that `low` and `high` share out
 
 
 @dataclass(frozen=True)
@@ -39,7 +55,9 @@ class Stages:
     high: nn.Module
     dim: int
     head_hidden: tuple[int, ...] = ()
-    head_dropout: float = 0.0  # on the embedding, where only the classifier sees it: prototypes are taken without
+    head_dropout: float = (
+        0.0  # on the embedding, where only the classifier sees it: prototypes are taken without
+    )
 
 
 def names() -> list[str]:
@@ -53,16 +71,21 @@ def build(name: str, input: Input) -> Stages:
     if name not in _OWN and name not in (known := names()):
         near = difflib.get_close_matches(name, known, 1)
         raise UsageError(
-            f"no backbone is called {name!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_OWN)}, …"
+            f"no backbone is called {name!r}",
+            f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_OWN)}, …",
         )
     if input.kind != "image" and not name.startswith(("mlp", "fixed")):
-        raise UsageError(f"backbone {name!r} takes images, the fleet's input is a {input.kind}", "take mlp")
+        raise UsageError(
+            f"backbone {name!r} takes images, the fleet's input is a {input.kind}", "take mlp"
+        )
     try:
         stages = _OWN[name](input) if name in _OWN else _from_torchvision(name, input)
         _width(nn.Sequential(stages.low, stages.high), input)
     except RuntimeError as error:
         size = "×".join(map(str, input.shape))
-        raise UsageError(f"backbone {name!r} does not fit inputs of {size}", "take another (mlp fits all)") from error
+        raise UsageError(
+            f"backbone {name!r} does not fit inputs of {size}", "take another (mlp fits all)"
+        ) from error
     return stages
 
 
@@ -76,12 +99,18 @@ def default_for(input: Input) -> str:
 
 
 def mixed(input: Input, i: int) -> str:
-    """The backbone of device number `i` in a fleet of mixed ones: a fixed rotation of four that fit the input.
+    """The backbone of device number `i` in a fleet of mixed ones: a fixed rotation of four that fit
+    the input.
 
-    Images from 28 pixels on: lenet, cnn4, resnet8, mobilenet_v3_small. Anything else: mlp, mlp-wide, mlp5, mlp-small.
+    Images from 28 pixels on: lenet, cnn4, resnet8, mobilenet_v3_small. Anything else: mlp,
+    mlp-wide, mlp5, mlp-small.
     """
     large = input.kind == "image" and _side(input) >= 28
-    rotation = ("lenet", "cnn4", "resnet8", "mobilenet_v3_small") if large else ("mlp", "mlp-wide", "mlp5", "mlp-small")
+    rotation = (
+        ("lenet", "cnn4", "resnet8", "mobilenet_v3_small")
+        if large
+        else ("mlp", "mlp-wide", "mlp5", "mlp-small")
+    )
     return rotation[i % len(rotation)]
 
 
@@ -105,9 +134,13 @@ def _chain(**modules: nn.Module) -> nn.Sequential:
 def _lenet(input: Input) -> Stages:
     """FedProto's CNNCifar: 62,006 weights at 32×32×3 with its head for 10 classes."""
     low = _chain(
-        conv1=nn.Conv2d(input.shape[2], 6, 5), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2),
-        conv2=nn.Conv2d(6, 16, 5), relu2=nn.ReLU(), pool2=nn.MaxPool2d(2),
-    )  # fmt: skip
+        conv1=nn.Conv2d(input.shape[2], 6, 5),
+        relu1=nn.ReLU(),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(6, 16, 5),
+        relu2=nn.ReLU(),
+        pool2=nn.MaxPool2d(2),
+    )
     high = _chain(flatten=nn.Flatten(), fc0=nn.Linear(_width(low, input), 120), relu3=nn.ReLU())
     return Stages(low, high, 120, head_hidden=(84,))
 
@@ -115,9 +148,14 @@ def _lenet(input: Input) -> Stages:
 def _cnn_mnist(input: Input) -> Stages:
     """FedProto's CNNMnist, with both of its dropouts."""
     low = _chain(
-        conv1=nn.Conv2d(input.shape[2], 10, 5), pool1=nn.MaxPool2d(2), relu1=nn.ReLU(),
-        conv2=nn.Conv2d(10, 20, 5), conv2_drop=nn.Dropout2d(), pool2=nn.MaxPool2d(2), relu2=nn.ReLU(),
-    )  # fmt: skip
+        conv1=nn.Conv2d(input.shape[2], 10, 5),
+        pool1=nn.MaxPool2d(2),
+        relu1=nn.ReLU(),
+        conv2=nn.Conv2d(10, 20, 5),
+        conv2_drop=nn.Dropout2d(),
+        pool2=nn.MaxPool2d(2),
+        relu2=nn.ReLU(),
+    )
     high = _chain(flatten=nn.Flatten(), fc1=nn.Linear(_width(low, input), 50), relu3=nn.ReLU())
     return Stages(low, high, 50, head_dropout=0.5)
 
@@ -126,7 +164,9 @@ def _cnn_fashion(input: Input) -> Stages:
     """FedProto's CNNFashion_Mnist, which FedMPS reads on two levels."""
 
     def level(of: int, to: int) -> nn.Sequential:
-        return nn.Sequential(nn.Conv2d(of, to, 5, padding=2), nn.BatchNorm2d(to), nn.ReLU(), nn.MaxPool2d(2))
+        return nn.Sequential(
+            nn.Conv2d(of, to, 5, padding=2), nn.BatchNorm2d(to), nn.ReLU(), nn.MaxPool2d(2)
+        )
 
     low = _chain(layer1=level(input.shape[2], 16))
     high = _chain(layer2=level(16, 32), flatten=nn.Flatten())
@@ -136,14 +176,18 @@ def _cnn_fashion(input: Input) -> Stages:
 def _cnn4(input: Input) -> Stages:
     """The four-layer CNN of HtFLlib: 582,026 weights at 28×28×1 with its head for 10 classes."""
     low = _chain(conv1=nn.Conv2d(input.shape[2], 32, 5), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2))
-    middle = _chain(conv2=nn.Conv2d(32, 64, 5), relu2=nn.ReLU(), pool2=nn.MaxPool2d(2), flatten=nn.Flatten())
+    middle = _chain(
+        conv2=nn.Conv2d(32, 64, 5), relu2=nn.ReLU(), pool2=nn.MaxPool2d(2), flatten=nn.Flatten()
+    )
     width = _width(nn.Sequential(low, middle), input)
     high = _chain(**dict(middle.named_children()), fc1=nn.Linear(width, 512), relu3=nn.ReLU())
     return Stages(low, high, 512)
 
 
 def _mlp(input: Input, widths: tuple[int, ...], signed: bool = False) -> Stages:
-    """Linear layers with ReLU, the first half of them low. `signed`: none on the embedding (ProtoNorm's spiral)."""
+    """Linear layers with ReLU, the first half of them low. `signed`: none on the embedding
+    (ProtoNorm's spiral).
+    """
     layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
     width = _width(nn.Flatten(), input)
     for i, to in enumerate(widths, 1):
@@ -151,7 +195,9 @@ def _mlp(input: Input, widths: tuple[int, ...], signed: bool = False) -> Stages:
         width = to
     if signed:
         del layers[f"relu{len(widths)}"]
-    cut = 1 + 2 * (len(widths) // 2)  # never before the first layer: the means of raw inputs would be sent
+    cut = 1 + 2 * (
+        len(widths) // 2
+    )  # never before the first layer: the means of raw inputs would be sent
     parts = list(layers.items())
     return Stages(_chain(**dict(parts[:cut])), _chain(**dict(parts[cut:])), width)
 
@@ -167,7 +213,9 @@ class _Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(to)
         self.shortcut: nn.Module = nn.Identity()
         if of != to or stride != 1:
-            self.shortcut = nn.Sequential(nn.Conv2d(of, to, 1, stride, bias=False), nn.BatchNorm2d(to))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(of, to, 1, stride, bias=False), nn.BatchNorm2d(to)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.bn1(self.conv1(x)))
@@ -177,9 +225,12 @@ class _Block(nn.Module):
 def _resnet8(input: Input) -> Stages:
     """ResNet-8: three stages of one basic block, 16, 32 and 64 wide."""
     low = _chain(
-        conv1=nn.Conv2d(input.shape[2], 16, 3, 1, 1, bias=False), bn1=nn.BatchNorm2d(16), relu=nn.ReLU(),
-        layer1=_Block(16, 16, 1), layer2=_Block(16, 32, 2),
-    )  # fmt: skip
+        conv1=nn.Conv2d(input.shape[2], 16, 3, 1, 1, bias=False),
+        bn1=nn.BatchNorm2d(16),
+        relu=nn.ReLU(),
+        layer1=_Block(16, 16, 1),
+        layer2=_Block(16, 32, 2),
+    )
     high = _chain(layer3=_Block(32, 64, 2), avgpool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten())
     return Stages(low, high, 64)
 
@@ -192,18 +243,26 @@ class _ThreeChannels(nn.Module):
 
 
 def _from_torchvision(name: str, input: Input) -> Stages:
-    """A classifier of torchvision without its last linear layer, cut after about half of its leaf modules."""
+    """A classifier of torchvision without its last linear layer, cut after about half of its leaf
+    modules.
+    """
     net: Any = torchvision().models.get_model(name, weights=None)
     *body, (head_name, head) = net.named_children()
     units: list[tuple[str, Any]] = []
     for path, child in body:
-        units += [(f"{path}.{k}", m) for k, m in child.named_children()] if path in _SPLIT_OPEN else [(path, child)]
+        units += (
+            [(f"{path}.{k}", m) for k, m in child.named_children()]
+            if path in _SPLIT_OPEN
+            else [(path, child)]
+        )
     # What these networks compute by functions, between their modules, is made a module here.
     if name.startswith("densenet"):
         units.append(("relu", nn.ReLU()))
     if not any(path == "avgpool" for path, _ in units):
         units.append(("avgpool", nn.AdaptiveAvgPool2d(1)))
-    rest: list[tuple[str, Any]] = list(head.named_children()) if isinstance(head, nn.Sequential) else [("", head)]
+    rest: list[tuple[str, Any]] = (
+        list(head.named_children()) if isinstance(head, nn.Sequential) else [("", head)]
+    )
     last = rest.pop()[1]
     dropout = rest.pop()[1].p if rest and isinstance(rest[-1][1], nn.Dropout) else 0.0
     if not any(isinstance(unit, nn.Flatten) for _, unit in [*units, *rest]):
@@ -247,8 +306,12 @@ _OWN: dict[str, Callable[[Input], Stages]] = {
     "mlp": partial(_mlp, widths=(128, 64)),
     "mlp-small": partial(_mlp, widths=(64, 32)),
     "mlp-wide": partial(_mlp, widths=(256, 128)),
-    "mlp-mnist": partial(_mlp, widths=(512, 512, 256)),  # MP-FedCL's for MNIST: 798,474 weights with its head
+    "mlp-mnist": partial(
+        _mlp, widths=(512, 512, 256)
+    ),  # MP-FedCL's for MNIST: 798,474 weights with its head
     "mlp5": partial(_mlp, widths=(100, 100, 100, 64)),
     "fixed": _fixed,
-    "mlp-spiral": partial(_mlp, widths=(100, 100, 100, 2), signed=True),  # the paper gives no widths
+    "mlp-spiral": partial(
+        _mlp, widths=(100, 100, 100, 2), signed=True
+    ),  # the paper gives no widths
 }

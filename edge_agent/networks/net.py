@@ -1,7 +1,8 @@
-"""A device's network: a backbone in two stages, the fleet's classifier on it, and what further heads a recipe asks for.
+"""A device's network: a backbone in two stages, the fleet's classifier on it, and what further
+heads a recipe asks for.
 
-Embedding size and classifier are the contract's, the same on every device whatever its backbone. The last layer of
-every classifier is `head.out`, the layers before it are `head.hidden1` and so on.
+Embedding size and classifier are the contract's, the same on every device whatever its backbone.
+The last layer of every classifier is `head.out`, the layers before it are `head.hidden1` and so on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class FleetNet(nn.Module):
         if stages.dim != d:
             self.backbone["project"] = nn.Linear(stages.dim, d)
         self.head = _head(d, contract.head_hidden, contract.n_classes, stages.head_dropout)
-        self.extras = nn.ModuleDict({name: nn.Linear(d, head.out, head.bias) for name, head in extras.items()})
+        self.extras = nn.ModuleDict(
+            {name: nn.Linear(d, head.out, head.bias) for name, head in extras.items()}
+        )
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Low-level features, flattened, and embedding."""
@@ -44,8 +47,9 @@ class FleetNet(nn.Module):
         return out
 
     def features_with(self, weights: Mapping[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        """The features that this network would have with other weights (names as in `weights`), in evaluation mode:
-        neither they nor their running statistics learn."""
+        """The features that this network would have with other weights (names as in `weights`), in
+        evaluation mode: neither they nor their running statistics learn.
+        """
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
@@ -62,9 +66,11 @@ class FleetNet(nn.Module):
         return u, z, self.head(z)
 
     def weights(self, *modules: str) -> dict[str, Tensor]:
-        """Weights and running statistics of "backbone", "head" or an extra head; of all when none is named.
+        """Weights and running statistics of "backbone", "head" or an extra head; of all when none
+        is named.
 
-        Parameters come as nn.Parameter, statistics as plain tensors; names are those of `state_dict`.
+        Parameters come as nn.Parameter, statistics as plain tensors; names are those of
+        `state_dict`.
         """
         parts: dict[str, tuple[str, nn.Module]] = {
             "backbone": ("backbone.", self.backbone),
@@ -74,7 +80,9 @@ class FleetNet(nn.Module):
         found: dict[str, Tensor] = {}
         for name in modules or parts:
             if name not in parts:
-                raise UsageError(f"the network has no module {name!r}", f"it has {', '.join(parts)}")
+                raise UsageError(
+                    f"the network has no module {name!r}", f"it has {', '.join(parts)}"
+                )
             prefix, module = parts[name]
             found |= {prefix + key: weight for key, weight in module.named_parameters()}
             # Counters of batches have no effect on what is computed, and a mean of them no meaning.
@@ -82,8 +90,12 @@ class FleetNet(nn.Module):
         return found
 
 
-def build_net(contract: Contract, backbone: str, extras: Mapping[str, Linear], seed: int) -> FleetNet:
-    """A new network whose weights depend on the seed and on nothing that ran before; draws leave no trace."""
+def build_net(
+    contract: Contract, backbone: str, extras: Mapping[str, Linear], seed: int
+) -> FleetNet:
+    """A new network whose weights depend on the seed and on nothing that ran before; draws leave no
+    trace.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPUs too
         return FleetNet(backbones.build(backbone, contract.input), contract, extras)

@@ -1,8 +1,9 @@
-"""Weights from elsewhere for a new network: ImageNet's from torchvision, or a file of plain tensors.
+"""Weights from elsewhere for a new network: ImageNet's from torchvision, or a file of plain
+tensors.
 
-A file may name its tensors as torchvision does (`layer1.0.conv1.weight`) or as we do (`backbone.low.layer1...`). The
-whole backbone must be found in it, and nothing but classifiers may be left over: a deeper network's file would
-otherwise load its first layers without a word.
+A file may name its tensors as torchvision does (`layer1.0.conv1.weight`) or as we do
+(`backbone.low.layer1...`). The whole backbone must be found in it, and nothing but classifiers may
+be left over: a deeper network's file would otherwise load its first layers without a word.
 """
 
 from __future__ import annotations
@@ -19,19 +20,29 @@ from edge_agent.networks.net import FleetNet
 from edge_agent.networks.vision import torchvision
 from protofleet.errors import DataError, UsageError
 
-_HEADS = ("fc.", "classifier.", "head.", "extras.")  # torchvision's names for the last layer, then ours
+_HEADS = (
+    "fc.",
+    "classifier.",
+    "head.",
+    "extras.",
+)  # torchvision's names for the last layer, then ours
 
 
 def load_pretrained(net: FleetNet, backbone: str, weights: str) -> None:
-    """Take the backbone's weights from `imagenet` or from a `.pt` or `.pth` file; the classifier stays as it is."""
+    """Take the backbone's weights from `imagenet` or from a `.pt` or `.pth` file; the classifier
+    stays as it is.
+    """
     found = _imagenet(backbone) if weights == "imagenet" else _from_file(weights)
     target = {f"backbone.{name}": tensor for name, tensor in net.backbone.state_dict().items()}
     used, missing, misfits = set(), [], []
     for name, tensor in target.items():
         source = next((n for n in (name, _plain(name)) if n in found), None)
         if source is None:
-            # A projection to the fleet's embedding size is ours alone, and counters of batches are never used.
-            if not name.startswith("backbone.project.") and not name.endswith(".num_batches_tracked"):
+            # A projection to the fleet's embedding size is ours alone, and counters of batches are
+            # never used.
+            if not name.startswith("backbone.project.") and not name.endswith(
+                ".num_batches_tracked"
+            ):
                 missing.append(name)
             continue
         used.add(source)
@@ -44,7 +55,9 @@ def load_pretrained(net: FleetNet, backbone: str, weights: str) -> None:
         *([f"{len(left)} have no place in it, {left[0]} first"] if left else []),
     ]
     if faults:
-        raise DataError(f"weights {weights!r} do not fit backbone {backbone!r}: {'; '.join(faults)}")
+        raise DataError(
+            f"weights {weights!r} do not fit backbone {backbone!r}: {'; '.join(faults)}"
+        )
     with torch.no_grad():
         for name, tensor in target.items():
             source = name if name in found else _plain(name)
@@ -55,7 +68,8 @@ def load_pretrained(net: FleetNet, backbone: str, weights: str) -> None:
 def freeze(net: FleetNet) -> None:
     """The backbone, with its projection where it has one, learns no more.
 
-    Running statistics of batch norms still move in training mode: who trains keeps `net.backbone` in `eval()`.
+    Running statistics of batch norms still move in training mode: who trains keeps `net.backbone`
+    in `eval()`.
     """
     net.backbone.requires_grad_(False)
 
@@ -64,7 +78,8 @@ def _imagenet(backbone: str) -> Mapping[str, Tensor]:
     models = torchvision().models
     if backbone not in models.list_models(module=models):
         raise UsageError(
-            f"there are no imagenet weights for backbone {backbone!r}", "take one of torchvision's, such as resnet18"
+            f"there are no imagenet weights for backbone {backbone!r}",
+            "take one of torchvision's, such as resnet18",
         )
     try:
         found: dict[str, Tensor] = models.get_model_weights(backbone).DEFAULT.get_state_dict(
@@ -72,7 +87,8 @@ def _imagenet(backbone: str) -> Mapping[str, Tensor]:
         )
     except (OSError, RuntimeError) as error:  # no network, no room on the disk, a broken download
         raise DataError(
-            f"imagenet weights of {backbone} cannot be fetched: {error}", "connect to the internet, or name a file"
+            f"imagenet weights of {backbone} cannot be fetched: {error}",
+            "connect to the internet, or name a file",
         ) from error
     return found
 
@@ -88,8 +104,12 @@ def _from_file(path: str) -> Mapping[str, Tensor]:
         raise DataError(
             f"weights {path!r}: not a file of plain tensors", "save a state_dict with torch.save"
         ) from error
-    if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise DataError(f"weights {path!r}: not a state_dict (names and tensors)", "save net.state_dict()")
+    if not isinstance(found, Mapping) or not all(
+        isinstance(tensor, Tensor) for tensor in found.values()
+    ):
+        raise DataError(
+            f"weights {path!r}: not a state_dict (names and tensors)", "save net.state_dict()"
+        )
     return found
 
 

@@ -1,5 +1,5 @@
-"""What can happen to a device, and what it can be made to do: the words of `edge_agent.protocol.machine`, plain values
-all.
+"""What can happen to a device, and what it can be made to do: the words of
+`edge_agent.protocol.machine`, plain values all.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ Scope = Literal["again", "round", "device"]
 
 
 @dataclass(frozen=True)
-class Connected:
+class LinkUp:
     """The broker took us in."""
 
 
 @dataclass(frozen=True)
-class Lost:
+class LinkDown:
     """The broker is gone."""
 
 
 @dataclass(frozen=True)
-class Tick:
+class TimePassed:
     """Time went by."""
 
 
@@ -96,7 +96,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Back:
+class Requeued:
     """An upload that had a receipt waits again."""
 
     run: str
@@ -114,7 +114,9 @@ class Trained:
 
 @dataclass(frozen=True)
 class Failed:
-    """Training came to nothing. `scope`: worth another try, of no use this round, or of no use on this device."""
+    """Training came to nothing. `scope`: worth another try, of no use this round, or of no use on
+    this device.
+    """
 
     run: str
     round: int
@@ -128,7 +130,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class Limits:
+class OwnerLimits:
     """What the device's owner allows right now: `refusal` says why it may not train."""
 
     refusal: str = ""
@@ -141,20 +143,20 @@ class NewSamples:
 
 
 Event = (
-    Connected
-    | Lost
-    | Tick
+    LinkUp
+    | LinkDown
+    | TimePassed
     | Coordinator
     | Announced
     | Shared
     | Own
     | Receipt
     | Opened
-    | Back
+    | Requeued
     | Trained
     | Failed
     | Evaluated
-    | Limits
+    | OwnerLimits
     | NewSamples
 )
 
@@ -230,8 +232,10 @@ class Settle:
 
 
 @dataclass(frozen=True)
-class Again:
-    """Put an upload that had a receipt back among those that wait, and answer with `Back` if its bytes are here."""
+class Requeue:
+    """Put an upload that had a receipt back among those that wait, and answer with `Back` if its
+    bytes are here.
+    """
 
     run: str
     round: int
@@ -246,4 +250,4 @@ class Report:
     refused: str
 
 
-Action = Birth | OpenRun | Train | Evaluate | Send | SendChunks | Settle | Again | Report
+Action = Birth | OpenRun | Train | Evaluate | Send | SendChunks | Settle | Requeue | Report

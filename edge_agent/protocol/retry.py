@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rules:
+class RetryRules:
     """What a device is told about itself."""
 
     agent: str
@@ -14,7 +14,9 @@ class Rules:
     first_wait: float = 5.0  # seconds to the second delivery of an upload without receipt; then twice as long each time
     longest_wait: float = 300.0
     tries: int = 3  # trainings of one round before it is given up
-    spread: float = 1.0  # this device's own factor on waiting times, so that a fleet does not knock all at once
+    spread: float = (
+        1.0  # this device's own factor on waiting times, so that a fleet does not knock all at once
+    )
 
     def wait(self, attempt: int) -> float:
         """Seconds until the next attempt."""

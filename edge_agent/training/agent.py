@@ -1,4 +1,5 @@
-"""A device in a run: it takes what comes back, trains, summarises and evaluates, by the moves of its recipe.
+"""A device in a run: it takes what comes back, trains, summarises and evaluates, by the moves of
+its recipe.
 
 The lab holds many of these in a process and the daemon one; both drive it by the same four calls.
 """
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_agent.networks.net import FleetNet
-from edge_agent.training.batches import LocalData, Samples, blocks
-from edge_agent.training.context import Workshop
+from edge_agent.training.batches import LocalData, SampleTensors, blocks
+from edge_agent.training.context import TrainingContext
 from edge_agent.training.evaluate import Tallies, evaluate
 from edge_agent.training.phases import run_phases
 from edge_agent.training.step import Stepper
@@ -35,18 +36,24 @@ class LocalLearner:
     memory: dict[str, Parts]
     stepper: Stepper
     data: LocalData
-    workshop: Workshop
-    trained: Mapping[str, Tensor] | None = None  # the weights as trained, while the network shows averaged ones
+    workshop: TrainingContext
+    trained: Mapping[str, Tensor] | None = (
+        None  # the weights as trained, while the network shows averaged ones
+    )
     _seen: dict[bool, Features] = field(default_factory=dict)
 
     def features(self, *, low: bool = False) -> Features:
-        """A clean pass over the training data; made once per state of the weights. Low-level features on request."""
+        """A clean pass over the training data; made once per state of the weights. Low-level
+        features on request.
+        """
         if low not in self._seen:
             net, contract = self.stepper.net, self.workshop.contract
             net.eval()
             kept = slice(0 if low else 1, None)  # low-level features of large images are large
             with torch.inference_mode():
-                found = [net(x)[kept] for x in blocks(self.data.train, contract.input, contract.numerics)]
+                found = [
+                    net(x)[kept] for x in blocks(self.data.train, contract.input, contract.numerics)
+                ]
             *u, z, logits = (torch.cat(each).cpu().numpy() for each in zip(*found, strict=True))
             self._seen[low] = Features(z, logits, self.data.train.y.numpy(), u[0] if low else None)
         return self._seen[low]
@@ -70,8 +77,10 @@ class LocalLearner:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """Where a device's learning stands: its weights, what its method remembers, and the average of weights before."""
+class LearningState:
+    """Where a device's learning stands: its weights, what its method remembers, and the average of
+    weights before.
+    """
 
     weights: dict[str, Tensor]
     memory: dict[str, Parts]
@@ -92,23 +101,30 @@ class Standing:
 class Agent:
     """One device's state between rounds, and its moves.
 
-    A state is taken in only to train on it: `receive` prepares on a copy, `work` makes the outcome lasting. So a device
-    is what its uploads say it is, whichever other states it has seen in between.
+    A state is taken in only to train on it: `receive` prepares on a copy, `work` makes the outcome
+    lasting. So a device is what its uploads say it is, whichever other states it has seen in
+    between.
     """
 
-    def __init__(self, name: str, backbone: str, data: LocalData, workshop: Workshop) -> None:
+    def __init__(
+        self, name: str, backbone: str, data: LocalData, workshop: TrainingContext
+    ) -> None:
         self.name = name
         self.backbone = backbone
         self.data = data
         self.workshop = workshop
         self.got: Parts = {}
-        self._seen_round = self._trained_on = -1  # the states (by the round they came out of) seen and trained on last
+        self._seen_round = (
+            self._trained_on
+        ) = -1  # the states (by the round they came out of) seen and trained on last
         self._classes = np.unique(data.train.y.numpy())
-        self._lasting = Standing(workshop.initial_weights(backbone, name), {})
+        self._lasting = LearningState(workshop.initial_weights(backbone, name), {})
         self._ready = self._lasting
 
     def receive(self, round: int, shared: Parts, own: Parts) -> None:
-        """Make ready to train on the state that this round ended in; where the method does, train on arrival."""
+        """Make ready to train on the state that this round ended in; where the method does, train
+        on arrival.
+        """
         self.got, self._seen_round = {**shared, **own}, round
         if round <= self._trained_on:
             return  # seen again: after a round without exchange, or a restart
@@ -133,7 +149,9 @@ class Agent:
             after = _standing(me)
             over = self.workshop.contract.averaging
             if over:
-                after = replace(after, past=self._ready.averaged(over), rounds=self._ready.rounds + 1)
+                after = replace(
+                    after, past=self._ready.averaged(over), rounds=self._ready.rounds + 1
+                )
                 _put(me.stepper.net, after.averaged(over))
                 me.trained = after.weights
             parts = recipe.summarise(turn, me, self.got)
@@ -152,14 +170,21 @@ class Agent:
     def embed(self, most: int) -> tuple[NDArray[np.float32], Ints]:
         """Embeddings of the first test samples and their labels: for pictures."""
         contract = self.workshop.contract
-        some = Samples(self.data.test.x[:most], self.data.test.y[:most])
+        some = SampleTensors(self.data.test.x[:most], self.data.test.y[:most])
         with self._at_work(shown=True) as me, torch.inference_mode():
             me.stepper.net.eval()
-            found = [me.stepper.net(x)[1].cpu().numpy() for x in blocks(some, contract.input, contract.numerics)]
-        return np.concatenate(found) if found else np.zeros((0, contract.embedding), np.float32), some.y.numpy()
+            found = [
+                me.stepper.net(x)[1].cpu().numpy()
+                for x in blocks(some, contract.input, contract.numerics)
+            ]
+        return np.concatenate(found) if found else np.zeros(
+            (0, contract.embedding), np.float32
+        ), some.y.numpy()
 
     def network(self) -> FleetNet:
-        """The network as it would classify now; the agents of a process share it, so it is this one's until a move."""
+        """The network as it would classify now; the agents of a process share it, so it is this
+        one's until a move.
+        """
         with self._at_work(shown=True) as me:
             return me.stepper.net
 
@@ -184,11 +209,17 @@ class Agent:
         parts, have = saved.get("", {}), self._lasting.weights
         tensors, trained_on = parts.get("weights"), parts.get("trained_on")
         if not isinstance(tensors, Tensors) or tensors.arrays.keys() != have.keys():
-            raise CheckpointError(f"agent {self.name}: the checkpoint's weights are of another network")
+            raise CheckpointError(
+                f"agent {self.name}: the checkpoint's weights are of another network"
+            )
         if not isinstance(trained_on, Tensors):
-            raise CheckpointError(f"agent {self.name}: the checkpoint does not say what it was trained on")
-        weights = {name: torch.from_numpy(np.array(array)) for name, array in tensors.arrays.items()}
-        standing = Standing(weights, {name: held for name, held in saved.items() if name})
+            raise CheckpointError(
+                f"agent {self.name}: the checkpoint does not say what it was trained on"
+            )
+        weights = {
+            name: torch.from_numpy(np.array(array)) for name, array in tensors.arrays.items()
+        }
+        standing = LearningState(weights, {name: held for name, held in saved.items() if name})
         before = parts.get("past")
         if isinstance(before, Tensors):
             past = {name: torch.from_numpy(np.array(before.arrays[name])) for name in weights}
@@ -201,7 +232,9 @@ class Agent:
         stepper, over = self.workshop.stepper(self.backbone), self.workshop.contract.averaging
         _put(stepper.net, self._ready.averaged(over) if shown and over else self._ready.weights)
         samples, memory = len(self.data.train), dict(self._ready.memory)
-        yield LocalLearner(self.name, self._classes, samples, memory, stepper, self.data, self.workshop)
+        yield LocalLearner(
+            self.name, self._classes, samples, memory, stepper, self.data, self.workshop
+        )
 
 
 def _put(net: FleetNet, weights: Mapping[str, Tensor]) -> None:
@@ -211,6 +244,9 @@ def _put(net: FleetNet, weights: Mapping[str, Tensor]) -> None:
             tensor.copy_(weights[name])
 
 
-def _standing(me: LocalLearner) -> Standing:
-    weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in me.stepper.net.state_dict().items()}
-    return Standing(weights, me.memory)
+def _standing(me: LocalLearner) -> LearningState:
+    weights = {
+        name: tensor.detach().to("cpu", copy=True)
+        for name, tensor in me.stepper.net.state_dict().items()
+    }
+    return LearningState(weights, me.memory)

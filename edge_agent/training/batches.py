@@ -1,7 +1,7 @@
 """A device's samples in memory, and the batches of a training pass made from them in blocks.
 
-A pass is drawn at once (order, crops, flips) from one named generator and made in blocks of some thousand samples, so
-that a step costs a slice: no loader, no per-sample Python.
+A pass is drawn at once (order, crops, flips) from one named generator and made in blocks of some
+thousand samples, so that a step costs a slice: no loader, no per-sample Python.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEEN_AT_ONCE = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class SampleTensors:
     """Inputs as they are stored (images: uint8, N×C×H×W) and labels."""
 
     x: Tensor
@@ -33,12 +33,14 @@ class Samples:
         return len(self.y)
 
     @staticmethod
-    def of(x: NDArray[np.generic], y: NDArray[np.int64], kind: Input) -> Samples:
+    def of(x: NDArray[np.generic], y: NDArray[np.int64], kind: Input) -> SampleTensors:
         """From the arrays of a data set (images H×W×C)."""
         inputs = torch.from_numpy(np.moveaxis(x, 3, 1) if kind.kind == "image" else x)
-        # A clone, because strides of a single channel pass for any layout and would choose the convolution by accident.
-        return Samples(
-            inputs.clone(memory_format=torch.contiguous_format), torch.from_numpy(np.ascontiguousarray(y, np.int64))
+        # A clone, because strides of a single channel pass for any layout and would choose the
+        # convolution by accident.
+        return SampleTensors(
+            inputs.clone(memory_format=torch.contiguous_format),
+            torch.from_numpy(np.ascontiguousarray(y, np.int64)),
         )
 
 
@@ -46,13 +48,15 @@ class Samples:
 class LocalData:
     """What one device holds."""
 
-    train: Samples
-    validation: Samples
-    test: Samples
+    train: SampleTensors
+    validation: SampleTensors
+    test: SampleTensors
 
 
 def prepare(x: Tensor, kind: Input, numerics: Numerics) -> Tensor:
-    """Stored inputs as the network takes them: float32, normalised, in the settled layout and place."""
+    """Stored inputs as the network takes them: float32, normalised, in the settled layout and
+    place.
+    """
     x = x.to(numerics.device)
     x = x.to(torch.float32).div_(255.0) if kind.kind == "image" else x.to(torch.float32, copy=True)
     if kind.mean:
@@ -65,9 +69,16 @@ def prepare(x: Tensor, kind: Input, numerics: Numerics) -> Tensor:
 
 
 def training_batches(
-    samples: Samples, kind: Input, numerics: Numerics, batch_size: int, augment: Augment, rng: np.random.Generator
+    samples: SampleTensors,
+    kind: Input,
+    numerics: Numerics,
+    batch_size: int,
+    augment: Augment,
+    rng: np.random.Generator,
 ) -> Iterator[Batch]:
-    """One pass in random order. A last batch of a single sample is left out: batch statistics need two."""
+    """One pass in random order. A last batch of a single sample is left out: batch statistics need
+    two.
+    """
     order = rng.permutation(len(samples))
     if len(order) > 1 and len(order) % batch_size == 1 and batch_size > 1:
         order = order[:-1]
@@ -94,7 +105,11 @@ def training_batches(
 
 
 def feature_batches(
-    x: NDArray[np.float32], y: NDArray[np.int64], numerics: Numerics, batch_size: int, rng: np.random.Generator
+    x: NDArray[np.float32],
+    y: NDArray[np.int64],
+    numerics: Numerics,
+    batch_size: int,
+    rng: np.random.Generator,
 ) -> Iterator[Batch]:
     """One pass in random order over features that a recipe brought itself."""
     order = rng.permutation(len(y))
@@ -104,10 +119,12 @@ def feature_batches(
         yield Batch(ready[i : i + batch_size], labels[i : i + batch_size])
 
 
-def blocks(samples: Samples, kind: Input, numerics: Numerics) -> Iterator[Tensor]:
-    """Everything in order, in batches whose activations still fit a processor's cache: evaluation and summaries.
+def blocks(samples: SampleTensors, kind: Input, numerics: Numerics) -> Iterator[Tensor]:
+    """Everything in order, in batches whose activations still fit a processor's cache: evaluation
+    and summaries.
 
-    Images come channels-last whatever training uses: pooling is vectorised there, and it is a fixed rule.
+    Images come channels-last whatever training uses: pooling is vectorised there, and it is a fixed
+    rule.
     """
     fixed = replace(numerics, layout="channels-last")
     for start in range(0, len(samples), _SEEN_AT_ONCE):

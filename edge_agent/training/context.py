@@ -1,4 +1,6 @@
-"""What one process trains with: resident networks (one a backbone) and their steppers, shared by the agents in it."""
+"""What one process trains with: resident networks (one a backbone) and their steppers, shared by
+the agents in it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from protofleet.util.allocator import keep_freed_memory
 
 
 @dataclass(eq=False)
-class Workshop:
+class TrainingContext:
     """Agents move their weights in and out of its networks."""
 
     contract: Contract
@@ -43,7 +45,9 @@ class Workshop:
     def initial_weights(self, backbone: str, agent: str) -> dict[str, Tensor]:
         """What an agent starts from: its own draw, or the fleet's common one."""
         who = "the fleet" if self.contract.common_start else agent
-        seed = seeds.seed_of(self.contract.seed, self.contract.run, who, backbone, "initial weights")
+        seed = seeds.seed_of(
+            self.contract.seed, self.contract.run, who, backbone, "initial weights"
+        )
         net = self._new_net(backbone, seed)
         return {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
 
@@ -61,7 +65,10 @@ def settle(numerics: Numerics) -> None:
     """Make this process compute as the contract says."""
     keep_freed_memory()
     torch.set_num_threads(numerics.threads)
-    threadpool_limits(numerics.threads)  # numpy's products too: their threads change bits and get in each other's way
+    threadpool_limits(
+        numerics.threads
+    )  # numpy's products too: their threads change bits and get in each other's way
     torch.use_deterministic_algorithms(True, warn_only=numerics.device != "cpu")
-    # Writing NaN into every new tensor guards against reading uninitialised memory, and costs a tenth of a step.
+    # Writing NaN into every new tensor guards against reading uninitialised memory, and costs a
+    # tenth of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_agent.networks.net import FleetNet
-from edge_agent.training.batches import Samples, blocks
+from edge_agent.training.batches import SampleTensors, blocks
 from protofleet.contract import Contract
 from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Scorer
 from protofleet.values import nearest
@@ -38,24 +38,37 @@ Tallies = Mapping[str, Mapping[str, Tally]]  # split -> evaluator -> tally
 
 
 def evaluate(
-    net: FleetNet, scorers: Mapping[str, Scorer], splits: Mapping[str, Samples], own: Ints, contract: Contract
+    net: FleetNet,
+    scorers: Mapping[str, Scorer],
+    splits: Mapping[str, SampleTensors],
+    own: Ints,
+    contract: Contract,
 ) -> Tallies:
     """Every scorer on every split: among the device's own classes, and among all the fleet knows.
 
-    `prototype` answers among the device's own classes and `prototype_all_classes` among all; `head` answers among all
-    and `head_own_classes` among its own. These are the readings of the papers' own code.
+    `prototype` answers among the device's own classes and `prototype_all_classes` among all; `head`
+    answers among all and `head_own_classes` among its own. These are the readings of the papers'
+    own code.
     """
-    return {split: _evaluate(net, scorers, samples, own, contract) for split, samples in splits.items()}
+    return {
+        split: _evaluate(net, scorers, samples, own, contract) for split, samples in splits.items()
+    }
 
 
 def _evaluate(
-    net: FleetNet, scorers: Mapping[str, Scorer], samples: Samples, own: Ints, contract: Contract
+    net: FleetNet,
+    scorers: Mapping[str, Scorer],
+    samples: SampleTensors,
+    own: Ints,
+    contract: Contract,
 ) -> dict[str, Tally]:
     if not len(samples):
         return {}
     net.eval()
     with torch.inference_mode():
-        z = torch.cat([net.features(x)[1] for x in blocks(samples, contract.input, contract.numerics)])
+        z = torch.cat(
+            [net.features(x)[1] for x in blocks(samples, contract.input, contract.numerics)]
+        )
     labels = samples.y.numpy()
     tallies: dict[str, Tally] = {}
     for name, scorer in scorers.items():
@@ -80,11 +93,15 @@ def _scores(scorer: Scorer, net: FleetNet, z: Tensor, n_classes: int) -> Scores:
             case NearestPrototype(prototypes, metric, through, of_unit):
                 read = torch.nn.functional.normalize(z) if of_unit else z
                 compared = net.extra(through, read) if through else read
-                return nearest.prototype_scores(compared.cpu().numpy(), prototypes, n_classes, metric)
+                return nearest.prototype_scores(
+                    compared.cpu().numpy(), prototypes, n_classes, metric
+                )
             case LikeliestMixture(mixtures):
                 return nearest.mixture_scores(z.cpu().numpy(), mixtures, n_classes)
 
 
 def _tally(answers: Ints, labels: Ints, n_classes: int) -> Tally:
     right = answers == labels
-    return Tally(np.bincount(labels[right], minlength=n_classes), np.bincount(labels, minlength=n_classes))
+    return Tally(
+        np.bincount(labels[right], minlength=n_classes), np.bincount(labels, minlength=n_classes)
+    )

@@ -1,4 +1,6 @@
-"""Runs a recipe's phases on a device's samples: the very trainer of the lab and of the live fleet."""
+"""Runs a recipe's phases on a device's samples: the very trainer of the lab and of the live
+fleet.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from edge_agent.training.batches import Samples, feature_batches, training_batches
+from edge_agent.training.batches import SampleTensors, feature_batches, training_batches
 from edge_agent.training.step import Rates, Stepper
 from protofleet.errors import DataError
 from protofleet.recipe import Phase, Turn
 
 
-def run_phases(stepper: Stepper, phases: Sequence[Phase], samples: Samples, turn: Turn[Any], stage: str) -> None:
-    """Train in place. `stage` names this training in the seeds (a round may train on arrival and once more later)."""
+def run_phases(
+    stepper: Stepper, phases: Sequence[Phase], samples: SampleTensors, turn: Turn[Any], stage: str
+) -> None:
+    """Train in place. `stage` names this training in the seeds (a round may train on arrival and
+    once more later).
+    """
     for number, phase in enumerate(phases):
         _run(stepper, phase, samples, turn, f"{stage}/{number}")
 
 
-def _run(stepper: Stepper, phase: Phase, samples: Samples, turn: Turn[Any], purpose: str) -> None:
+def _run(
+    stepper: Stepper, phase: Phase, samples: SampleTensors, turn: Turn[Any], purpose: str
+) -> None:
     training, numerics = turn.contract.training, turn.contract.numerics
     batch_size = phase.batch_size or training.batch_size
     rates = Rates(
@@ -28,8 +36,11 @@ def _run(stepper: Stepper, phase: Phase, samples: Samples, turn: Turn[Any], purp
         training.momentum if phase.momentum is None else phase.momentum,
         training.weight_decay if phase.weight_decay is None else phase.weight_decay,
     )
-    given = {name: torch.from_numpy(np.array(a)).to(numerics.device) for name, a in phase.given.items()}
-    # Dropout is the one thing that draws from torch's generator: it starts from a named seed of its own.
+    given = {
+        name: torch.from_numpy(np.array(a)).to(numerics.device) for name, a in phase.given.items()
+    }
+    # Dropout is the one thing that draws from torch's generator: it starts from a named seed of its
+    # own.
     torch.manual_seed(turn.seed(f"{purpose}/torch"))
     net = stepper.net
     net.train()
@@ -46,4 +57,7 @@ def _run(stepper: Stepper, phase: Phase, samples: Samples, turn: Turn[Any], purp
         for batch in batches:
             step(batch, len(batch.y) == batch_size)
     if not all(bool(torch.isfinite(weight).all()) for weight in net.parameters()):
-        raise DataError(f"agent {turn.agent}, round {turn.round}: training diverged", "try a smaller learning rate")
+        raise DataError(
+            f"agent {turn.agent}, round {turn.round}: training diverged",
+            "try a smaller learning rate",
+        )

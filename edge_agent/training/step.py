@@ -1,7 +1,9 @@
-"""One step of training: loss, gradients, SGD with momentum; as it stands, or traced once and compiled.
+"""One step of training: loss, gradients, SGD with momentum; as it stands, or traced once and
+compiled.
 
-The compiled form is the same step written as one graph over plain tensors (weights, momenta, batch, what the loss was
-given), so that nothing of Python is left between the first convolution and the updated weight.
+The compiled form is the same step written as one graph over plain tensors (weights, momenta, batch,
+what the loss was given), so that nothing of Python is left between the first convolution and the
+updated weight.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def sgd(
     lr: float | Tensor,
     rates: Rates,
 ) -> None:
-    """SGD with momentum and weight decay, as torch.optim.SGD has it; weights without a gradient stay."""
+    """SGD with momentum and weight decay, as torch.optim.SGD has it; weights without a gradient
+    stay.
+    """
     for weight, gradient, momentum in zip(weights, gradients, momenta, strict=True):
         if gradient is None:
             continue
@@ -61,8 +65,12 @@ class Stepper:
         self.numerics = numerics
         self._compiled: dict[Any, Compiled] = {}
 
-    def start(self, loss: Loss, hyper: Any, modules: Sequence[str], given: Given, rates: Rates) -> Step:
-        """A stretch of training with fresh momenta; call it with a batch, and whether that has the usual size."""
+    def start(
+        self, loss: Loss, hyper: Any, modules: Sequence[str], given: Given, rates: Rates
+    ) -> Step:
+        """A stretch of training with fresh momenta; call it with a batch, and whether that has the
+        usual size.
+        """
         named = self.net.weights(*modules)
         chosen = {k: v for k, v in named.items() if isinstance(v, nn.Parameter) and v.requires_grad}
         weights = list(chosen.values())
@@ -78,7 +86,9 @@ class Stepper:
         if not self.numerics.compile:
             return as_it_stands
 
-        state = {k: v.detach() for k, v in (*self.net.named_parameters(), *self.net.named_buffers())}
+        state = {
+            k: v.detach() for k, v in (*self.net.named_parameters(), *self.net.named_buffers())
+        }
         lr = torch.tensor(rates.lr, device=self.numerics.device)
         tensors = [*state.values(), *momenta, *given.values(), lr]
         key = (loss, hyper, tuple(chosen), rates.momentum, rates.weight_decay, tuple(given))
@@ -107,7 +117,12 @@ class Stepper:
         return contextlib.nullcontext()
 
     def _compile(
-        self, loss: Loss, hyper: Any, named: tuple[list[str], list[str], list[str]], rates: Rates, example: list[Tensor]
+        self,
+        loss: Loss,
+        hyper: Any,
+        named: tuple[list[str], list[str], list[str]],
+        rates: Rates,
+        example: list[Tensor],
     ) -> Compiled:
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -128,10 +143,12 @@ class Stepper:
                 sgd([state[name] for name in names], gradients, momenta, lr, rates)
             return value.detach()
 
-        # Tracing runs the step once: on copies, and without drawing from the generator that training draws from.
+        # Tracing runs the step once: on copies, and without drawing from the generator that
+        # training draws from.
         with torch.random.fork_rng(devices=[]):
             graph = make_fx(step)(*[t.clone() for t in example])
-        # The graph reads nothing but its arguments, whose shapes chose it: nothing is left to guard at every call.
+        # The graph reads nothing but its arguments, whose shapes chose it: nothing is left to guard
+        # at every call.
         compiled: Compiled = torch.compile(
             graph, dynamic=False, options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
         )
@@ -149,7 +166,9 @@ class _Call(nn.Module):
         return loss(self.net, batch, given, hyper)
 
 
-def _call(net: FleetNet, state: dict[str, Tensor], loss: Loss, batch: Batch, given: Given, hyper: Any) -> Tensor:
+def _call(
+    net: FleetNet, state: dict[str, Tensor], loss: Loss, batch: Batch, given: Given, hyper: Any
+) -> Tensor:
     named = {f"net.{name}": tensor for name, tensor in state.items()}
     value: Tensor = torch.func.functional_call(_Call(net), named, (loss, batch, given, hyper))
     return value

@@ -1,7 +1,9 @@
-"""What a device could use last, on disk beside its bundle, and the classes that were enrolled on it.
+"""What a device could use last, on disk beside its bundle, and the classes that were enrolled on
+it.
 
-Beside a bundle `B` lie `B.state.cbor`, the fleet's newest prototypes, `B.fleet.pfb`, the bundle that they belong to
-where it is another one than `B`, and `B.enrolled.cbor`, the device's own classes. All may be removed at any time.
+Beside a bundle `B` lie `B.state.cbor`, the fleet's newest prototypes, `B.fleet.pfb`, the bundle
+that they belong to where it is another one than `B`, and `B.enrolled.cbor`, the device's own
+classes. All may be removed at any time.
 """
 
 from __future__ import annotations
@@ -29,11 +31,19 @@ def fleet_file(bundle: Path) -> Path:
 
 
 def enrolled_file(bundle: Path, lineage: str) -> Path:
-    """The classes that were enrolled on this device; those of a second extractor have a file of their own."""
+    """The classes that were enrolled on this device; those of a second extractor have a file of
+    their own.
+    """
     first = bundle.with_name(bundle.name + ".enrolled.cbor")
-    further = bundle.with_name(f"{bundle.name}.enrolled.{sha256(lineage.encode()).hexdigest()[:8]}.cbor")
+    further = bundle.with_name(
+        f"{bundle.name}.enrolled.{sha256(lineage.encode()).hexdigest()[:8]}.cbor"
+    )
     held = read(first)
-    return further if further.exists() or (held is not None and held.bank.about.lineage != lineage) else first
+    return (
+        further
+        if further.exists() or (held is not None and held.bank.about.lineage != lineage)
+        else first
+    )
 
 
 def settled(classifier: Classifier, bundle: Path) -> None:

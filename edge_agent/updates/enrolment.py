@@ -1,4 +1,6 @@
-"""A new class from a few photos: embedded, used at once on this device, and offered to the fleet."""
+"""A new class from a few photos: embedded, used at once on this device, and offered to the
+fleet.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Enrolment:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class OfferAnswer:
     """What the coordinator made of an offer."""
 
     status: str
@@ -57,19 +59,26 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
     if not isinstance(bank.points, Prototypes):
         raise UsageError(f"this bundle classifies by {bank.kind}: new classes need prototypes")
     if label in classifier.loaded.labels:
-        raise UsageError(f"there is a class {label!r} already", "forget it first, or take another name")
+        raise UsageError(
+            f"there is a class {label!r} already", "forget it first, or take another name"
+        )
     now = classifier.in_use
     mean = now.engine.as_published([label], now.look(images).features.mean(0, keepdims=True))
     mean = mean.astype(np.float16).astype(np.float32)
     near, share = published.nearest(bank.points, mean)
-    one = Bank(About(bank.about.lineage, (label,)), Prototypes(np.array([0]), mean, np.array([len(images)])))
+    one = Bank(
+        About(bank.about.lineage, (label,)),
+        Prototypes(np.array([0]), mean, np.array([len(images)])),
+    )
     return Enrolment(one, len(images), bank.about.classes[near], share)
 
 
 def summarised(
     classifier: Classifier, x: NDArray[Any], y: NDArray[np.int64], names: tuple[str, ...]
 ) -> tuple[Bank, list[str]]:
-    """Means and counts of a device's own samples of every class there is, and which of its classes are none."""
+    """Means and counts of a device's own samples of every class there is, and which of its classes
+    are none.
+    """
     now = classifier.in_use
     known = now.loaded.labels
     held = [int(c) for c in np.unique(y) if names[c] in known]
@@ -79,7 +88,9 @@ def summarised(
     about = About(now.loaded.bank.about.lineage, tuple(names[c] for c in held))
     vectors = np.zeros((0, features.shape[1]), np.float32)
     if held:
-        vectors = now.engine.as_published(about.classes, np.stack([features[of == c].mean(0) for c in held]))
+        vectors = now.engine.as_published(
+            about.classes, np.stack([features[of == c].mean(0) for c in held])
+        )
     counts = np.array([(of == c).sum() for c in held], np.int64)
     return Bank(about, Prototypes(np.arange(len(held)), vectors, counts)), left_out
 
@@ -112,9 +123,15 @@ def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
 
 
 def offer(
-    classifier: Classifier, bank: Bank, broker: Address, fleet: str | None, agent: str,
-    *, method: str | None = None, patience: float = PATIENCE,
-) -> Receipt:  # fmt: skip
+    classifier: Classifier,
+    bank: Bank,
+    broker: Address,
+    fleet: str | None,
+    agent: str,
+    *,
+    method: str | None = None,
+    patience: float = PATIENCE,
+) -> OfferAnswer:
     """Send it to the coordinator and wait for the receipt."""
     from protofleet.mqtt.link.events import Arrival, Refused
     from protofleet.mqtt.link.link import Link
@@ -125,7 +142,11 @@ def offer(
     payload = message(classifier, bank, topics.fleet, agent, method)
     digest = wire.decode(payload).digest
     link = Link(
-        broker, f"{agent[:40]}-enrol-{secrets.token_hex(4)}", rng=random.Random(), clean_start=True, session_expiry=0
+        broker,
+        f"{agent[:40]}-enrol-{secrets.token_hex(4)}",
+        rng=random.Random(),
+        clean_start=True,
+        session_expiry=0,
     )
     link.subscribe([(topics.receipt(agent), 1)])
     link.start()
@@ -133,7 +154,9 @@ def offer(
         end = time.monotonic() + patience
         again = 0.0
         while (now := time.monotonic()) < end:
-            if link.connected and now >= again:  # receipts may be lost; the same offer gets the same answer
+            if (
+                link.connected and now >= again
+            ):  # receipts may be lost; the same offer gets the same answer
                 link.publish(topic, payload)
                 again = now + AGAIN
             for event in link.poll(0.2 if link.connected else AGAIN):
@@ -146,16 +169,22 @@ def offer(
                         return found
     finally:
         link.stop(patience=1.0)
-    raise LinkError(f"no answer from the coordinator of {topics.fleet} in {patience:g} s", "is it running?")
+    raise LinkError(
+        f"no answer from the coordinator of {topics.fleet} in {patience:g} s", "is it running?"
+    )
 
 
-def message(classifier: Classifier, bank: Bank, fleet: str, agent: str, method: str | None) -> bytes:
+def message(
+    classifier: Classifier, bank: Bank, fleet: str, agent: str, method: str | None
+) -> bytes:
     """An offer as it is sent."""
     run, boot = classifier.bundle.manifest.run, secrets.token_hex(8)
-    return published.write(bank, Envelope("enrol", fleet, run, agent=agent, boot=boot, method=method), "float32")
+    return published.write(
+        bank, Envelope("enrol", fleet, run, agent=agent, boot=boot, method=method), "float32"
+    )
 
 
-def _receipt(payload: bytes, digest: str) -> Receipt | None:
+def _receipt(payload: bytes, digest: str) -> OfferAnswer | None:
     try:
         message = wire.decode(payload)
     except WireError:
@@ -164,7 +193,7 @@ def _receipt(payload: bytes, digest: str) -> Receipt | None:
         return None
     if message.body.get("round") != 0:
         return None
-    return Receipt(str(message.body.get("status")), str(message.body.get("words", "")))
+    return OfferAnswer(str(message.body.get("status")), str(message.body.get("words", "")))
 
 
 def _local(classifier: Classifier, bank: Bank) -> bytes:

@@ -1,4 +1,6 @@
-"""The bundle that a channel names: announced as a slip, fetched in pieces, checked before anybody may use it."""
+"""The bundle that a channel names: announced as a slip, fetched in pieces, checked before anybody
+may use it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from edge_agent.inference.bundle import Bundle, unpacked
 from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.exchange.archive import BundleError
-from protofleet.mqtt.topics import Place
+from protofleet.mqtt.topics import TopicParts
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,10 @@ class Fetch:
 
     def __init__(self, transfers: Transfers) -> None:
         self._transfers = transfers
-        self._announced: tuple[Place, wire.Message] | None = None
-        self._bad: str | None = None  # the parcel that turned out to be of no use; it is not fetched again
+        self._announced: tuple[TopicParts, wire.Message] | None = None
+        self._bad: str | None = (
+            None  # the parcel that turned out to be of no use; it is not fetched again
+        )
         self.wanted = ""
         self.under_way = False
 
@@ -37,7 +41,7 @@ class Fetch:
         self.wanted = name
         return self._begin()
 
-    def announced(self, place: Place, payload: bytes) -> Fetched | None:
+    def announced(self, place: TopicParts, payload: bytes) -> Fetched | None:
         """What a channel says of its bundle; `WireError` if that is nothing."""
         if not payload:
             self._announced = None
@@ -59,7 +63,9 @@ class Fetch:
         try:
             bundle = unpacked(data, f"the bundle {self.wanted[:16]}")
             if bundle.digest != self.wanted:
-                raise BundleError(f"the channel names the bundle {self.wanted[:16]}, what came is {bundle.digest[:16]}")
+                raise BundleError(
+                    f"the channel names the bundle {self.wanted[:16]}, what came is {bundle.digest[:16]}"
+                )
         except BundleError:
             self.refuse()
             raise

@@ -1,4 +1,6 @@
-"""Prototypes that stay fresh: a channel's retained state, and the bundle it names, fetched in pieces where large."""
+"""Prototypes that stay fresh: a channel's retained state, and the bundle it names, fetched in
+pieces where large.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +14,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from edge_agent.daemon.transfers import Transfers, Whole
+from edge_agent.daemon.transfers import Blob, Transfers
 from edge_agent.inference.classifier import Classifier
 from edge_agent.updates.cache import settled
 from edge_agent.updates.fetch import Fetch
-from edge_agent.updates.switch import Succession
+from edge_agent.updates.switch import BundleSwitch
 from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.exchange.archive import LARGEST_PARCEL
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import Arrival, Connected, Link, Refused
-from protofleet.mqtt.topics import Place, Topics, check_name
+from protofleet.mqtt.topics import TopicParts, Topics, check_name
 from protofleet.util.logs import Log
 
 FIRST = 5.0  # seconds to wait for the fleet's state before a call that ends falls back to what is at hand
 FETCHING = 300.0  # for a bundle that it takes to use them
 
 
-class Ear:
+class ChannelListener:
     """Listens to one channel, in a thread of its own; what is large is fetched in pieces."""
 
-    def __init__(self, succession: Succession, link: Link, transfers: Transfers, log: Log) -> None:
+    def __init__(
+        self, succession: BundleSwitch, link: Link, transfers: Transfers, log: Log
+    ) -> None:
         self._succession, self._link, self._log = succession, link, log
         self._transfers = transfers
         self.fresh = threading.Event()
@@ -67,7 +71,9 @@ class Ear:
                         self._heard(topic, payload)
                         self._link.ack(event)
                     case Refused(reason):
-                        self._log.warning(f"the broker refuses us: {reason}", broker=self._link.address)
+                        self._log.warning(
+                            f"the broker refuses us: {reason}", broker=self._link.address
+                        )
             self._transfers.push()
 
     def _heard(self, topic: str, payload: bytes) -> None:
@@ -80,7 +86,7 @@ class Ear:
         except FleetError as error:
             self._log.warning(f"what came cannot be used: {error}", topic=topic)
 
-    def _came(self, place: Place, payload: bytes) -> bool:
+    def _came(self, place: TopicParts, payload: bytes) -> bool:
         if place.kind == "bundle":
             return self._succession.announced(place, payload)
         if place.kind == "blob_down":
@@ -90,7 +96,7 @@ class Ear:
         elif wire.unseal(payload)[0].t == "slip":
             whole = self._transfers.slip(place, wire.decode(payload))
         else:
-            whole = Whole(place, payload)
+            whole = Blob(place, payload)
         if whole is None:
             return False
         return (
@@ -102,20 +108,31 @@ class Ear:
 
 @contextmanager
 def following(
-    classifier: Classifier, bundle: Path, address: Address, channel: str, fleet: str | None,
-    *, wait: bool, fetch: bool = True, log: Log | None = None,
-) -> Iterator[None]:  # fmt: skip
-    """Keep the classifier up with a channel for as long as the block lasts; with `fetch` to other bundles, too."""
+    classifier: Classifier,
+    bundle: Path,
+    address: Address,
+    channel: str,
+    fleet: str | None,
+    *,
+    wait: bool,
+    fetch: bool = True,
+    log: Log | None = None,
+) -> Iterator[None]:
+    """Keep the classifier up with a channel for as long as the block lasts; with `fetch` to other
+    bundles, too.
+    """
     log = log or Log(sys.stderr)
     topics = Topics(fleet or classifier.bundle.manifest.fleet)
     name = f"infer-{secrets.token_hex(6)}"
     link = Link(address, name, rng=random.Random(), clean_start=True, session_expiry=0)
-    who = address.username or name  # a broker's rules let a device ask for pieces under its own name only
+    who = (
+        address.username or name
+    )  # a broker's rules let a device ask for pieces under its own name only
     settled(classifier, bundle)
     with TemporaryDirectory(prefix="protofleet-") as spool:
         transfers = Transfers(topics, who, Path(spool), link, time.monotonic, LARGEST_PARCEL)
-        succession = Succession(classifier, bundle, Fetch(transfers) if fetch else None, log)
-        ear = Ear(succession, link, transfers, log)
+        succession = BundleSwitch(classifier, bundle, Fetch(transfers) if fetch else None, log)
+        ear = ChannelListener(succession, link, transfers, log)
         heard = (
             topics.bundle(check_name("channel", channel)),
             topics.proto(channel),
@@ -126,7 +143,10 @@ def following(
         ear.start()
         try:
             if wait and not ear.wait():
-                log.warning("the fleet's prototypes did not come in time; those at hand are used", broker=address)
+                log.warning(
+                    "the fleet's prototypes did not come in time; those at hand are used",
+                    broker=address,
+                )
             yield
         finally:
             ear.stop()

@@ -1,7 +1,8 @@
-"""What becomes of a state that the fleet publishes: used, refused, or used with another bundle that it takes to do so.
+"""What becomes of a state that the fleet publishes: used, refused, or used with another bundle that
+it takes to do so.
 
-What is in use is replaced only by what stands: a state that fits, or a whole bundle that passed its self-test. What
-replaced it is then on disk, too, for the next start.
+What is in use is replaced only by what stands: a state that fits, or a whole bundle that passed its
+self-test. What replaced it is then on disk, too, for the next start.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet.errors import FleetError, WireError
 from protofleet.exchange import published
 from protofleet.exchange.published import Published
-from protofleet.mqtt.topics import Place
+from protofleet.mqtt.topics import TopicParts
 from protofleet.util.logs import Log
 
 
@@ -29,8 +30,10 @@ class _Held:
     payload: bytes
 
 
-class Succession:
-    """A classifier that keeps up with a channel. Every method says whether something came of it that was waited for."""
+class BundleSwitch:
+    """A classifier that keeps up with a channel. Every method says whether something came of it
+    that was waited for.
+    """
 
     def __init__(self, classifier: Classifier, bundle: Path, fetch: Fetch | None, log: Log) -> None:
         self._classifier, self._bundle, self._fetch, self._log = classifier, bundle, fetch, log
@@ -43,7 +46,9 @@ class Succession:
         return self._fetch is not None and self._fetch.under_way
 
     def state(self, payload: bytes) -> bool:
-        """The channel's prototypes: used if they fit, or with a bundle on disk, else their bundle is fetched."""
+        """The channel's prototypes: used if they fit, or with a bundle on disk, else their bundle
+        is fetched.
+        """
         try:
             held = _Held(published.read(payload), payload)
             lineage = held.state.bank.about.lineage
@@ -65,7 +70,7 @@ class Succession:
         self._waiting, fetch = held, self._fetch
         return self._came(lambda: fetch.want(name))
 
-    def announced(self, place: Place, payload: bytes) -> bool:
+    def announced(self, place: TopicParts, payload: bytes) -> bool:
         """The channel's bundle, as a slip."""
         fetch = self._fetch
         return fetch is not None and self._came(lambda: fetch.announced(place, payload))
@@ -86,7 +91,9 @@ class Succession:
         return self._change(found.bundle, self._waiting, found.data)
 
     def _change(self, bundle: Bundle, held: _Held, data: bytes | None = None) -> bool:
-        """The other bundle with this state, at once and whole; the one in use stays if that cannot be."""
+        """The other bundle with this state, at once and whole; the one in use stays if that cannot
+        be.
+        """
         bank = cache.with_enrolled(self._bundle, held.state.bank)
         self._waiting = None
         try:
@@ -96,7 +103,9 @@ class Succession:
             if self._fetch is not None and data is not None:
                 self._fetch.refuse()
             return True
-        self._log.info("another bundle", bundle=bundle.digest[:16], lineage=held.state.bank.about.lineage[:60])
+        self._log.info(
+            "another bundle", bundle=bundle.digest[:16], lineage=held.state.bank.about.lineage[:60]
+        )
         if data is not None:
             self._keep(cache.fleet_file(self._bundle), data)
         self._used(held)
@@ -107,7 +116,11 @@ class Succession:
             self._fetch.want("")
         self._remarked = ""
         self._keep(cache.state_file(self._bundle), held.payload)
-        self._log.info("new prototypes", state=held.state.digest[:16], classes=len(self._classifier.loaded.labels))
+        self._log.info(
+            "new prototypes",
+            state=held.state.digest[:16],
+            classes=len(self._classifier.loaded.labels),
+        )
 
     def _remark(self, held: _Held) -> None:
         """Say once why these prototypes are of no use as things stand."""
@@ -116,8 +129,14 @@ class Succession:
             return
         self._remarked = about.lineage + about.bundle
         own = self._classifier.bundle.manifest.lineages[0]
-        will = f"the bundle {about.bundle[:16]} is fetched" if self._fetch and about.bundle else "those in use stay"
-        self._log.warning(f"the fleet's prototypes are of {about.lineage[:60]}, this bundle is of {own[:60]}; {will}")
+        will = (
+            f"the bundle {about.bundle[:16]} is fetched"
+            if self._fetch and about.bundle
+            else "those in use stay"
+        )
+        self._log.warning(
+            f"the fleet's prototypes are of {about.lineage[:60]}, this bundle is of {own[:60]}; {will}"
+        )
 
     def _keep(self, path: Path, data: bytes) -> None:
         try:

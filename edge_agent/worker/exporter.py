@@ -1,4 +1,6 @@
-"""A bundle every so many rounds, so that a device classifies with what it learned last; by a process of its own."""
+"""A bundle every so many rounds, so that a device classifies with what it learned last; by a
+process of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from edge_agent.worker.ipc import Job
 
 
 class Exporter:
-    """Starts `edge-agent export` when it is due. Training waits for nothing: one that still runs is left to finish."""
+    """Starts `edge-agent export` when it is due. Training waits for nothing: one that still runs is
+    left to finish.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -23,12 +27,24 @@ class Exporter:
             return
         if self._running is not None and self._running.poll() is None:
             return
-        self._running, self._done = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=sys.stderr), round
+        self._running, self._done = (
+            subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=sys.stderr),
+            round,
+        )
 
     def command(self) -> list[str]:
         """The words of the call, whatever file the daemon has its settings from."""
         job = self._job
-        words = [sys.executable, "-m", "edge_agent", "export", "--id", job.agent, "--data-dir", str(job.folder)]
+        words = [
+            sys.executable,
+            "-m",
+            "edge_agent",
+            "export",
+            "--id",
+            job.agent,
+            "--data-dir",
+            str(job.folder),
+        ]
         words += ["--out", str(job.export_to)]
         for name, value in vars(job.data).items():
             if value != "":

@@ -1,4 +1,6 @@
-"""What daemon and training process say to each other through their pipe: plain values, and nothing that needs torch."""
+"""What daemon and training process say to each other through their pipe: plain values, and nothing
+that needs torch.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,10 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a fleet's announcement says about training: the contract and the method's settings as plain documents."""
+class RoundSpec:
+    """What a fleet's announcement says about training: the contract and the method's settings as
+    plain documents.
+    """
 
     run: str
     method: str
@@ -36,7 +40,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Look:
+class SurveyData:
     """Say what there is to learn from."""
 
 
@@ -44,13 +48,13 @@ class Look:
 class Work:
     """Train or measure; `version` counts how often the samples changed."""
 
-    plan: Plan
+    plan: RoundSpec
     task: Train | Evaluate
     version: int
 
 
 @dataclass(frozen=True)
-class Seen:
+class DataSurvey:
     """The answer to `Look`."""
 
     classes: tuple[str, ...]
@@ -74,7 +78,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskDone:
     """An order was carried out; `device` is what computed it: cpu, cuda or mps."""
 
     task: Train | Evaluate
@@ -84,21 +88,21 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Broken:
+class TaskFailed:
     """An order could not be carried out."""
 
-    task: Train | Evaluate | Look
+    task: Train | Evaluate | SurveyData
     words: str
     code: str
     scope: Scope
 
 
 @dataclass(frozen=True)
-class Gone:
+class WorkerEnded:
     """The training process is no more."""
 
     words: str
 
 
-Order = Look | Work
-Answer = Seen | Measured | Notice | Done | Broken | Gone
+Order = SurveyData | Work
+Answer = DataSurvey | Measured | Notice | TaskDone | TaskFailed | WorkerEnded

@@ -1,4 +1,6 @@
-"""What keeps a training process within its owner's bounds: priority, memory, share of the processor, and its parent."""
+"""What keeps a training process within its owner's bounds: priority, memory, share of the
+processor, and its parent.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _SLICE = 0.05  # seconds between two pauses
 
 
 def die_with_parent(parent: int) -> None:
-    """End at once when the daemon does; a signal to all of its processes is the daemon's to answer."""
+    """End at once when the daemon does; a signal to all of its processes is the daemon's to
+    answer.
+    """
     for asked in (signal.SIGINT, signal.SIGTERM):
         signal.signal(asked, signal.SIG_IGN)
     if sys.platform == "linux":
@@ -36,7 +40,9 @@ def confine(limits: LimitsSection) -> None:
 
 
 def pace(share: float, threads: int) -> None:
-    """Compute in this share of the time only: a timer that runs while these threads compute, and pauses after it."""
+    """Compute in this share of the time only: a timer that runs while these threads compute, and
+    pauses after it.
+    """
     if share >= 1:
         return
     pause = _SLICE * (1 - share) / share
@@ -45,5 +51,7 @@ def pace(share: float, threads: int) -> None:
         time.sleep(pause)
 
     signal.signal(signal.SIGPROF, rest)
-    signal.siginterrupt(signal.SIGPROF, False)  # libraries that write files do not expect to be interrupted
+    signal.siginterrupt(
+        signal.SIGPROF, False
+    )  # libraries that write files do not expect to be interrupted
     signal.setitimer(signal.ITIMER_PROF, _SLICE * threads, _SLICE * threads)

@@ -1,7 +1,8 @@
 """The training process: the one place on a device where torch is loaded.
 
-It answers orders over a pipe and writes what it trained into the store itself, checkpoint and upload in one commit. It
-may be killed at any instant: what was committed is whole, and the rest is done again with the same outcome.
+It answers orders over a pipe and writes what it trained into the store itself, checkpoint and
+upload in one commit. It may be killed at any instant: what was committed is whole, and the rest is
+done again with the same outcome.
 """
 
 from __future__ import annotations
@@ -18,10 +19,22 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from edge_agent.protocol.events import Evaluate, Scope, Train
-from edge_agent.records import Checkpoint, StoreError, Upload
+from edge_agent.records import Checkpoint, OutboxEntry, StoreError
 from edge_agent.store import Store
 from edge_agent.worker.exporter import Exporter
-from edge_agent.worker.ipc import Answer, Broken, Done, Job, Look, Measured, Notice, Order, Plan, Seen, Work
+from edge_agent.worker.ipc import (
+    Answer,
+    DataSurvey,
+    Job,
+    Measured,
+    Notice,
+    Order,
+    RoundSpec,
+    SurveyData,
+    TaskDone,
+    TaskFailed,
+    Work,
+)
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import DataError, FleetError, SettingError, WireError
@@ -32,7 +45,7 @@ from protofleet.values.prototypes import Parts
 if TYPE_CHECKING:
     from edge_agent.data.source import Pool
     from edge_agent.training.agent import Agent
-    from edge_agent.training.context import Workshop
+    from edge_agent.training.context import TrainingContext
 
 
 class TooManyThreads(SettingError):
@@ -48,37 +61,46 @@ class Worker:
         self.job = job
         self.store = Store(job.folder)
         self._pool: tuple[int, tuple[int, ...], Pool] | None = None
-        self._bench: tuple[Plan, Workshop] | None = None
+        self._bench: tuple[RoundSpec, TrainingContext] | None = None
         self._agent: Agent | None = None
-        self._of: tuple[Plan, int] | None = None  # the plan and the version of the samples that the agent is made of
+        self._of: tuple[RoundSpec, int] | None = (
+            None  # the plan and the version of the samples that the agent is made of
+        )
         self._standing = (0, -1)
         self._exporter = Exporter(job)
-        self._ready: tuple[str, int, str, bool] | None = None  # the state the agent was made ready with
+        self._ready: tuple[str, int, str, bool] | None = (
+            None  # the state the agent was made ready with
+        )
 
     def carry_out(self, order: Order) -> Iterator[Answer]:
         """Do it, and say what came of it; every failure is an answer too."""
         task = order.task if isinstance(order, Work) else order
         try:
-            yield from self._look() if isinstance(order, Look) else self._work(order)
+            yield from self._look() if isinstance(order, SurveyData) else self._work(order)
         except FleetError as error:
             self._forget()
-            yield Broken(task, str(error), error.code, _scope(error))
+            yield TaskFailed(task, str(error), error.code, _scope(error))
         except MemoryError:
             self._forget()
-            yield Broken(task, _too_large(self.job), "memory", "round")
+            yield TaskFailed(task, _too_large(self.job), "memory", "round")
         except Exception as error:
             self._forget()
             if "allocate memory" in str(error) or "bad_alloc" in str(error):
-                yield Broken(task, _too_large(self.job), "memory", "round")
+                yield TaskFailed(task, _too_large(self.job), "memory", "round")
                 return
             traceback.print_exc()
-            yield Broken(task, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", "failed", "again")
+            yield TaskFailed(
+                task,
+                f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+                "failed",
+                "again",
+            )
 
     def _look(self) -> Iterator[Answer]:
         from edge_agent.data.source import survey
 
         found = survey(self.job.data, self.job.data_dir)
-        yield Seen(found.classes, found.samples)
+        yield DataSurvey(found.classes, found.samples)
 
     def _work(self, order: Work) -> Iterator[Answer]:
         began, task = time.monotonic(), order.task
@@ -97,24 +119,34 @@ class Worker:
             if not agent.workshop.recipe.talks(agent.workshop.turn(task.round, agent.name)):
                 parts = {}  # a round of local training only: the coordinator hears that it is done
             self._commit(order.plan, task, agent, parts)
-        yield Done(task, time.monotonic() - began, _peak_mb(), agent.workshop.contract.numerics.device)
+        yield TaskDone(
+            task, time.monotonic() - began, _peak_mb(), agent.workshop.contract.numerics.device
+        )
 
     def _made(self, order: Work) -> Generator[Answer, None, Agent]:
-        """The device as the store has it: kept from order to order as long as nothing changed behind its back."""
+        """The device as the store has it: kept from order to order as long as nothing changed
+        behind its back.
+        """
         plan, of = order.plan, (order.plan, order.version)
-        if self._agent is not None and self._of == of and self._standing == self.store.standing(plan.run):
+        if (
+            self._agent is not None
+            and self._of == of
+            and self._standing == self.store.standing(plan.run)
+        ):
             return self._agent
         self._forget()
         contract = from_plain(Contract, plan.contract, "contract")
         most = self.job.limits.threads
         if most and contract.numerics.threads > most:
-            raise TooManyThreads(f"the fleet trains with {contract.numerics.threads} threads, limits.threads is {most}")
+            raise TooManyThreads(
+                f"the fleet trains with {contract.numerics.threads} threads, limits.threads is {most}"
+            )
         from edge_agent.data.source import fit
         from edge_agent.networks import backbones
         from edge_agent.networks.device import resolve_device
         from edge_agent.training.agent import Agent
-        from edge_agent.training.batches import LocalData, Samples
-        from edge_agent.training.context import Workshop, settle
+        from edge_agent.training.batches import LocalData, SampleTensors
+        from edge_agent.training.context import TrainingContext, settle
         from edge_agent.worker.limits import pace
         from protofleet.exchange.snapshot import unpack
 
@@ -122,16 +154,21 @@ class Worker:
         contract = replace(contract, numerics=replace(contract.numerics, device=here))
         fitted = fit(self._read(order.version, contract), contract)
         if fitted.left_out:
-            named = ", ".join(f"{name} ({count} samples)" for name, count in fitted.left_out.items())
+            named = ", ".join(
+                f"{name} ({count} samples)" for name, count in fitted.left_out.items()
+            )
             yield Notice(f"left out, because the fleet's contract has no such class: {named}")
         if self._bench is None or self._bench[0] != plan:
             settle(contract.numerics)
             pace(self.job.limits.cpu, contract.numerics.threads)
             recipe = registry.load(plan.method)
             self.store.note(**{f"plan/{plan.run}": json.dumps(vars(plan))})
-            self._bench = (plan, Workshop(contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper")))
+            self._bench = (
+                plan,
+                TrainingContext(contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper")),
+            )
         splits = (fitted.train, fitted.validation, fitted.test)
-        data = LocalData(*(Samples.of(s.x, s.y, contract.input) for s in splits))
+        data = LocalData(*(SampleTensors.of(s.x, s.y, contract.input) for s in splits))
         wanted = self._bench[1].recipe.traits.backbone
         backbone = self.job.data.backbone or wanted or backbones.default_for(contract.input)
         agent = Agent(self.job.agent, backbone, data, self._bench[1])
@@ -146,7 +183,11 @@ class Worker:
         from edge_agent.data.source import read
 
         if self._pool is None or self._pool[:2] != (version, contract.input.shape):
-            self._pool = (version, contract.input.shape, read(self.job.data, self.job.data_dir, contract.input))
+            self._pool = (
+                version,
+                contract.input.shape,
+                read(self.job.data, self.job.data_dir, contract.input),
+            )
         return self._pool[2]
 
     def _states(self, task: Train | Evaluate) -> tuple[Parts, Parts]:
@@ -160,19 +201,30 @@ class Worker:
             raise WireError(f"the shared state of round {task.base_round} is not the one announced")
         return found[0], found[1]
 
-    def _commit(self, plan: Plan, task: Train, agent: Agent, parts: Parts) -> None:
+    def _commit(self, plan: RoundSpec, task: Train, agent: Agent, parts: Parts) -> None:
         from protofleet.exchange.snapshot import pack
 
         workshop = agent.workshop
         body = wire.encode_parts(parts, workshop.contract.wire, workshop.recipe.precision)
         boot = self.job.boot
-        upload = Upload(task.run, task.round, task.base, plan.method, sha256(body).hexdigest(), body, boot, task.round)
+        upload = OutboxEntry(
+            task.run,
+            task.round,
+            task.base,
+            plan.method,
+            sha256(body).hexdigest(),
+            body,
+            boot,
+            task.round,
+        )
         checkpoint = Checkpoint(task.round, task.base_round, task.base, pack(agent.checkpoint()))
         self.store.commit_round(boot, task.run, checkpoint, upload, time.time())
         self._standing, self._ready = (task.round, task.base_round), None
 
     def _forget(self) -> None:
-        """Make the device anew from the store: what it has in memory may be ahead of what is on disk."""
+        """Make the device anew from the store: what it has in memory may be ahead of what is on
+        disk.
+        """
         self._agent, self._ready = None, None
 
 
@@ -215,7 +267,7 @@ def serve(pipe: Connection) -> None:
         try:
             worker = worker or Worker(job)
         except FleetError as error:
-            pipe.send(Broken(task, str(error), error.code, "again"))
+            pipe.send(TaskFailed(task, str(error), error.code, "again"))
             continue
         for answer in worker.carry_out(order):
             pipe.send(answer)

@@ -1,4 +1,6 @@
-"""The training process as the daemon sees it: started when there is work, answered in a queue, ended at any time."""
+"""The training process as the daemon sees it: started when there is work, answered in a queue,
+ended at any time.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from typing import Protocol
 
-from edge_agent.worker.ipc import Answer, Gone, Job, Order
+from edge_agent.worker.ipc import Answer, Job, Order, WorkerEnded
 
 
-class Workforce(Protocol):
-    """Whoever carries out a daemon's orders: a foreman, or what stands for one where nothing is to be trained."""
+class Supervisor(Protocol):
+    """Whoever carries out a daemon's orders: a foreman, or what stands for one where nothing is to
+    be trained.
+    """
 
     @property
     def pid(self) -> int | None: ...
@@ -26,8 +30,10 @@ class Workforce(Protocol):
     def dismiss(self) -> None: ...
 
 
-class Foreman:
-    """At most one process at a time. `wake` is called, from a thread of its own, when there is an answer to fetch."""
+class WorkerSupervisor:
+    """At most one process at a time. `wake` is called, from a thread of its own, when there is an
+    answer to fetch.
+    """
 
     def __init__(self, job: Job, wake: Callable[[], None]) -> None:
         self.job = job
@@ -57,7 +63,7 @@ class Foreman:
             number, answer = self._answers.get()
             if number == self._number:
                 found.append(answer)
-                if isinstance(answer, Gone):
+                if isinstance(answer, WorkerEnded):
                     self.dismiss()
         return found
 
@@ -70,21 +76,35 @@ class Foreman:
         if process is None:
             return
         process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel: it is reaped when it lets go
+        with contextlib.suppress(
+            subprocess.TimeoutExpired
+        ):  # stuck in the kernel: it is reaped when it lets go
             process.wait(patience)
 
     def _started(self) -> Connection:
         if self._pipe is None:
             ours, theirs = Pipe()
-            words = [sys.executable, "-m", "edge_agent.worker.runner", str(theirs.fileno()), str(os.getpid())]
+            words = [
+                sys.executable,
+                "-m",
+                "edge_agent.worker.runner",
+                str(theirs.fileno()),
+                str(os.getpid()),
+            ]
             self._process = subprocess.Popen(
-                words, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno()
+                words,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
             )
             theirs.close()
-            # Read on an end of its own: a pipe that one thread closes while another reads it is nobody's.
+            # Read on an end of its own: a pipe that one thread closes while another reads it is
+            # nobody's.
             reading = Connection(os.dup(ours.fileno()), writable=False)
             listener = (reading, self._process, self._number)
-            threading.Thread(target=self._listen, args=listener, name="worker-answers", daemon=True).start()
+            threading.Thread(
+                target=self._listen, args=listener, name="worker-answers", daemon=True
+            ).start()
             ours.send(self.job)
             self._pipe = ours
         return self._pipe
@@ -95,7 +115,7 @@ class Foreman:
                 answer = pipe.recv()
             except (EOFError, OSError):
                 pipe.close()
-                self._answers.put((number, Gone(_how(process))))
+                self._answers.put((number, WorkerEnded(_how(process))))
                 self._wake()
                 return
             self._answers.put((number, answer))

@@ -1,1 +1,3 @@
-"""The commands of the export room, found by the entry points of the umbrella and of `edge-agent`."""
+"""The commands of the export room, found by the entry points of the umbrella and of
+`edge-agent`.
+"""

@@ -1,4 +1,6 @@
-"""`edge-agent export`: this device's own model as a bundle, so that it classifies with what it learned."""
+"""`edge-agent export`: this device's own model as a bundle, so that it classifies with what it
+learned.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,32 @@ from edge_agent.cli.common import settings, told
 
 @click.command()
 @told
-@click.option("--out", type=click.Path(path_type=Path), help="The bundle; by default agent.export_to.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The bundle; by default agent.export_to."
+)
 @click.option("--run", "run", help="Of which run; by default the newest.")
-@click.option("--by", help="How it shall classify (prototype, head, mixture); by default as the method does.")
-@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True)
+@click.option(
+    "--by", help="How it shall classify (prototype, head, mixture); by default as the method does."
+)
+@click.option(
+    "--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True
+)
 @click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
-@click.option("--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`.")
+@click.option(
+    "--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
-    file: Path | None, out: Path | None, run: str | None, by: str | None, precision: Any, smallest: bool, freeze: bool,
-    as_json: bool, **flags: Any,
-) -> None:  # fmt: skip
+    file: Path | None,
+    out: Path | None,
+    run: str | None,
+    by: str | None,
+    precision: Any,
+    smallest: bool,
+    freeze: bool,
+    as_json: bool,
+    **flags: Any,
+) -> None:
     """Write a bundle of this device's network and the newest state it has."""
     from edge_agent.config import need_source
     from export import agent, writer
@@ -37,6 +54,10 @@ def export(
     target = out or Path(config.agent.export_to)
     bundle = writer.write(made, target)
     if as_json:
-        click.echo(json.dumps({"out": str(target), "digest": bundle.digest, "report": made.report}, indent=1))
+        click.echo(
+            json.dumps(
+                {"out": str(target), "digest": bundle.digest, "report": made.report}, indent=1
+            )
+        )
     else:
         click.echo("\n".join(lines(made.manifest, made.report, str(target), bundle.digest)))

@@ -17,44 +17,90 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--from", "where", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    "--from",
+    "where",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A run's directory (`simulate --out`), or one checkpoint in it.",
-)  # fmt: skip
-@click.option("--weights", help="Instead of a run: a file of tensors (.pt), or imagenet; with --backbone and --data.")
-@click.option("--backbone", help="With --weights: whose they are.")
-@click.option("--fleet", default="fleet", show_default=True, help="With --weights: the fleet it is for.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The bundle: a folder, or a file NAME.pfb.")
-@click.option("--agent", help="Whose network; by default the first.")
-@click.option("--by", help="How it shall classify (prototype, head, mixture); by default as the method does.")
-@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True)
-@click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
-@click.option(
-    "--also", type=click.Choice(["baked", "fixed", "raw"]), multiple=True, help="Further forms: see docs/bundle.md."
 )
 @click.option(
-    "--format", "formats", type=click.Choice(["onnx", "onnx,ort"]), default="onnx", show_default=True,
+    "--weights",
+    help="Instead of a run: a file of tensors (.pt), or imagenet; with --backbone and --data.",
+)
+@click.option("--backbone", help="With --weights: whose they are.")
+@click.option(
+    "--fleet", default="fleet", show_default=True, help="With --weights: the fleet it is for."
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The bundle: a folder, or a file NAME.pfb.",
+)
+@click.option("--agent", help="Whose network; by default the first.")
+@click.option(
+    "--by", help="How it shall classify (prototype, head, mixture); by default as the method does."
+)
+@click.option(
+    "--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True
+)
+@click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
+@click.option(
+    "--also",
+    type=click.Choice(["baked", "fixed", "raw"]),
+    multiple=True,
+    help="Further forms: see docs/bundle.md.",
+)
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(["onnx", "onnx,ort"]),
+    default="onnx",
+    show_default=True,
     help="ort: for reduced builds of onnxruntime, with their operator list.",
-)  # fmt: skip
-@click.option("--image-size", type=click.IntRange(1), help="Another image size, for networks that take any.")
-@click.option("--data", help="Samples to calibrate and check with; by default the run's own data set.")
+)
+@click.option(
+    "--image-size", type=click.IntRange(1), help="Another image size, for networks that take any."
+)
+@click.option(
+    "--data", help="Samples to calibrate and check with; by default the run's own data set."
+)
 @click.option(
     "--calibration/--no-calibration",
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
-@click.option("--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too.")
 @click.option(
-    "--node-modules", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    "--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too."
+)
+@click.option(
+    "--node-modules",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Take onnxruntime-web and mqtt from here; by default npm fetches them.",
-)  # fmt: skip
-@click.option("--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`.")
+)
+@click.option(
+    "--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
-    where: Path | None, weights: str | None, backbone: str | None, fleet: str, out: Path,
-    agent: str | None, by: str | None, precision: Any, smallest: bool, also: tuple[str, ...],
-    image_size: int | None, data: str | None, calibration: bool, formats: str,
-    web: Path | None, node_modules: Path | None, freeze: bool, as_json: bool,
-) -> None:  # fmt: skip
+    where: Path | None,
+    weights: str | None,
+    backbone: str | None,
+    fleet: str,
+    out: Path,
+    agent: str | None,
+    by: str | None,
+    precision: Any,
+    smallest: bool,
+    also: tuple[str, ...],
+    image_size: int | None,
+    data: str | None,
+    calibration: bool,
+    formats: str,
+    web: Path | None,
+    node_modules: Path | None,
+    freeze: bool,
+    as_json: bool,
+) -> None:
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
     from export import writer
 
@@ -63,10 +109,20 @@ def export(
     elif where is None and weights and backbone and data:
         model, freeze = of_weights(weights, backbone, data, fleet, image_size), True
     else:
-        raise UsageError("one of --from and --weights is due", "with --weights also --backbone and --data")
+        raise UsageError(
+            "one of --from and --weights is due", "with --weights also --backbone and --data"
+        )
     made = writer.export(
         model,
-        writer.Wanted(precision, smallest, by, also, calibration=calibration, freeze=freeze, ort=formats == "onnx,ort"),
+        writer.Wanted(
+            precision,
+            smallest,
+            by,
+            also,
+            calibration=calibration,
+            freeze=freeze,
+            ort=formats == "onnx,ort",
+        ),
     )
     bundle = writer.write(made, out)
     if web is not None:
@@ -75,7 +131,9 @@ def export(
 
         page.write({MANIFEST: writer.manifest_bytes(made), **made.files}, web, node_modules)
     if as_json:
-        click.echo(json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1))
+        click.echo(
+            json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1)
+        )
     else:
         click.echo("\n".join(lines(made.manifest, made.report, str(out), bundle.digest)))
 
@@ -87,18 +145,24 @@ def of_run(where: Path, agent: str | None, data: str | None, image_size: int | N
 
     saved = source.find(where)
     found = load(
-        data or saved.config["dataset"], data_dir=folder(), seed=int(saved.config["seed"]),
+        data or saved.config["dataset"],
+        data_dir=folder(),
+        seed=int(saved.config["seed"]),
         image_size=image_size or saved.config.get("image_size") or None,
-    )  # fmt: skip
+    )
     return source.from_run(saved, agent, found, image_size)
 
 
-def of_weights(weights: str, backbone: str, data: str, fleet: str, image_size: int | None) -> Source:
+def of_weights(
+    weights: str, backbone: str, data: str, fleet: str, image_size: int | None
+) -> Source:
     """A pretrained extractor with class means of these samples."""
     from edge_agent.data.sets import load
     from export.pretrained import from_weights
 
-    return from_weights(weights, backbone, load(data, data_dir=folder(), image_size=image_size), fleet)
+    return from_weights(
+        weights, backbone, load(data, data_dir=folder(), image_size=image_size), fleet
+    )
 
 
 def folder() -> Path | None:
@@ -112,11 +176,15 @@ def lines(manifest: Any, report: Any, out: str, digest: str) -> list[str]:
     said = [
         f"{out}: {manifest.backbone}, {manifest.method} round {manifest.round}, {manifest.precision}, {digest[:16]}"
     ]
-    said.append(f"{'':<6}{'bytes':>12}{'ms':>9}{'difference':>12}{'same class':>12}{'accuracy':>10}")
+    said.append(
+        f"{'':<6}{'bytes':>12}{'ms':>9}{'difference':>12}{'same class':>12}{'accuracy':>10}"
+    )
     for name in ("fp32", "fp16", "int8"):
         if name in report:
             row = report[name]
-            accuracy = "" if row["accuracy_after"] is None else f"{100 * row['accuracy_after']:.2f} %"
+            accuracy = (
+                "" if row["accuracy_after"] is None else f"{100 * row['accuracy_after']:.2f} %"
+            )
             said.append(
                 f"{name:<6}{row['bytes']:>12,}{row['milliseconds']:>9.3f}{row['difference']:>12.1e}"
                 f"{100 * row['agreement']:>10.2f} %{accuracy:>10}"

@@ -1,4 +1,6 @@
-"""The umbrella command `protofleet`: its subcommands come from entry points, so each room brings its own."""
+"""The umbrella command `protofleet`: its subcommands come from entry points, so each room brings
+its own.
+"""
 
 from protofleet.cli.main import main
 

@@ -1,6 +1,7 @@
 """`protofleet broker`: a broker for a fleet, in the foreground until Ctrl-C or SIGTERM.
 
-mosquitto when it is installed, else the embedded broker. `--print-config` only writes what a broker of your own needs.
+mosquitto when it is installed, else the embedded broker. `--print-config` only writes what a broker
+of your own needs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from queue import Empty, SimpleQueue
 import click
 
 from protofleet.errors import BrokerError, UsageError
-from protofleet.mqtt.broker.run import Listening, Running, Tls, acl_text, config_text, running_broker
+from protofleet.mqtt.broker.mosquitto import Listening, Tls, acl_text, config_text
+from protofleet.mqtt.broker.run import RunningBroker, running_broker
 from protofleet.mqtt.topics import check_name
 
 EMBEDDED = """\
@@ -27,18 +29,38 @@ rules. Install mosquitto for anything else."""
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; others reach 0.0.0.0.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; others reach 0.0.0.0."
+)
 @click.option("--port", default=1883, show_default=True, help="0 takes a free one.")
 @click.option("--ws-port", type=int, help="A port for web sockets as well.")
-@click.option("--users", type=click.Path(path_type=Path), help="A file of `name:password` lines; then others stay out.")
-@click.option("--user", "names", multiple=True, metavar="NAME", help="A user with a password made up for it.")
+@click.option(
+    "--users",
+    type=click.Path(path_type=Path),
+    help="A file of `name:password` lines; then others stay out.",
+)
+@click.option(
+    "--user", "names", multiple=True, metavar="NAME", help="A user with a password made up for it."
+)
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="The broker's certificate (PEM).")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its key.")
-@click.option("--tls-ca", type=click.Path(path_type=Path), help="Clients must show a certificate of this authority.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Its files; without, they go when it stops.")
+@click.option(
+    "--tls-ca",
+    type=click.Path(path_type=Path),
+    help="Clients must show a certificate of this authority.",
+)
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Its files; without, they go when it stops."
+)
 @click.option("--fleet", help="The access rules are for this fleet only, else for all.")
-@click.option("--embedded", is_flag=True, help="The embedded broker, even where mosquitto is installed.")
-@click.option("--print-config", is_flag=True, help="Print mosquitto.conf and access rules for a broker of your own.")
+@click.option(
+    "--embedded", is_flag=True, help="The embedded broker, even where mosquitto is installed."
+)
+@click.option(
+    "--print-config",
+    is_flag=True,
+    help="Print mosquitto.conf and access rules for a broker of your own.",
+)
 def broker(
     host: str,
     port: int,
@@ -65,14 +87,20 @@ def broker(
         click.echo(deployment(Listening(host, port, ws_port, tls), fleet), nl=False)
         return
     if not (users or names or tls_ca or _loopback(host)):
-        raise UsageError(f"{host} is reached by others", "say who may come in with --user, --users or --tls-ca")
+        raise UsageError(
+            f"{host} is reached by others", "say who may come in with --user, --users or --tls-ca"
+        )
     with ExitStack() as stack:
         if data_dir is None:
-            data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="protofleet-broker-")))
+            data_dir = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="protofleet-broker-"))
+            )
         logins = _logins(users, names, data_dir)
         signals: SimpleQueue[int] = SimpleQueue()
         for number in (signal.SIGTERM, signal.SIGINT):
-            stack.callback(signal.signal, number, signal.signal(number, lambda got, _: signals.put(got)))
+            stack.callback(
+                signal.signal, number, signal.signal(number, lambda got, _: signals.put(got))
+            )
         up = stack.enter_context(
             running_broker(
                 data_dir,
@@ -92,7 +120,14 @@ def broker(
 def deployment(at: Listening, fleet: str | None) -> str:
     """Configuration and access rules as one text, with the names of the files they belong in."""
     folder = Path("/etc/mosquitto")
-    at = Listening(at.host, at.port, at.ws_port, at.tls, folder / "protofleet.passwords", folder / "protofleet.acl")
+    at = Listening(
+        at.host,
+        at.port,
+        at.ws_port,
+        at.tls,
+        folder / "protofleet.passwords",
+        folder / "protofleet.acl",
+    )
     return "\n".join(
         [
             f"# ----- {folder}/conf.d/protofleet.conf",
@@ -108,7 +143,9 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None, check: bool) -> T
     if cert is None and key is None and ca is None:
         return None
     if cert is None or key is None:
-        raise UsageError("TLS needs the broker's certificate and its key", "give --tls-cert and --tls-key")
+        raise UsageError(
+            "TLS needs the broker's certificate and its key", "give --tls-cert and --tls-key"
+        )
     for file in (cert, key, ca):
         if check and file is not None and not file.is_file():
             raise UsageError(f"{file} is not there")
@@ -123,7 +160,9 @@ def _loopback(host: str) -> bool:
 
 
 def _logins(file: Path | None, names: Sequence[str], data_dir: Path) -> dict[str, str]:
-    """Users and passwords from the file, and made up for the names; a password made up before is kept."""
+    """Users and passwords from the file, and made up for the names; a password made up before is
+    kept.
+    """
     logins: dict[str, str] = {}
     if file is not None:
         try:
@@ -140,7 +179,9 @@ def _logins(file: Path | None, names: Sequence[str], data_dir: Path) -> dict[str
         kept = credentials(data_dir, check_name("user", name))
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as out:
+            with os.fdopen(
+                os.open(kept, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8"
+            ) as out:
                 out.write(f"{name}:{secrets.token_urlsafe(24)}\n")
         logins[name] = kept.read_text("utf-8").strip().partition(":")[2]
     return logins
@@ -151,7 +192,7 @@ def credentials(data_dir: Path, name: str) -> Path:
     return data_dir / "credentials" / name
 
 
-def _tell(up: Running, data_dir: Path, names: Sequence[str]) -> None:
+def _tell(up: RunningBroker, data_dir: Path, names: Sequence[str]) -> None:
     if up.kind == "embedded":
         click.echo(EMBEDDED, err=True)
     click.echo(f"broker ({up.kind}) at {up.address}")
@@ -162,11 +203,13 @@ def _tell(up: Running, data_dir: Path, names: Sequence[str]) -> None:
     click.echo("Ctrl-C stops it")
 
 
-def _wait(up: Running, signals: SimpleQueue[int]) -> None:
+def _wait(up: RunningBroker, signals: SimpleQueue[int]) -> None:
     while True:
         try:
             signals.get(timeout=1.0)
             return
         except Empty:
             if not up.alive:
-                raise BrokerError(f"the broker ended by itself (exit code {up.process.returncode})") from None
+                raise BrokerError(
+                    f"the broker ended by itself (exit code {up.process.returncode})"
+                ) from None

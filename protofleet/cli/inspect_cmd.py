@@ -1,6 +1,7 @@
 """`protofleet inspect FILE`: what is in a message or parts file, for people or as JSON.
 
-The file goes through the same door as everything from outside, so what is printed here is what a receiver would see.
+The file goes through the same door as everything from outside, so what is printed here is what a
+receiver would see.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def _part(part: Part, raw: dict[str, Any]) -> dict[str, Any]:
         arrays, on_wire = dict(part.arrays), raw["arrays"]
     else:
         dump |= {"classes": len(np.unique(part.classes)), "rows": len(part.classes)}
-    dump["arrays"] = {name: _array(array, on_wire[name]) for name, array in arrays.items() if array is not None}
+    dump["arrays"] = {
+        name: _array(array, on_wire[name]) for name, array in arrays.items() if array is not None
+    }
     return dump
 
 

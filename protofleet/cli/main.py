@@ -1,4 +1,6 @@
-"""`protofleet`: finds the installed subcommands and turns every known error into one line and an exit code."""
+"""`protofleet`: finds the installed subcommands and turns every known error into one line and an
+exit code.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def _points() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-@click.group(cls=Umbrella, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Umbrella, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(protofleet.__version__, prog_name="protofleet")
 def umbrella() -> None:
     """A fleet of devices learns together without sharing data or weights.
@@ -54,7 +58,9 @@ def umbrella() -> None:
 
 
 def run(command: click.Command, name: str) -> None:
-    """Run a click command with our errors and exit codes: 1 it ran and failed, 2 the call's words are wrong."""
+    """Run a click command with our errors and exit codes: 1 it ran and failed, 2 the call's words
+    are wrong.
+    """
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     try:

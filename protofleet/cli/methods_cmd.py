@@ -44,13 +44,20 @@ def show(name: str, as_json: bool) -> None:
         "asynchronous": recipe.traits.asynchronous,
     }
     if as_json:
-        rows = [{"name": s.name, "kind": s.kind, "default": s.default, "help": s.help} for s in settings]
+        rows = [
+            {"name": s.name, "kind": s.kind, "default": s.default, "help": s.help} for s in settings
+        ]
         click.echo(
-            json.dumps({"name": recipe.name, "title": recipe.title, "settings": rows, "traits": traits}, indent=1)
+            json.dumps(
+                {"name": recipe.name, "title": recipe.title, "settings": rows, "traits": traits},
+                indent=1,
+            )
         )
         return
     click.echo(f"{recipe.name}: {recipe.title}")
-    click.echo("  " + ", ".join(f"{what}: {'yes' if has else 'no'}" for what, has in traits.items()))
+    click.echo(
+        "  " + ", ".join(f"{what}: {'yes' if has else 'no'}" for what, has in traits.items())
+    )
     for s in settings:
         click.echo(f"  --set {s.name}={s.default}  ({s.kind})  {s.help}")
     if not settings:

@@ -1,4 +1,6 @@
-"""Command-line options made from a dataclass of settings: names, kinds, defaults and help are said once."""
+"""Command-line options made from a dataclass of settings: names, kinds, defaults and help are said
+once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def options_of(cls: type, *, leave_out: tuple[str, ...] = ()) -> Callable[[F], F
         hints = typing.get_type_hints(cls)
         for field in reversed(dataclasses.fields(cls)):
             if field.name not in leave_out:
-                command = _option(field.name, hints[field.name], field.default, field.metadata.get("help", ""))(command)
+                command = _option(
+                    field.name, hints[field.name], field.default, field.metadata.get("help", "")
+                )(command)
         return command
 
     return add

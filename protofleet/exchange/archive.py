@@ -1,7 +1,8 @@
-"""A bundle's files, in a folder or in one `.pfb` zip: read and held to the hashes of the manifest, or packed.
+"""A bundle's files, in a folder or in one `.pfb` zip: read and held to the hashes of the manifest,
+or packed.
 
-What the files mean is `edge_agent.inference.bundle`'s; whoever only keeps a bundle or passes it on needs no more than
-this.
+What the files mean is `edge_agent.inference.bundle`'s; whoever only keeps a bundle or passes it on
+needs no more than this.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from typing import Any
 from protofleet.errors import FleetError
 
 SCHEMA = "protofleet-bundle/1"
-MANIFEST, MODEL, PROTOTYPES, SELFTEST = "manifest.json", "model.onnx", "prototypes.cbor", "selftest.npz"
+MANIFEST, MODEL, PROTOTYPES, SELFTEST = (
+    "manifest.json",
+    "model.onnx",
+    "prototypes.cbor",
+    "selftest.npz",
+)
 SUFFIX = ".pfb"
 LARGEST_PARCEL = 256 << 20  # bytes of a packed bundle that goes over the wire
 _LARGEST = 2 << 30  # bytes of its files
@@ -37,7 +43,9 @@ class BundleError(FleetError):
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The manifest as a document, and every file it names; `digest` is the manifest's own and the bundle's name."""
+    """The manifest as a document, and every file it names; `digest` is the manifest's own and the
+    bundle's name.
+    """
 
     document: Mapping[str, Any]
     digest: str
@@ -53,9 +61,13 @@ def read(path: Path) -> Contents:
             return _checked(str(path), lambda name: _unzipped(packed, name))
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name if error.filename else str(path)
-        raise BundleError(f"{path}: {missing} is missing", "`protofleet export` writes a bundle") from None
+        raise BundleError(
+            f"{path}: {missing} is missing", "`protofleet export` writes a bundle"
+        ) from None
     except _UNREADABLE as error:
-        raise BundleError(f"{path}: neither a bundle's folder nor a {SUFFIX} file ({error})") from None
+        raise BundleError(
+            f"{path}: neither a bundle's folder nor a {SUFFIX} file ({error})"
+        ) from None
 
 
 def unpack(data: bytes, what: str) -> Contents:
@@ -81,7 +93,9 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, data in files.items():
-            packed.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+            packed.writestr(
+                zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED
+            )
     return out.getvalue()
 
 
@@ -95,7 +109,9 @@ def packed_bytes(path: Path) -> bytes:
             raise BundleError(f"{MANIFEST}: {bad[0][:60]!r} is no file name of a bundle")
         return pack({name: (path / name).read_bytes() for name in names})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BundleError(f"{path}: not a bundle ({error})", "`protofleet export` writes one") from None
+        raise BundleError(
+            f"{path}: not a bundle ({error})", "`protofleet export` writes one"
+        ) from None
 
 
 def _checked(what: str, load: Callable[[str], bytes]) -> Contents:
@@ -105,7 +121,10 @@ def _checked(what: str, load: Callable[[str], bytes]) -> Contents:
     for name, due in document["files"].items():
         data = load(name)
         if sha256(data).hexdigest() != due:
-            raise BundleError(f"{what}: {name} is damaged (its hash is not the manifest's)", "fetch the bundle again")
+            raise BundleError(
+                f"{what}: {name} is damaged (its hash is not the manifest's)",
+                "fetch the bundle again",
+            )
         files[name] = data
         if sum(map(len, files.values())) > _LARGEST:
             raise BundleError(f"{what}: larger than any bundle")
@@ -120,7 +139,8 @@ def _document(data: bytes) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         told = document.get("schema") if isinstance(document, dict) else None
         raise BundleError(
-            f"{MANIFEST}: schema {str(told)[:60]!r} is not known here, only {SCHEMA!r}", "update edge-agent"
+            f"{MANIFEST}: schema {str(told)[:60]!r} is not known here, only {SCHEMA!r}",
+            "update edge-agent",
         )
     files = document.get("files")
     if not isinstance(files, dict) or not all(isinstance(due, str) for due in files.values()):

@@ -1,7 +1,9 @@
-"""What devices classify with, as it is published: class names and points of one lineage, in one message.
+"""What devices classify with, as it is published: class names and points of one lineage, in one
+message.
 
-The message is a `global` whose parts are the points (`prototypes`, `mixtures` or `head`) and `about`: the UTF-8 bytes
-of a small JSON document, because the vocabulary has no text. A bundle carries the same bytes as `prototypes.cbor`.
+The message is a `global` whose parts are the points (`prototypes`, `mixtures` or `head`) and
+`about`: the UTF-8 bytes of a small JSON document, because the vocabulary has no text. A bundle
+carries the same bytes as `prototypes.cbor`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _ABOUT = "about"
 
 @dataclass(frozen=True)
 class About:
-    """Whose embeddings the points live among, what the classes are called, and which bundle fits (its digest)."""
+    """Whose embeddings the points live among, what the classes are called, and which bundle fits
+    (its digest).
+    """
 
     lineage: str
     classes: tuple[str, ...]
@@ -54,7 +58,9 @@ class Bank:
     def __post_init__(self) -> None:
         ids = self.points.classes
         if ids.size and ids[-1] >= len(self.about.classes):
-            raise SettingError(f"points of class {ids[-1]}, but only {len(self.about.classes)} class names")
+            raise SettingError(
+                f"points of class {ids[-1]}, but only {len(self.about.classes)} class names"
+            )
 
     @property
     def kind(self) -> str:
@@ -64,7 +70,9 @@ class Bank:
 
 @dataclass(frozen=True)
 class Published:
-    """A bank as it came: `digest` is the hash of its body, and what devices call the state they run."""
+    """A bank as it came: `digest` is the hash of its body, and what devices call the state they
+    run.
+    """
 
     bank: Bank
     envelope: Envelope
@@ -73,7 +81,9 @@ class Published:
 
 def write(bank: Bank, envelope: Envelope, precision: Wire = "half") -> bytes:
     """The message; equal banks under equal envelopes have equal bytes."""
-    text = json.dumps(to_plain(bank.about), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        to_plain(bank.about), ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
     about = Tensors({"json": np.frombuffer(text.encode(), np.uint8).astype(np.int64)})
     return wire.encode(envelope, {bank.kind: bank.points, _ABOUT: about}, precision)
 
@@ -91,7 +101,9 @@ def read(data: bytes, t: str = "global") -> Published:
     if not isinstance(points, KINDS[name]):
         raise WireError(f"{t}.parts.{name}: not of its kind")
     try:
-        return Published(Bank(_about(parts.get(_ABOUT), t), points), message.envelope, message.digest)
+        return Published(
+            Bank(_about(parts.get(_ABOUT), t), points), message.envelope, message.digest
+        )
     except SettingError as error:
         raise WireError(f"{t}.parts.{_ABOUT}: {error.words}") from None
 
@@ -113,11 +125,17 @@ def _about(part: Any, t: str) -> About:
 
 
 def joined(bank: Bank, more: Bank) -> Bank:
-    """The first one's classes, and after them those that have points in the second alone; only prototypes join."""
+    """The first one's classes, and after them those that have points in the second alone; only
+    prototypes join.
+    """
     mine, theirs = more.points, bank.points
     if more.about.lineage != bank.about.lineage:
         return bank
-    if not isinstance(mine, Prototypes) or not isinstance(theirs, Prototypes) or mine.dim != theirs.dim:
+    if (
+        not isinstance(mine, Prototypes)
+        or not isinstance(theirs, Prototypes)
+        or mine.dim != theirs.dim
+    ):
         return bank
     known = {bank.about.classes[int(c)] for c in np.unique(theirs.classes)}
     fresh = [name for name in more.about.classes if name not in known]
@@ -126,7 +144,9 @@ def joined(bank: Bank, more: Bank) -> Bank:
     names = (*bank.about.classes, *(name for name in fresh if name not in bank.about.classes))
     ids = {more.about.classes.index(name): names.index(name) for name in fresh}
     kept = mine.only(list(ids))
-    classes = np.concatenate([theirs.classes, np.array([ids[int(c)] for c in kept.classes], np.int64)])
+    classes = np.concatenate(
+        [theirs.classes, np.array([ids[int(c)] for c in kept.classes], np.int64)]
+    )
     points = Prototypes(classes, np.concatenate([theirs.vectors, kept.vectors]))
     return Bank(replace(bank.about, classes=names), points)
 
@@ -141,7 +161,9 @@ def without(bank: Bank, names: Collection[str]) -> Bank:
 
 
 def nearest(points: Prototypes, vectors: NDArray[np.floating[Any]]) -> tuple[int, float]:
-    """The class that lies nearest to these rows, and how near, as a share of what is usual between classes."""
+    """The class that lies nearest to these rows, and how near, as a share of what is usual between
+    classes.
+    """
     between = squared_distances(vectors, points.vectors).min(0)
     at = int(between.argmin())
     apart = squared_distances(points.vectors, points.vectors)
@@ -151,12 +173,16 @@ def nearest(points: Prototypes, vectors: NDArray[np.floating[Any]]) -> tuple[int
 
 
 def run_lineage(contract: Contract, method: str, hyper: Any) -> str:
-    """The lineage of a run: what its devices' own extractors were aligned by. The same for lab, fleet and device."""
+    """The lineage of a run: what its devices' own extractors were aligned by. The same for lab,
+    fleet and device.
+    """
     told = json.dumps([to_plain(contract), method, to_plain(hyper)], sort_keys=True)
     return f"run:{contract.fleet}/{contract.run}/{sha256(told.encode()).hexdigest()[:16]}"
 
 
 def extractor_lineage(weights: Tensors, backbone: str, contract: Contract) -> str:
-    """The lineage of one extractor: its float weights and preprocessing, whatever precision it is later shipped in."""
+    """The lineage of one extractor: its float weights and preprocessing, whatever precision it is
+    later shipped in.
+    """
     told = json.dumps([backbone, contract.embedding, to_plain(contract.input)], sort_keys=True)
     return f"extractor:{sha256(told.encode() + wire.digest({'weights': weights}).encode()).hexdigest()}"

@@ -14,7 +14,9 @@ _LOCAL = wire.Limits(message=1 << 40)  # written by ourselves, read from our own
 def pack(groups: Mapping[str, Parts]) -> bytes:
     """Named groups of parts, exactly."""
     return wire.encode_parts(
-        {f"{g}/{name}": part for g, parts in groups.items() for name, part in parts.items()}, "float32", limits=_LOCAL
+        {f"{g}/{name}": part for g, parts in groups.items() for name, part in parts.items()},
+        "float32",
+        limits=_LOCAL,
     )
 
 
@@ -29,11 +31,21 @@ def unpack(data: bytes) -> dict[str, Parts]:
 
 def pack_state(state: GlobalState) -> bytes:
     """A global state: groups `shared`, `server` and `own/<agent>`."""
-    return pack({"shared": state.shared, "server": state.server, **{f"own/{a}": p for a, p in state.own.items()}})
+    return pack(
+        {
+            "shared": state.shared,
+            "server": state.server,
+            **{f"own/{a}": p for a, p in state.own.items()},
+        }
+    )
 
 
 def unpack_state(data: bytes) -> GlobalState:
     """The state of `pack_state`."""
     groups = unpack(data)
-    own = {group.removeprefix("own/"): parts for group, parts in groups.items() if group.startswith("own/")}
+    own = {
+        group.removeprefix("own/"): parts
+        for group, parts in groups.items()
+        if group.startswith("own/")
+    }
     return GlobalState(groups.get("shared", {}), own, groups.get("server", {}))

@@ -1,4 +1,6 @@
-"""What crosses between devices and the coordinator in a round: uploads one way, the global state the other."""
+"""What crosses between devices and the coordinator in a round: uploads one way, the global state
+the other.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,11 @@ class GlobalState:
     server: Parts = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # An own part without parts is the same as none: it may not count in the hash, since it leaves no trace on disk.
-        object.__setattr__(self, "own", {agent: parts for agent, parts in self.own.items() if parts})
+        # An own part without parts is the same as none: it may not count in the hash, since it
+        # leaves no trace on disk.
+        object.__setattr__(
+            self, "own", {agent: parts for agent, parts in self.own.items() if parts}
+        )
 
     @cached_property
     def base(self) -> str:

@@ -1,4 +1,6 @@
-"""FedAvg (McMahan et al., AISTATS 2017): devices train the same network and the coordinator averages its weights."""
+"""FedAvg (McMahan et al., AISTATS 2017): devices train the same network and the coordinator
+averages its weights.
+"""
 
 from __future__ import annotations
 

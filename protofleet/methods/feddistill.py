@@ -1,4 +1,6 @@
-"""FedDistill (Jeong et al., 2018): devices send their mean logits of each class and learn toward the fleet's."""
+"""FedDistill (Jeong et al., 2018): devices send their mean logits of each class and learn toward
+the fleet's.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ class Hyper:
 
     lam: float = setting(1.0, "weight of the distillation", low=0)
     answers: Literal["logits", "probabilities"] = setting(
-        "logits", "what is averaged and learned from: logits by squared error, or softmaxes by KL as in the paper"
+        "logits",
+        "what is averaged and learned from: logits by squared error, or softmaxes by KL as in the paper",
     )
-    others: bool = setting(False, "learn from the other devices only, as in the paper: its own share is taken out")
+    others: bool = setting(
+        False, "learn from the other devices only, as in the paper: its own share is taken out"
+    )
 
 
 def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
@@ -72,7 +77,9 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
     """The mean answer to each of its classes, from a clean pass after training."""
     seen = me.features()
-    each = seen.logits if turn.hyper.answers == "logits" else softmax(seen.logits.astype(np.float64))
+    each = (
+        seen.logits if turn.hyper.answers == "logits" else softmax(seen.logits.astype(np.float64))
+    )
     sent: Parts = {"answers": summaries.class_means(each, seen.labels, counts=False)}
     if turn.hyper.others:
         me.memory["sent"] = {**sent, "when": Tensors({"round": np.array(turn.round, np.int64)})}
@@ -83,12 +90,16 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Answers into one sum a class."""
     answers = need(upload.parts, "answers", Prototypes)
     if answers.dim != turn.contract.n_classes:
-        raise FusionError(f"answers: {answers.dim} numbers a row where {turn.contract.n_classes} are due")
+        raise FusionError(
+            f"answers: {answers.dim} numbers a row where {turn.contract.n_classes} are due"
+        )
     return fusions.fold_means("answers", answers, weight, by_count=False)
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Their plain mean per class; with how many devices are in it where one has to be taken out again."""
+    """Their plain mean per class; with how many devices are in it where one has to be taken out
+    again.
+    """
     added, known = total.get("answers"), find(before.shared, "answers", Prototypes)
     if not isinstance(added, Sum):
         return before

@@ -1,4 +1,6 @@
-"""FedIC (Zheng et al., AAAI 2026): class means are averaged, and heads combined, only among devices that are alike."""
+"""FedIC (Zheng et al., AAAI 2026): class means are averaged, and heads combined, only among devices
+that are alike.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,19 @@ import numpy as np
 from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedpac
-from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
+from protofleet.recipe import (
+    Batch,
+    ByHead,
+    Given,
+    Learner,
+    NearestPrototype,
+    Net,
+    Phase,
+    Recipe,
+    Scorer,
+    Traits,
+    Turn,
+)
 from protofleet.settings.fields import setting
 from protofleet.toolbox import clusters, fusions, heads, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
@@ -28,14 +42,22 @@ class Hyper:
     """FedIC's settings."""
 
     lam: float = setting(1.0, "weight of the pull toward the device's anchors", low=0)
-    scale: Literal["mean", "sum"] = setting("mean", "formula 9 as a mean over the d coordinates, or as a sum")
-    clusters: int = setting(3, "clusters a class (the paper: 5 on CIFAR-100); never more than holders", low=1)
-    combine: Literal["qp", "none"] = setting("qp", "combine head rows by FedPAC's program, or keep one's own")
+    scale: Literal["mean", "sum"] = setting(
+        "mean", "formula 9 as a mean over the d coordinates, or as a sum"
+    )
+    clusters: int = setting(
+        3, "clusters a class (the paper: 5 on CIFAR-100); never more than holders", low=1
+    )
+    combine: Literal["qp", "none"] = setting(
+        "qp", "combine head rows by FedPAC's program, or keep one's own"
+    )
     prototypes_only: bool = setting(False, "send class means only: no extractor, no head")
 
 
 def anchors(got: Parts) -> Prototypes | None:
-    """The cluster's mean where the device has the class, the global mean for the rest (FedIC (8))."""
+    """The cluster's mean where the device has the class, the global mean for the rest (FedIC
+    (8)).
+    """
     everyone, own = find(got, "prototypes", Prototypes), find(got, "anchors", Prototypes)
     return everyone if everyone is None or own is None else clusters.filled(own, everyone)
 
@@ -52,18 +74,27 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
     """One stretch; the statistics of the extractor as it was received are taken before."""
     seen = me.features()
     me.memory["fedic"] = heads.statistics(seen.high, seen.labels)
-    return [Phase(loss, given=as_given(anchors(got), turn.contract.n_classes, turn.contract.embedding))]
+    return [
+        Phase(loss, given=as_given(anchors(got), turn.contract.n_classes, turn.contract.embedding))
+    ]
 
 
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
-    """Class means (2) and counts, the extractor, the head's rows of the device's classes, and the statistics."""
+    """Class means (2) and counts, the extractor, the head's rows of the device's classes, and the
+    statistics.
+    """
     seen = me.features()
     means = summaries.class_means(seen.high, seen.labels)
     if turn.hyper.prototypes_only:
         return {"prototypes": means}
     weights = me.weights("backbone", "head")
     head = heads.rows(weights, means.classes)  # other rows take part in no cluster
-    return {"prototypes": means, "extractor": heads.without_rows(weights), "head": head, **me.memory["fedic"]}
+    return {
+        "prototypes": means,
+        "extractor": heads.without_rows(weights),
+        "head": head,
+        **me.memory["fedic"],
+    }
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -80,7 +111,9 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Global means and extractor for all; for every device that sent its anchors, and its head's combined rows."""
+    """Global means and extractor for all; for every device that sent its anchors, and its head's
+    combined rows.
+    """
     devices = bagged(total, "devices")
     if not devices:
         return before
@@ -89,7 +122,11 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     seed = turn.seed("clusters")
     groups = clusters.within_classes(means, turn.hyper.clusters, lambda c: seeds.seed_of(seed, c))
     own: list[Parts] = [{"anchors": each} for each in clusters.group_means(means, weights, groups)]
-    shared: Parts = {"prototypes": fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))}
+    shared: Parts = {
+        "prototypes": fusions.means(
+            "prototypes", total, find(before.shared, "prototypes", Prototypes)
+        )
+    }
     extractor = fusions.mean_tensors("extractor", total)
     if extractor is not None:
         shared = {**shared, "extractor": extractor}

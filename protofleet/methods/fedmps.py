@@ -1,4 +1,6 @@
-"""FedMPS (Yang et al., TNNLS 2025): class means of two feature levels, and soft labels that the coordinator learns."""
+"""FedMPS (Yang et al., TNNLS 2025): class means of two feature levels, and soft labels that the
+coordinator learns.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
+from protofleet.recipe import (
+    Batch,
+    ByHead,
+    Given,
+    Learner,
+    NearestPrototype,
+    Net,
+    Phase,
+    Recipe,
+    Scorer,
+    Traits,
+    Turn,
+)
 from protofleet.settings.fields import setting
 from protofleet.toolbox import fusions, losses, softlabels, summaries
 from protofleet.toolbox.access import as_given, find, need
-from protofleet.values.prototypes import Floats, Parts, Prototypes, SoftLabels, Tensors, count_floats
+from protofleet.values.prototypes import (
+    Floats,
+    Parts,
+    Prototypes,
+    SoftLabels,
+    Tensors,
+    count_floats,
+)
 from protofleet.values.sums import Bag, Partial, bagged
 
 if TYPE_CHECKING:
@@ -26,25 +47,39 @@ class Hyper:
     """FedMPS's settings; the defaults are the paper's for CIFAR-10 (its section IV-B)."""
 
     lam: float = setting(1.0, "λ, weight of both contrastive terms", low=0)
-    alpha: float = setting(0.2, "α, weight of the low level in them; 1 on the paper's other data sets", low=0)
+    alpha: float = setting(
+        0.2, "α, weight of the low level in them; 1 on the paper's other data sets", low=0
+    )
     beta: float = setting(1.0, "β, weight of the high level in them", low=0)
     mu: float = setting(
-        5.0, "μ, weight of the soft labels; Flowers, Fashion-MNIST 1, DeFungi, RealWaste 0.01, Femnist 10", low=0
+        5.0,
+        "μ, weight of the soft labels; Flowers, Fashion-MNIST 1, DeFungi, RealWaste 0.01, Femnist 10",
+        low=0,
     )
     tau1: float = setting(0.5, "τ1, temperature of the contrastive terms; RealWaste 1", low=1e-3)
     tau2: float = setting(5.0, "τ2, temperature of the soft labels", low=1e-3)
-    scaled: bool = setting(False, "multiply the contrastive terms by τ1/0.07, as SupCon's code does")
+    scaled: bool = setting(
+        False, "multiply the contrastive terms by τ1/0.07, as SupCon's code does"
+    )
     unit_prototypes: bool = setting(False, "scale the global prototypes to length one again")
     server_epochs: int = setting(6, "epochs of the coordinator's classifier a round", low=0)
     server_batch: int = setting(4, "batch size of the coordinator's classifier", low=1)
-    server_optimizer: softlabels.Optimizer = setting("sgd", "optimiser of the coordinator's classifier")
-    server_lr: float | None = setting(None, "its learning rate; none: 0.01 for sgd, 0.001 for adam", low=0)
+    server_optimizer: softlabels.Optimizer = setting(
+        "sgd", "optimiser of the coordinator's classifier"
+    )
+    server_lr: float | None = setting(
+        None, "its learning rate; none: 0.01 for sgd, 0.001 for adam", low=0
+    )
     server_keeps: bool = setting(True, "the coordinator's classifier goes on from round to round")
-    average: softlabels.Average = setting("softmax", "what a class's soft label averages over devices (formula 8)")
+    average: softlabels.Average = setting(
+        "softmax", "what a class's soft label averages over devices (formula 8)"
+    )
 
 
 def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
-    """CE + λ (α · contrast of û + β · contrast of ẑ) + μ · KL to the soft labels (FedMPS (2), (4))."""
+    """CE + λ (α · contrast of û + β · contrast of ẑ) + μ · KL to the soft labels (FedMPS (2),
+    (4)).
+    """
     from torch.nn.functional import normalize
 
     u, z = (normalize(level.float()) for level in net.features(batch.x))
@@ -55,7 +90,9 @@ def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
         if scale * weight:
             have = given[f"{level}_have"]
             contrast = losses.supcon(rows, batch.y, given[level], have, hyper.tau1)
-            total = total + scale * weight * have.amax() * contrast  # nothing before the first prototypes
+            total = (
+                total + scale * weight * have.amax() * contrast
+            )  # nothing before the first prototypes
     if hyper.mu:
         total = total + hyper.mu * losses.kl_to_soft_labels(
             logits, batch.y, given["soft"], given["soft_have"], hyper.tau2
@@ -80,7 +117,9 @@ def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
     """Class means of û and ẑ, from a clean pass after training."""
     labels = me.features(low=True).labels
     rows = {level: summaries.units(_features(me, level)) for level in _levels(turn.hyper)}
-    return {level: summaries.class_means(unit, labels, counts=False) for level, unit in rows.items()}
+    return {
+        level: summaries.class_means(unit, labels, counts=False) for level, unit in rows.items()
+    }
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -93,24 +132,47 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Plain means, and what a classifier of all local prototypes says of each class (FedMPS (7), (8))."""
-    sent, hyper = [need(parts, "high", Prototypes) for _, _, parts in bagged(total, "locals")], turn.hyper
+    """Plain means, and what a classifier of all local prototypes says of each class (FedMPS (7),
+    (8)).
+    """
+    sent, hyper = (
+        [need(parts, "high", Prototypes) for _, _, parts in bagged(total, "locals")],
+        turn.hyper,
+    )
     if not sent:
         return before
     shared: dict[str, Any] = {}
     for level in _levels(hyper):
         fused = fusions.means(level, total, find(before.shared, level, Prototypes))
-        shared[level] = Prototypes(fused.classes, summaries.units(fused.vectors)) if hyper.unit_prototypes else fused
+        shared[level] = (
+            Prototypes(fused.classes, summaries.units(fused.vectors))
+            if hyper.unit_prototypes
+            else fused
+        )
     if not hyper.mu:
         return GlobalState(shared)
     x, y = np.concatenate([p.vectors for p in sent]), np.concatenate([p.classes for p in sent])
-    rng, kept, fleet = turn.rng("soft labels"), find(before.server, "classifier", Tensors), turn.contract
+    rng, kept, fleet = (
+        turn.rng("soft labels"),
+        find(before.server, "classifier", Tensors),
+        turn.contract,
+    )
     sizes = (fleet.embedding, *fleet.head_hidden, fleet.n_classes)
-    model = softlabels.Model.of(kept) if kept and hyper.server_keeps else softlabels.Model.fresh(sizes, rng)
+    model = (
+        softlabels.Model.of(kept)
+        if kept and hyper.server_keeps
+        else softlabels.Model.fresh(sizes, rng)
+    )
     softlabels.teach(
-        model, x, y, rng,
-        epochs=hyper.server_epochs, batch_size=hyper.server_batch, optimizer=hyper.server_optimizer, lr=hyper.server_lr,
-    )  # fmt: skip
+        model,
+        x,
+        y,
+        rng,
+        epochs=hyper.server_epochs,
+        batch_size=hyper.server_batch,
+        optimizer=hyper.server_optimizer,
+        lr=hyper.server_lr,
+    )
     now = softlabels.soft_labels(model.logits(x), y, hyper.tau2, hyper.average)
     shared["soft"] = softlabels.kept_beside(now, find(before.shared, "soft", SoftLabels))
     return GlobalState(shared, server={"classifier": model.tensors()} if hyper.server_keeps else {})
@@ -119,7 +181,11 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
 def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     """The global high-level prototype nearest to ẑ; the classifier beside it."""
     known, head = find(got, "high", Prototypes), ByHead(of_unit=True)
-    return {"head": head} if known is None else {"prototype": NearestPrototype(known, of_unit=True), "head": head}
+    return (
+        {"head": head}
+        if known is None
+        else {"prototype": NearestPrototype(known, of_unit=True), "head": head}
+    )
 
 
 def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
@@ -129,7 +195,9 @@ def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -
 
 
 def _levels(hyper: Hyper) -> tuple[str, ...]:
-    """Without a weight on the low level nothing of it is sent; the high one is what devices classify by."""
+    """Without a weight on the low level nothing of it is sent; the high one is what devices
+    classify by.
+    """
     return ("low", "high") if hyper.lam * hyper.alpha else ("high",)
 
 

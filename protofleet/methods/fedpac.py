@@ -1,4 +1,6 @@
-"""FedPAC (Xu, Tong, Huang, ICLR 2023): features are aligned to global class means, heads combined per device."""
+"""FedPAC (Xu, Tong, Huang, ICLR 2023): features are aligned to global class means, heads combined
+per device.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from protofleet.values.sums import Partial, bagged
 class Hyper:
     """FedPAC's settings."""
 
-    lam: float = setting(1.0, "weight of the pull toward the global prototype (on a mean over batch and d)", low=0)
+    lam: float = setting(
+        1.0, "weight of the pull toward the global prototype (on a mean over batch and d)", low=0
+    )
     head_epochs: int = setting(1, "epochs of the head alone, before the extractor's", low=1)
     head_lr: float = setting(0.1, "learning rate of the head", low=0)
     weight_decay: float = setting(5e-4, "weight decay of both phases", low=0)
@@ -41,16 +45,28 @@ def receive(turn: Turn[Any], me: Learner, got: Parts) -> None:
 
 
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
-    """The head by CE, then the extractor by CE + λ·mse(z, p_g[y]); each with the other held still."""
+    """The head by CE, then the extractor by CE + λ·mse(z, p_g[y]); each with the other held
+    still.
+    """
     hyper, fleet = turn.hyper, turn.contract
     seen = me.features()
-    me.memory["fedpac"] = heads.statistics(seen.high, seen.labels)  # with the extractor as it was received
+    me.memory["fedpac"] = heads.statistics(
+        seen.high, seen.labels
+    )  # with the extractor as it was received
     known = find(got, "prototypes", Prototypes)
-    if known is not None:  # the official code pulls classes that are not among them to the device's own means
+    if (
+        known is not None
+    ):  # the official code pulls classes that are not among them to the device's own means
         known = filled(known, need(me.memory["fedpac"], "before", Prototypes))
     given, decay = as_given(known, fleet.n_classes, fleet.embedding), hyper.weight_decay
     return [
-        Phase(local.loss, train=("head",), epochs=hyper.head_epochs, lr=hyper.head_lr, weight_decay=decay),
+        Phase(
+            local.loss,
+            train=("head",),
+            epochs=hyper.head_epochs,
+            lr=hyper.head_lr,
+            weight_decay=decay,
+        ),
         Phase(fedproto.loss, given=given, train=("backbone",), weight_decay=decay),
     ]
 
@@ -73,12 +89,16 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     if turn.hyper.prototypes_only:
         return total
     extractor, n = need(upload.parts, "extractor", Tensors), int(np.sum(np.asarray(means.counts)))
-    sent = heads.fold_heads("devices", upload, weight, turn.contract, np.arange(turn.contract.n_classes))
+    sent = heads.fold_heads(
+        "devices", upload, weight, turn.contract, np.arange(turn.contract.n_classes)
+    )
     return {**total, **fusions.fold_tensors("extractor", extractor, weight * n), **sent}
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Their means, and for every device that sent the combination of all heads that fits its features."""
+    """Their means, and for every device that sent the combination of all heads that fits its
+    features.
+    """
     if not total:
         return before
     prototypes = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
@@ -88,7 +108,10 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     own = dict(before.own)
     if turn.hyper.combine:
         sent = [parts for _, _, parts in devices]
-        several, by = [need(parts, "head", Head) for parts in sent], heads.Collaboration.of(sent, turn.contract)
+        several, by = (
+            [need(parts, "head", Head) for parts in sent],
+            heads.Collaboration.of(sent, turn.contract),
+        )
         for i, (agent, _, _) in enumerate(devices):
             own[agent] = {"head": heads.mixed(several, by.weights(i, range(len(several))))}
     return GlobalState({"prototypes": prototypes, "extractor": extractor}, own)

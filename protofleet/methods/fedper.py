@@ -1,4 +1,6 @@
-"""FedPer (Arivazhagan et al., 2019): the extractor is averaged, every device keeps a head of its own."""
+"""FedPer (Arivazhagan et al., 2019): the extractor is averaged, every device keeps a head of its
+own.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""FedProc (Mu et al., FGCS 2023): FedAvg that first contrasts features with the fleet's class means and, round by
-round, hands over to the classifier."""
+"""FedProc (Mu et al., FGCS 2023): FedAvg that first contrasts features with the fleet's class means
+and, round by round, hands over to the classifier.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ import numpy as np
 
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedavg
-from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Turn
+from protofleet.recipe import (
+    Batch,
+    ByHead,
+    Given,
+    Learner,
+    NearestPrototype,
+    Net,
+    Phase,
+    Recipe,
+    Scorer,
+    Turn,
+)
 from protofleet.settings.fields import setting
 from protofleet.toolbox import fusions, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
@@ -26,9 +38,13 @@ if TYPE_CHECKING:
 class Hyper:
     """FedProc's settings."""
 
-    rounds: int = setting(100, "rounds in which the loss goes from the contrast to the classifier's", low=1)
+    rounds: int = setting(
+        100, "rounds in which the loss goes from the contrast to the classifier's", low=1
+    )
     tau: float = setting(1.0, "temperature of the contrast (the official code has none)", low=0.001)
-    unit_head: bool = setting(True, "the classifier reads the embedding scaled to length one, as in the official code")
+    unit_head: bool = setting(
+        True, "the classifier reads the embedding scaled to length one, as in the official code"
+    )
 
 
 def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
@@ -39,12 +55,16 @@ def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
     unit = functional.normalize(z.float(), dim=1)
     classified = losses.cross_entropy(net.head(unit if hyper.unit_head else z), batch.y)
     one_row = given["have"].new_ones(1)
-    contrast = losses.to_pool(unit, batch.y, given["prototypes"].unsqueeze(0), one_row, given["have"], hyper.tau)
+    contrast = losses.to_pool(
+        unit, batch.y, given["prototypes"].unsqueeze(0), one_row, given["have"], hyper.tau
+    )
     return given["alpha"] * classified + (1 - given["alpha"]) * contrast
 
 
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
-    """One stretch; α is the share of the rounds that are over, and 1 while there are no prototypes."""
+    """One stretch; α is the share of the rounds that are over, and 1 while there are no
+    prototypes.
+    """
     fleet, known = turn.contract, find(got, "prototypes", Prototypes)
     alpha = 1.0 if known is None else min(1.0, (turn.round - 1) / turn.hyper.rounds)
     unit = None if known is None else Prototypes(known.classes, summaries.units(known.vectors))
@@ -53,7 +73,9 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
 
 
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
-    """All weights with n, and the means and counts of unit embeddings from a clean pass after training."""
+    """All weights with n, and the means and counts of unit embeddings from a clean pass after
+    training.
+    """
     seen = me.features()
     means = summaries.class_means(summaries.units(seen.high), seen.labels)
     return {**fedavg.summarise(turn, me, got), "prototypes": means}
@@ -62,7 +84,10 @@ def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Weights by n, means by their counts."""
     means = need(upload.parts, "prototypes", Prototypes)
-    return {**fedavg.fold(turn, upload, weight), **fusions.fold_means("prototypes", means, weight, by_count=True)}
+    return {
+        **fedavg.fold(turn, upload, weight),
+        **fusions.fold_means("prototypes", means, weight, by_count=True),
+    }
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
@@ -76,7 +101,9 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
 def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     """The classifier; the nearest prototype by cosine beside it."""
     known = find(got, "prototypes", Prototypes)
-    near: dict[str, Scorer] = {} if known is None else {"prototype": NearestPrototype(known, "cosine")}
+    near: dict[str, Scorer] = (
+        {} if known is None else {"prototype": NearestPrototype(known, "cosine")}
+    )
     return near | {"head": ByHead(of_unit=turn.hyper.unit_head)}
 
 

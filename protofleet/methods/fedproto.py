@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
+from protofleet.recipe import (
+    Batch,
+    ByHead,
+    Given,
+    Learner,
+    NearestPrototype,
+    Net,
+    Phase,
+    Recipe,
+    Scorer,
+    Traits,
+    Turn,
+)
 from protofleet.settings.fields import setting
 from protofleet.toolbox import fusions, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
@@ -22,8 +34,12 @@ if TYPE_CHECKING:
 class Hyper:
     """FedProto's settings."""
 
-    lam: float = setting(1.0, "weight of the pull toward the global prototype (on a mean over batch and d)", low=0)
-    weighted: bool = setting(False, "weigh a device's means by their sample counts (the official code does not)")
+    lam: float = setting(
+        1.0, "weight of the pull toward the global prototype (on a mean over batch and d)", low=0
+    )
+    weighted: bool = setting(
+        False, "weigh a device's means by their sample counts (the official code does not)"
+    )
 
 
 def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
@@ -53,7 +69,9 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Their mean per class, plain as in the official code (formula 6 with (3)'s weights on request)."""
+    """Their mean per class, plain as in the official code (formula 6 with (3)'s weights on
+    request).
+    """
     fused = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
     return GlobalState(shared={"prototypes": fused})
 
@@ -61,7 +79,11 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
 def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     """The nearest global prototype; the classifier beside it."""
     known = find(got, "prototypes", Prototypes)
-    return {"head": ByHead()} if known is None else {"prototype": NearestPrototype(known), "head": ByHead()}
+    return (
+        {"head": ByHead()}
+        if known is None
+        else {"prototype": NearestPrototype(known), "head": ByHead()}
+    )
 
 
 recipe = Recipe(

@@ -1,4 +1,6 @@
-"""FedProx (Li et al., MLSys 2020): FedAvg whose devices are held near the fleet's weights while they train."""
+"""FedProx (Li et al., MLSys 2020): FedAvg whose devices are held near the fleet's weights while
+they train.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""FedRep (Collins et al., ICML 2021): as FedPer, but a device trains its head first and then the shared extractor."""
+"""FedRep (Collins et al., ICML 2021): as FedPer, but a device trains its head first and then the
+shared extractor.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,13 @@ class Hyper:
 
 
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
-    """The head with the extractor held still, then the extractor with the head held still; both by CE."""
-    return [Phase(local.loss, train=("head",), epochs=turn.hyper.head_epochs), Phase(local.loss, train=("backbone",))]
+    """The head with the extractor held still, then the extractor with the head held still; both by
+    CE.
+    """
+    return [
+        Phase(local.loss, train=("head",), epochs=turn.hyper.head_epochs),
+        Phase(local.loss, train=("backbone",)),
+    ]
 
 
 recipe: Recipe[Hyper] = Recipe(

@@ -1,4 +1,6 @@
-"""FedTGP (Zhang, Liu, Hua, Cao, AAAI 2024): FedProto whose global prototypes are trained, to be near and yet apart."""
+"""FedTGP (Zhang, Liu, Hua, Cao, AAAI 2024): FedProto whose global prototypes are trained, to be
+near and yet apart.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,18 @@ from protofleet.values.sums import Bag, Partial, bagged
 class Hyper:
     """FedTGP's settings."""
 
-    lam: float = setting(1.0, "weight of the pull toward the global prototype (on a mean over batch and d)", low=0)
+    lam: float = setting(
+        1.0, "weight of the pull toward the global prototype (on a mean over batch and d)", low=0
+    )
     threshold: float = setting(100.0, "τ, the largest margin between prototypes", low=0)
-    server_epochs: int = setting(100, "passes of the coordinator over all local prototypes in a round", low=0)
+    server_epochs: int = setting(
+        100, "passes of the coordinator over all local prototypes in a round", low=0
+    )
     server_lr: float = setting(0.01, "the coordinator's learning rate", low=0)
     server_batch: int = setting(10, "local prototypes in a step of the coordinator", low=1)
-    hidden: int = setting(0, "width of the network that makes prototypes; 0: as wide as the embedding", low=0)
+    hidden: int = setting(
+        0, "width of the network that makes prototypes; 0: as wide as the embedding", low=0
+    )
 
 
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
@@ -43,15 +51,22 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Prototypes after contrastive training with an adaptive margin; the network that makes them stays here."""
+    """Prototypes after contrastive training with an adaptive margin; the network that makes them
+    stays here.
+    """
     hyper = turn.hyper
     sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "prototypes")]
     sent = [means for means in sent if means.classes.size]
     if not sent:
         return before
-    vectors, labels = np.concatenate([m.vectors for m in sent]), np.concatenate([m.classes for m in sent])
+    vectors, labels = (
+        np.concatenate([m.vectors for m in sent]),
+        np.concatenate([m.classes for m in sent]),
+    )
     kept, dim = find(before.server, "trainable", Tensors), sent[0].dim
-    fresh = trainable.initial(turn.contract.n_classes, dim, hyper.hidden or dim, turn.fleet_rng("trainable"))
+    fresh = trainable.initial(
+        turn.contract.n_classes, dim, hyper.hidden or dim, turn.fleet_rng("trainable")
+    )
     weights = trainable.trained(
         fresh if kept is None else kept.arrays,  # type: ignore[arg-type]
         vectors,

@@ -1,9 +1,11 @@
-"""fleet: a frozen extractor that all derive, class means and one covariance of them all, and a prior of one's own.
+"""fleet: a frozen extractor that all derive, class means and one covariance of them all, and a
+prior of one's own.
 
-Nothing is trained: what a device's labelled samples say is their mean and spread under an extractor that is the same
-everywhere, so these add up over devices exactly as if the samples lay in one place, and one exchange says it all.
-From the papers: means (FedMPS), second moments that add up (GFPL's matched moments), a geometry in which classes are
-evenly apart (ProtoNorm's aim, here by whitening), and a classifier that fits each device's own classes (FedIC's).
+Nothing is trained: what a device's labelled samples say is their mean and spread under an extractor
+that is the same everywhere, so these add up over devices exactly as if the samples lay in one
+place, and one exchange says it all. From the papers: means (FedMPS), second moments that add up
+(GFPL's matched moments), a geometry in which classes are evenly apart (ProtoNorm's aim, here by
+whitening), and a classifier that fits each device's own classes (FedIC's).
 """
 
 from __future__ import annotations
@@ -27,11 +29,21 @@ from protofleet.values.sums import Bag, Partial, Sum, bagged
 class Hyper:
     """fleet's settings."""
 
-    interval: int = setting(10, "rounds from one exchange to the next; the first round is one", low=1)
-    ridge: float = setting(0.01, "added to the covariance, as a share of its mean variance", low=1e-6)
-    recall: float = setting(0.9, "how much what was known counts beside what comes, for devices not heard now", low=0)
-    temper: float = setting(2.0, "divides log-likelihoods, which are too sure, before the prior", low=1e-3)
-    smooth: float = setting(2.0, "samples that a device's prior adds to each class; large: no prior", low=1e-6)
+    interval: int = setting(
+        10, "rounds from one exchange to the next; the first round is one", low=1
+    )
+    ridge: float = setting(
+        0.01, "added to the covariance, as a share of its mean variance", low=1e-6
+    )
+    recall: float = setting(
+        0.9, "how much what was known counts beside what comes, for devices not heard now", low=0
+    )
+    temper: float = setting(
+        2.0, "divides log-likelihoods, which are too sure, before the prior", low=1e-3
+    )
+    smooth: float = setting(
+        2.0, "samples that a device's prior adds to each class; large: no prior", low=1e-6
+    )
 
 
 def talks(turn: Turn[Hyper]) -> bool:
@@ -63,7 +75,9 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     means = need(upload.parts, "prototypes", Prototypes)
     total = fusions.fold_means("prototypes", means, weight, by_count=True)
     if not means.classes.size or not np.all(means.counts) or means.dim != turn.contract.embedding:
-        raise FusionError("prototypes: some class, samples of each, and the fleet's embedding size are due")
+        raise FusionError(
+            "prototypes: some class, samples of each, and the fleet's embedding size are due"
+        )
     total = {**total, "devices": Bag.of(upload.agent, weight, {"prototypes": means})}
     spread = find(upload.parts, "spread", Tensors)
     if spread is None:
@@ -71,11 +85,16 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     entries = spread.arrays.get("spread")
     if entries is None or entries.shape != (means.dim * (means.dim + 1) // 2,):
         raise FusionError(f"spread: the upper triangle of {means.dim} × {means.dim} is due")
-    return {**total, **fusions.fold_tensors("spread", spread, weight * int(np.sum(np.asarray(means.counts))))}
+    return {
+        **total,
+        **fusions.fold_tensors("spread", spread, weight * int(np.sum(np.asarray(means.counts)))),
+    }
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Means and spread of all, together with what was known; and the discriminants that they make."""
+    """Means and spread of all, together with what was known; and the discriminants that they
+    make.
+    """
     devices = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "devices")]
     if not devices:
         return before
@@ -85,7 +104,10 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     spread, weight = np.zeros((dim, dim)), 0.0
     if known is not None:
         means[:], samples[:] = known["means"], recall * known["samples"]
-        spread, weight = discriminant.symmetric(known["spread"], dim), recall * float(known["weight"])
+        spread, weight = (
+            discriminant.symmetric(known["spread"], dim),
+            recall * float(known["weight"]),
+        )
     now = total["prototypes"]
     assert isinstance(now, Sum)
     share = (now.weights / (now.weights + samples[now.keys]))[:, None]
@@ -94,20 +116,29 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     sent = total.get("spread/spread")
     if isinstance(sent, Sum):
         centres = Prototypes(now.keys, now.mean().astype(np.float32))
-        fresh = discriminant.symmetric(sent.mean()[0], dim) + discriminant.spread_between(devices, centres)
+        fresh = discriminant.symmetric(sent.mean()[0], dim) + discriminant.spread_between(
+            devices, centres
+        )
         n = float(sent.weights[0])
         spread, weight = spread + (fresh - spread) * n / (weight + n), weight + n
     have = np.flatnonzero(samples)
     centres = Prototypes(have, means[have].astype(np.float32))
     held = {
-        "means": means.astype(np.float32), "samples": samples.astype(np.float32),
-        "spread": discriminant.triangle(spread), "weight": np.array(weight, np.float32),
-    }  # fmt: skip
-    return GlobalState({"head": discriminant.rows(centres, spread, turn.hyper.ridge)}, server={"known": Tensors(held)})
+        "means": means.astype(np.float32),
+        "samples": samples.astype(np.float32),
+        "spread": discriminant.triangle(spread),
+        "weight": np.array(weight, np.float32),
+    }
+    return GlobalState(
+        {"head": discriminant.rows(centres, spread, turn.hyper.ridge)},
+        server={"known": Tensors(held)},
+    )
 
 
 def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
-    """The class whose mean is nearest in the fleet's covariance, with the device's own counts as a prior."""
+    """The class whose mean is nearest in the fleet's covariance, with the device's own counts as a
+    prior.
+    """
     head, hyper = find(got, "head", Head), turn.hyper
     if head is None:
         return {"head": ByHead()}
@@ -118,7 +149,9 @@ def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
         mine = summaries.class_means(seen.high, seen.labels)
     if mine is not None and mine.counts is not None:
         counts[mine.classes] = mine.counts
-    return {"prototype": ByHead(rows=discriminant.with_prior(head, counts, hyper.temper, hyper.smooth))}
+    return {
+        "prototype": ByHead(rows=discriminant.with_prior(head, counts, hyper.temper, hyper.smooth))
+    }
 
 
 recipe = Recipe(
@@ -132,5 +165,7 @@ recipe = Recipe(
     scorers=scorers,
     talks=talks,
     precision={"spread": "half", "head": "float32"},
-    traits=Traits(mixed_backbones=False, common_start=True, frozen=True, backbone="fixed", embedding=504),
+    traits=Traits(
+        mixed_backbones=False, common_start=True, frozen=True, backbone="fixed", embedding=504
+    ),
 )

@@ -1,4 +1,6 @@
-"""GFPL (Lu et al.): features are aligned with fixed vectors; classifiers retrain on what the fleet's mixtures draw."""
+"""GFPL (Lu et al.): features are aligned with fixed vectors; classifiers retrain on what the
+fleet's mixtures draw.
+"""
 
 from __future__ import annotations
 
@@ -39,22 +41,39 @@ if TYPE_CHECKING:
 class Hyper:
     """GFPL's settings."""
 
-    lam: float = setting(2.0, "weight of the dot regression (0: the paper's w/o DCS, to be read by its head)", low=0)
-    pseudo: int = setting(16, "pseudo-features a class (0: the paper's w/o PFG, nothing is exchanged)", low=0)
+    lam: float = setting(
+        2.0, "weight of the dot regression (0: the paper's w/o DCS, to be read by its head)", low=0
+    )
+    pseudo: int = setting(
+        16, "pseudo-features a class (0: the paper's w/o PFG, nothing is exchanged)", low=0
+    )
     passes: int = setting(1, "passes over the pseudo-features at each exchange", low=1)
     start: int = setting(10, "the first round of exchange", low=1)
     interval: int = setting(10, "rounds from one exchange to the next", low=1)
     components: int = setting(
-        4, "Gaussians a class on a device, fewer where it has fewer than two samples each", low=1, high=64
+        4,
+        "Gaussians a class on a device, fewer where it has fewer than two samples each",
+        low=1,
+        high=64,
     )
     floor: float = setting(1e-3, "added to every variance", low=1e-8)
-    threshold: float = setting(1.0, "Gaussians of a class nearer than this (Bhattacharyya) are fused", low=0)
-    most: int = setting(64, "Gaussians a class in the fleet: beyond it the threshold doubles", low=1, high=64)
-    dim: int = setting(0, "size of the projection, at least the number of classes; 0: the embedding's if it is", low=0)
+    threshold: float = setting(
+        1.0, "Gaussians of a class nearer than this (Bhattacharyya) are fused", low=0
+    )
+    most: int = setting(
+        64, "Gaussians a class in the fleet: beyond it the threshold doubles", low=1, high=64
+    )
+    dim: int = setting(
+        0,
+        "size of the projection, at least the number of classes; 0: the embedding's if it is",
+        low=0,
+    )
 
 
 def talks(turn: Turn[Hyper]) -> bool:
-    """From the first exchange on, every so many rounds; without pseudo-features there is nothing to exchange for."""
+    """From the first exchange on, every so many rounds; without pseudo-features there is nothing to
+    exchange for.
+    """
     hyper = turn.hyper
     return hyper.pseudo > 0 and schedules.from_then_every(hyper.start, hyper.interval, turn.round)
 
@@ -86,7 +105,9 @@ def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
     if not talks(turn):
         return {}
     seen, hyper = me.features(), turn.hyper
-    fitted = mixtures.class_mixtures(seen.high, seen.labels, hyper.components, hyper.floor, turn.seed("EM"))
+    fitted = mixtures.class_mixtures(
+        seen.high, seen.labels, hyper.components, hyper.floor, turn.seed("EM")
+    )
     return {"mixtures": fitted}
 
 
@@ -94,19 +115,28 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Mixtures are kept whole: distances are between components of different devices."""
     part, fleet = need(upload.parts, "mixtures", Mixtures), turn.contract
     if part.classes.size and (part.dim != fleet.embedding or part.classes[-1] >= fleet.n_classes):
-        raise FusionError(f"mixtures of class ≤ {part.classes[-1]}, d {part.dim}: not of this fleet")
+        raise FusionError(
+            f"mixtures of class ≤ {part.classes[-1]}, d {part.dim}: not of this fleet"
+        )
     return {"mixtures": Bag.of(upload.agent, weight, {"mixtures": part})}
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Algorithm 1, class by class."""
-    sent = [(weight, need(parts, "mixtures", Mixtures)) for _, weight, parts in bagged(total, "mixtures")]
-    fused = mixtures.fuse(sent, find(before.shared, "mixtures", Mixtures), turn.hyper.threshold, turn.hyper.most)
+    sent = [
+        (weight, need(parts, "mixtures", Mixtures))
+        for _, weight, parts in bagged(total, "mixtures")
+    ]
+    fused = mixtures.fuse(
+        sent, find(before.shared, "mixtures", Mixtures), turn.hyper.threshold, turn.hyper.most
+    )
     return before if fused is None else GlobalState(shared={"mixtures": fused})
 
 
 def adapt(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
-    """Projection and classifier learn from pseudo-features of every class the fleet knows; the extractor is frozen."""
+    """Projection and classifier learn from pseudo-features of every class the fleet knows; the
+    extractor is frozen.
+    """
     known, hyper = find(got, "mixtures", Mixtures), turn.hyper
     if known is None or not hyper.pseudo:
         return []
@@ -124,9 +154,13 @@ def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
 
 
 def _frame(turn: Turn[Hyper]) -> Floats:
-    """The fixed vectors: every device derives the same from the fleet's seed, so they cost no bytes."""
+    """The fixed vectors: every device derives the same from the fleet's seed, so they cost no
+    bytes.
+    """
     classes = turn.contract.n_classes
-    return etf.simplex(classes, turn.hyper.dim or max(turn.contract.embedding, classes), turn.fleet_rng("ETF"))
+    return etf.simplex(
+        classes, turn.hyper.dim or max(turn.contract.embedding, classes), turn.fleet_rng("ETF")
+    )
 
 
 recipe = Recipe(

@@ -1,4 +1,6 @@
-"""IFCA (Ghosh et al., NeurIPS 2020): k models for k kinds of devices; a device takes the one that errs least on it."""
+"""IFCA (Ghosh et al., NeurIPS 2020): k models for k kinds of devices; a device takes the one that
+errs least on it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def cross_entropy(seen: Features) -> float:
 
 
 def receive(turn: Turn[Hyper], me: Learner, got: Parts) -> None:
-    """Load the model of least loss on one's own data; while a model is still missing, draw one instead."""
+    """Load the model of least loss on one's own data; while a model is still missing, draw one
+    instead.
+    """
     k = turn.hyper.clusters
     known = {j: model for j in range(k) if (model := find(got, part(j), Tensors)) is not None}
     if len(known) == k:
@@ -63,7 +67,11 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
 
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
     """All weights, which cluster they belong to, and n."""
-    return {"weights": me.weights(), "data": summaries.sample_count(me.samples), **me.memory["ifca"]}
+    return {
+        "weights": me.weights(),
+        "data": summaries.sample_count(me.samples),
+        **me.memory["ifca"],
+    }
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -72,13 +80,17 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     if cluster >= turn.hyper.clusters:
         raise FusionError(f"cluster: there is no {cluster}, only 0 to {turn.hyper.clusters - 1}")
     samples = int(one_number(upload.parts, "data", "samples", 1))
-    return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * samples, cluster)
+    return fusions.fold_tensors(
+        "weights", need(upload.parts, "weights", Tensors), weight * samples, cluster
+    )
 
 
 def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
     """Every cluster's mean; a model that nobody chose stays as it was."""
     means = {part(j): fusions.mean_tensors("weights", total, j) for j in range(turn.hyper.clusters)}
-    return GlobalState({**before.shared, **{name: mean for name, mean in means.items() if mean is not None}})
+    return GlobalState(
+        {**before.shared, **{name: mean for name, mean in means.items() if mean is not None}}
+    )
 
 
 recipe = Recipe(

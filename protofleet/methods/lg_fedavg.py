@@ -1,4 +1,6 @@
-"""LG-FedAvg (Liang et al., 2020): every device learns its own representation; only the head on it is averaged."""
+"""LG-FedAvg (Liang et al., 2020): every device learns its own representation; only the head on it
+is averaged.
+"""
 
 from __future__ import annotations
 

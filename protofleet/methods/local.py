@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Turn
+from protofleet.recipe import (
+    Batch,
+    ByHead,
+    Given,
+    Learner,
+    NearestPrototype,
+    Net,
+    Phase,
+    Recipe,
+    Scorer,
+    Turn,
+)
 from protofleet.toolbox import losses, summaries
 from protofleet.values.prototypes import Parts
 from protofleet.values.sums import Partial
@@ -50,7 +61,10 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
 def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
     """The classifier, or the device's own class means."""
     seen = me.features()
-    return {"prototype": NearestPrototype(summaries.class_means(seen.high, seen.labels)), "head": ByHead()}
+    return {
+        "prototype": NearestPrototype(summaries.class_means(seen.high, seen.labels)),
+        "head": ByHead(),
+    }
 
 
 recipe = Recipe(

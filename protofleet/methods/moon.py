@@ -1,5 +1,6 @@
-"""MOON (Li et al., CVPR 2021): FedAvg whose devices keep their features near the global model's and off those of the
-model they had after their last training."""
+"""MOON (Li et al., CVPR 2021): FedAvg whose devices keep their features near the global model's and
+off those of the model they had after their last training.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 class Hyper:
     """MOON's settings."""
 
-    mu: float = setting(1.0, "weight of the model contrast (the paper tunes it among 1, 5, 10)", low=0)
+    mu: float = setting(
+        1.0, "weight of the model contrast (the paper tunes it among 1, 5, 10)", low=0
+    )
     tau: float = setting(0.5, "temperature of the model contrast", low=0.001)
 
 
@@ -36,18 +39,29 @@ def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
 
 
 def _those(given: Given, prefix: str) -> Mapping[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in given.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in given.items()
+        if name.startswith(prefix)
+    }
 
 
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
-    """The extractor that the round starts from, and the one that this device's last training ended in.
+    """The extractor that the round starts from, and the one that this device's last training ended
+    in.
 
     Before a first training both are the same: the contrast is then a constant and has no gradient.
     """
     now = me.weights("backbone")
     previous = find(me.memory.get("moon", {}), "previous", Tensors) or now
     of_global = {f"global:{name}": array for name, array in now.arrays.items()}
-    return [Phase(loss, given=of_global | {f"previous:{name}": array for name, array in previous.arrays.items()})]
+    return [
+        Phase(
+            loss,
+            given=of_global
+            | {f"previous:{name}": array for name, array in previous.arrays.items()},
+        )
+    ]
 
 
 def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:

@@ -1,4 +1,6 @@
-"""ProtoNorm (Lee, Shin, Choi, 2025): class means spread out over the unit sphere, then scaled up by the devices."""
+"""ProtoNorm (Lee, Shin, Choi, 2025): class means spread out over the unit sphere, then scaled up by
+the devices.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.recipe import Batch, ByHead, Given, Learner, NearestPrototype, Net, Phase, Recipe, Scorer, Traits, Turn
+from protofleet.recipe import (
+    Batch,
+    ByHead,
+    Given,
+    Learner,
+    NearestPrototype,
+    Net,
+    Phase,
+    Recipe,
+    Scorer,
+    Traits,
+    Turn,
+)
 from protofleet.settings.fields import setting
 from protofleet.toolbox import alignment, fusions, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
@@ -24,16 +38,30 @@ if TYPE_CHECKING:
 class Hyper:
     """ProtoNorm's settings."""
 
-    lam: float = setting(1.0, "weight of the pull toward the scaled prototype (on a mean over batch and d)", low=0)
-    gamma: float = setting(
-        100.0, "how far out on its axis a prototype is put (200 or 400 for 100 or more classes)", low=0
+    lam: float = setting(
+        1.0, "weight of the pull toward the scaled prototype (on a mean over batch and d)", low=0
     )
-    scale: bool = setting(True, "put prototypes out by gamma (no: the paper's ablation without upscaling)")
-    align: bool = setting(True, "spread prototypes out (no: the paper's ablation without alignment)")
-    unit: bool = setting(True, "without alignment: directions of the means, rather than the means themselves")
-    stop: Literal["tangential", "paper"] = setting("tangential", "when alignment ends: nothing moves, or as published")
+    gamma: float = setting(
+        100.0,
+        "how far out on its axis a prototype is put (200 or 400 for 100 or more classes)",
+        low=0,
+    )
+    scale: bool = setting(
+        True, "put prototypes out by gamma (no: the paper's ablation without upscaling)"
+    )
+    align: bool = setting(
+        True, "spread prototypes out (no: the paper's ablation without alignment)"
+    )
+    unit: bool = setting(
+        True, "without alignment: directions of the means, rather than the means themselves"
+    )
+    stop: Literal["tangential", "paper"] = setting(
+        "tangential", "when alignment ends: nothing moves, or as published"
+    )
     steps: int = setting(500, "most steps of an alignment", low=0)
-    absent_push: bool = setting(False, "classes nobody sent this time push the others away (they never move)")
+    absent_push: bool = setting(
+        False, "classes nobody sent this time push the others away (they never move)"
+    )
 
 
 def factor(hyper: Hyper) -> float:
@@ -51,7 +79,12 @@ def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
 def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
     """One stretch, with the prototypes of the last state."""
     fleet = turn.contract
-    return [Phase(loss, given=as_given(find(got, "prototypes", Prototypes), fleet.n_classes, fleet.embedding))]
+    return [
+        Phase(
+            loss,
+            given=as_given(find(got, "prototypes", Prototypes), fleet.n_classes, fleet.embedding),
+        )
+    ]
 
 
 def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:
@@ -76,14 +109,18 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     moving, rows = np.isin(fused.classes, sent), fused.vectors.astype(np.float64)
     if hyper.align:
         fixed = rows[~moving] if hyper.absent_push else None
-        rows[moving], _ = alignment.align(rows[moving], rng, stop=hyper.stop, most=hyper.steps, fixed=fixed)
+        rows[moving], _ = alignment.align(
+            rows[moving], rng, stop=hyper.stop, most=hyper.steps, fixed=fixed
+        )
     elif hyper.unit:
         rows[moving] = alignment.units(rows[moving], rng)
     return GlobalState(shared={"prototypes": Prototypes(fused.classes, rows.astype(np.float32))})
 
 
 def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
-    """The nearest global prototype, by direction where prototypes are directions; the classifier beside it."""
+    """The nearest global prototype, by direction where prototypes are directions; the classifier
+    beside it.
+    """
     known = find(got, "prototypes", Prototypes)
     if known is None:
         return {"head": ByHead()}

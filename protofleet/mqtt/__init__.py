@@ -1,4 +1,5 @@
-"""The link between devices and coordinator: topics, one durable connection, large payloads in pieces, brokers.
+"""The link between devices and coordinator: topics, one durable connection, large payloads in
+pieces, brokers.
 
 Nothing here imports the broker client before a link is started.
 """

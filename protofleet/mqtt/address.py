@@ -1,6 +1,7 @@
 """Where a broker is and how to get in: one URL, and credentials that may come from elsewhere.
 
-A password is taken from the credentials file, else from the URL, else from the environment, and is never shown.
+A password is taken from the credentials file, else from the URL, else from the environment, and is
+never shown.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Address:
         cert: Path | None = None,
         key: Path | None = None,
     ) -> Address:
-        """From a URL such as `mqtts://name:password@host:8883`; anything wrong is one `UsageError`."""
+        """From a URL such as `mqtts://name:password@host:8883`; anything wrong is one
+        `UsageError`.
+        """
         parts, port = _split(url)
         username, password = _credentials(parts, credentials_file, environ)
         path = parts.path.rstrip("/")
@@ -67,14 +70,19 @@ class Address:
         given = {what: file for what, file in files.items() if file is not None}
         if given and parts.scheme not in ("mqtts", "wss"):
             raise UsageError(
-                f"broker URL: {parts.scheme}:// is not encrypted", "use mqtts:// or wss:// with certificates"
+                f"broker URL: {parts.scheme}:// is not encrypted",
+                "use mqtts:// or wss:// with certificates",
             )
         if (cert is None) != (key is None):
-            raise UsageError("a client certificate and its key go together", "give both files or none")
+            raise UsageError(
+                "a client certificate and its key go together", "give both files or none"
+            )
         for what, file in given.items():
             if not file.is_file():
                 raise UsageError(f"{what} file {file} is not there")
-        return cls(parts.scheme, parts.hostname or "", port, path, username, password, ca, cert, key)
+        return cls(
+            parts.scheme, parts.hostname or "", port, path, username, password, ca, cert, key
+        )
 
 
 def _split(url: str) -> tuple[SplitResult, int]:
@@ -98,7 +106,9 @@ def _shown(scheme: str) -> str:
     return repr(scheme) if scheme.isalnum() and len(scheme) < 16 else "(none)"
 
 
-def _credentials(parts: SplitResult, file: Path | None, environ: Mapping[str, str]) -> tuple[str | None, str | None]:
+def _credentials(
+    parts: SplitResult, file: Path | None, environ: Mapping[str, str]
+) -> tuple[str | None, str | None]:
     if file is not None:
         return _from_file(file)
     if parts.username:
@@ -116,11 +126,15 @@ def _from_file(file: Path) -> tuple[str, str]:
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"credentials file {file} cannot be read ({type(error).__name__})") from None
+        raise UsageError(
+            f"credentials file {file} cannot be read ({type(error).__name__})"
+        ) from None
     lines = [line for line in lines if line.strip()]
     username, colon, password = lines[0].partition(":") if len(lines) == 1 else ("", "", "")
     if len(lines) == 2:
         username, colon, password = lines[0].strip(), ":", lines[1]
     if not username or not colon or not password:
-        raise UsageError(f"credentials file {file} is neither two lines (name, password) nor one `name:password`")
+        raise UsageError(
+            f"credentials file {file} is neither two lines (name, password) nor one `name:password`"
+        )
     return username, password

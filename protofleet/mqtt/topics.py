@@ -43,8 +43,10 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
-class Place(NamedTuple):
-    """A topic taken apart: whose it is, its kind, and what follows (round, digest and chunk, or channel)."""
+class TopicParts(NamedTuple):
+    """A topic taken apart: whose it is, its kind, and what follows (round, digest and chunk, or
+    channel).
+    """
 
     agent: str | None
     kind: str
@@ -122,7 +124,9 @@ class Topics:
         return f"{self.prefix}/d/{agent}/evt"
 
     def for_coordinator(self) -> list[tuple[str, int]]:
-        """What a coordinator subscribes to; its own state as well, so that two at once notice each other."""
+        """What a coordinator subscribes to; its own state as well, so that two at once notice each
+        other.
+        """
         ends = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack")
         return [
             (self.coordinator_state, 1),
@@ -143,31 +147,35 @@ class Topics:
             *((f"{self.prefix}/d/{agent}/{end}", 1) for end in own),
         ]
 
-    def parse(self, topic: str) -> Place | None:
+    def parse(self, topic: str) -> TopicParts | None:
         """A topic of this fleet taken apart, or None for anything else."""
         root, _, tail = topic.partition(f"{self.prefix}/")
         if root or not tail:
             return None
         if tail in COMMON:
-            return Place(None, COMMON[tail])
+            return TopicParts(None, COMMON[tail])
         match tail.split("/"):
             case ["d", agent, *rest] if NAME.fullmatch(agent):
                 return _device(agent, rest)
-            case ["g", "blob", digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(chunk):
-                return Place(None, "blob", (digest, chunk))
+            case ["g", "blob", digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(
+                chunk
+            ):
+                return TopicParts(None, "blob", (digest, chunk))
             case ["g", channel, ("proto" | "bundle") as kind] if NAME.fullmatch(channel):
-                return Place(None, kind, (channel,))
+                return TopicParts(None, kind, (channel,))
         return None
 
 
-def _device(agent: str, rest: list[str]) -> Place | None:
+def _device(agent: str, rest: list[str]) -> TopicParts | None:
     match rest:
         case ["up", round] if NUMBER.fullmatch(round):
-            return Place(agent, "upload", (round,))
+            return TopicParts(agent, "upload", (round,))
         case [name] if name in SINGLE:
-            return Place(agent, SINGLE[name])
+            return TopicParts(agent, SINGLE[name])
         case ["blob", "req"]:
-            return Place(agent, "blob_req")
-        case [("blob" | "ub") as name, digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(chunk):
-            return Place(agent, CHUNKS[name], (digest, chunk))
+            return TopicParts(agent, "blob_req")
+        case [("blob" | "ub") as name, digest, chunk] if DIGEST.fullmatch(
+            digest
+        ) and NUMBER.fullmatch(chunk):
+            return TopicParts(agent, CHUNKS[name], (digest, chunk))
     return None

@@ -1,6 +1,8 @@
-"""Frozen dataclasses as typed, named settings: described for people, read from `--set k=v`, carried as plain documents.
+"""Frozen dataclasses as typed, named settings: described for people, read from `--set k=v`, carried
+as plain documents.
 
-A field made with `setting(default, help)` carries its own help; the dataclass is the only place a setting is declared.
+A field made with `setting(default, help)` carries its own help; the dataclass is the only place a
+setting is declared.
 """
 
 from __future__ import annotations
@@ -38,12 +40,15 @@ def describe(cls: type) -> list[Described]:
     """What `protofleet methods show` prints of a method's settings."""
     hints = typing.get_type_hints(cls)
     return [
-        Described(f.name, _kind(hints[f.name]), f.default, f.metadata.get("help", "")) for f in dataclasses.fields(cls)
+        Described(f.name, _kind(hints[f.name]), f.default, f.metadata.get("help", ""))
+        for f in dataclasses.fields(cls)
     ]
 
 
 def parse_pairs(cls: type[T], pairs: Sequence[str]) -> T:
-    """`["lam=0.5", "weighted=yes"]` as a `cls`; an unknown name is answered with the nearest known one."""
+    """`["lam=0.5", "weighted=yes"]` as a `cls`; an unknown name is answered with the nearest known
+    one.
+    """
     given: dict[str, str] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -54,7 +59,9 @@ def parse_pairs(cls: type[T], pairs: Sequence[str]) -> T:
 
 
 def from_plain(cls: type[T], document: Mapping[str, Any], where: str = "") -> T:
-    """A plain document (or texts from a command line) as a checked `cls`; what is absent takes its default."""
+    """A plain document (or texts from a command line) as a checked `cls`; what is absent takes its
+    default.
+    """
     if not isinstance(document, Mapping):
         raise SettingError(f"{where or 'document'}: a map is due, not {type(document).__name__}")
     hints = typing.get_type_hints(cls)
@@ -67,7 +74,8 @@ def from_plain(cls: type[T], document: Mapping[str, Any], where: str = "") -> T:
 
             near = difflib.get_close_matches(str(name), fields, 1)
             raise SettingError(
-                f"unknown setting {place!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(fields)}"
+                f"unknown setting {place!r}",
+                f"did you mean {near[0]!r}?" if near else f"known: {', '.join(fields)}",
             )
         values[name] = _bounded(place, _convert(place, hints[name], raw), fields[name].metadata)
     missing = [n for n, f in fields.items() if n not in values and _required(f)]
@@ -93,7 +101,9 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def _bounded(place: str, value: Any, metadata: Mapping[str, Any]) -> Any:
     low, high = metadata.get("low"), metadata.get("high")
-    if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
+    if value is not None and (
+        (low is not None and value < low) or (high is not None and value > high)
+    ):
         raise SettingError(f"{place}: {value} is not within [{low}, {high}]".replace("None", "…"))
     return value
 
@@ -101,7 +111,9 @@ def _bounded(place: str, value: Any, metadata: Mapping[str, Any]) -> Any:
 def _convert(place: str, hint: Any, raw: Any) -> Any:  # noqa: PLR0911, PLR0912
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        if raw is None or (isinstance(raw, str) and raw.lower() in ("none", "null") and type(None) in args):
+        if raw is None or (
+            isinstance(raw, str) and raw.lower() in ("none", "null") and type(None) in args
+        ):
             return None
         return _convert(place, next(a for a in args if a is not type(None)), raw)
     if origin is Literal:
@@ -112,7 +124,9 @@ def _convert(place: str, hint: Any, raw: Any) -> Any:  # noqa: PLR0911, PLR0912
         items = raw.split(",") if isinstance(raw, str) else raw
         if not isinstance(items, Sequence):
             raise SettingError(f"{place}: a list is due, not {raw!r}")
-        return tuple(_convert(f"{place}[{i}]", args[0], item) for i, item in enumerate(items) if item != "")
+        return tuple(
+            _convert(f"{place}[{i}]", args[0], item) for i, item in enumerate(items) if item != ""
+        )
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(raw, Mapping):
             raise SettingError(f"{place}: a map is due, not {raw!r}")

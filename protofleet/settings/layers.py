@@ -1,4 +1,6 @@
-"""A service's settings: a TOML file of sections, under the environment, under the command line's flags."""
+"""A service's settings: a TOML file of sections, under the environment, under the command line's
+flags.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""What recipes are made of: losses (torch tensors in, a scalar out), summaries and fusions (numpy)."""
+"""What recipes are made of: losses (torch tensors in, a scalar out), summaries and fusions
+(numpy).
+"""

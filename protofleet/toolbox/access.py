@@ -1,4 +1,6 @@
-"""Reading a part out of an upload or a state: there and of the kind that is due, or one clear line."""
+"""Reading a part out of an upload or a state: there and of the kind that is due, or one clear
+line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def need(parts: Parts, name: str, kind: type[P]) -> P:
     """The part, which must be there."""
     part = find(parts, name, kind)
     if part is None:
-        raise FusionError(f"part {name!r} is missing; there are: {', '.join(sorted(parts)) or 'none'}")
+        raise FusionError(
+            f"part {name!r} is missing; there are: {', '.join(sorted(parts)) or 'none'}"
+        )
     return part
 
 
@@ -40,8 +44,13 @@ def one_number(parts: Parts, name: str, tensor: str, low: float) -> float:
 
 
 def as_given(prototypes: _Prototypes | None, n_classes: int, dim: int) -> dict[str, NDArray[Any]]:
-    """Prototypes as a loss reads them: a row a class id, and 1.0 where there is one (all 0.0 in the first round)."""
+    """Prototypes as a loss reads them: a row a class id, and 1.0 where there is one (all 0.0 in the
+    first round).
+    """
     if prototypes is None or not prototypes.classes.size:
-        return {"prototypes": np.zeros((n_classes, dim), np.float32), "have": np.zeros(n_classes, np.float32)}
+        return {
+            "prototypes": np.zeros((n_classes, dim), np.float32),
+            "have": np.zeros(n_classes, np.float32),
+        }
     rows, have = prototypes.table(n_classes, dim)
     return {"prototypes": rows, "have": have.astype(np.float32)}

@@ -1,6 +1,8 @@
-"""Points spread over the unit sphere by mutual repulsion: the Thomson problem as ProtoNorm solves it, in numpy.
+"""Points spread over the unit sphere by mutual repulsion: the Thomson problem as ProtoNorm solves
+it, in numpy.
 
-Pairwise differences are never formed: Σ_k w_jk (c_j − c_k) is (Σ_k w_jk) c_j − (W C)_j, two matrix products.
+Pairwise differences are never formed: Σ_k w_jk (c_j − c_k) is (Σ_k w_jk) c_j − (W C)_j, two matrix
+products.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def units(points: ArrayLike, rng: np.random.Generator) -> Points:
 
 
 def forces(points: Points, fixed: Points | None = None) -> Points:
-    """F_j = Σ_k (c_j − c_k) / ‖c_j − c_k‖² on unit points (ProtoNorm (11)); fixed points push and do not move."""
+    """F_j = Σ_k (c_j − c_k) / ‖c_j − c_k‖² on unit points (ProtoNorm (11)); fixed points push and
+    do not move.
+    """
     others = points if fixed is None else np.concatenate([points, fixed])
     weights = points @ others.T
     np.multiply(weights, -2.0, out=weights)
@@ -43,8 +47,12 @@ def forces(points: Points, fixed: Points | None = None) -> Points:
     return np.asarray(weights.sum(1)[:, None] * points - weights @ others)
 
 
-def iterations(points: Points, force: Force = forces, momentum: float = 0.9, rate: float = 0.1) -> Iterator[Points]:
-    """The points after each step, without end (ProtoNorm (12)-(14)); the rate falls by 5 % every ten steps."""
+def iterations(
+    points: Points, force: Force = forces, momentum: float = 0.9, rate: float = 0.1
+) -> Iterator[Points]:
+    """The points after each step, without end (ProtoNorm (12)-(14)); the rate falls by 5 % every
+    ten steps.
+    """
     velocity = np.zeros_like(points)
     for t in itertools.count():
         # The authors' code lowers the rate after steps 0, 10, 20, ...
@@ -62,7 +70,9 @@ def align(
     most: int = 500,
     fixed: ArrayLike | None = None,
 ) -> tuple[Points, int]:
-    """The rows' directions, spread out, and the number of steps it took; one row alone stays where it is."""
+    """The rows' directions, spread out, and the number of steps it took; one row alone stays where
+    it is.
+    """
     others = None if fixed is None or not len(np.asarray(fixed)) else units(fixed, rng)
     points = _apart(units(vectors, rng), others, rng)
     if len(points) + (0 if others is None else len(others)) < 2:
@@ -96,7 +106,9 @@ def gaps(points: ArrayLike) -> Points:
 
 
 def _apart(points: Points, fixed: Points | None, rng: np.random.Generator) -> Points:
-    """Points that coincide with an earlier one, moved a little: there the force has no direction."""
+    """Points that coincide with an earlier one, moved a little: there the force has no
+    direction.
+    """
     everything = points if fixed is None else np.concatenate([fixed, points])
     nearest = np.tril(everything @ everything.T, -1).max(1)[len(everything) - len(points) :]
     clash = nearest > 1.0 - _SAME**2
@@ -106,14 +118,18 @@ def _apart(points: Points, fixed: Points | None, rng: np.random.Generator) -> Po
 
 
 def _tangential_rule(at: Points, force: Points) -> bool:
-    """What of the force moves a point along the sphere has vanished beside the radial part, which is (K − 1)/2."""
+    """What of the force moves a point along the sphere has vanished beside the radial part, which
+    is (K − 1)/2.
+    """
     radial = np.einsum("jd,jd->j", force, at)
     along = np.linalg.norm(force - radial[:, None] * at, axis=1)
     return bool(along.max() <= _STILL * np.abs(radial).max())
 
 
 def _paper_rule() -> Callable[[Points, Points], bool]:
-    """The mean force norm, rounded to 4 places, has been the same ten times running, counted from step 10 on."""
+    """The mean force norm, rounded to 4 places, has been the same ten times running, counted from
+    step 10 on.
+    """
     step, same, last = 0, 0, np.nan
 
     def settled(at: Points, force: Points) -> bool:

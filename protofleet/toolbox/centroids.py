@@ -1,4 +1,6 @@
-"""Several prototypes a class: the means of what a clustering finds in a device's embeddings, class by class."""
+"""Several prototypes a class: the means of what a clustering finds in a device's embeddings, class
+by class.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ from protofleet.values.prototypes import Ints, Prototypes
 Rows = NDArray[np.float64]
 
 
-def kmeans(features: ArrayLike, labels: ArrayLike, clusters: int, seed: Callable[[int], int]) -> Prototypes:
-    """Centroids of each class by k-means from random samples (MP-FedCL (7)), at most as many as it has samples.
+def kmeans(
+    features: ArrayLike, labels: ArrayLike, clusters: int, seed: Callable[[int], int]
+) -> Prototypes:
+    """Centroids of each class by k-means from random samples (MP-FedCL (7)), at most as many as it
+    has samples.
 
     `seed(c)` is a number for class c.
     """
@@ -27,18 +32,23 @@ def kmeans(features: ArrayLike, labels: ArrayLike, clusters: int, seed: Callable
         from sklearn.exceptions import ConvergenceWarning
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct samples than clusters: fewer centroids
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # fewer distinct samples than clusters: fewer centroids
             start = KMeans(clusters, init="random", n_init=1, random_state=seed(c) % 2**32)
             return np.asarray(start.fit_predict(rows), np.int64)
 
     return _means_of(features, labels, groups)
 
 
-def dbscan(features: ArrayLike, labels: ArrayLike, neighbours: int, reach: float, most: int) -> Prototypes:
+def dbscan(
+    features: ArrayLike, labels: ArrayLike, neighbours: int, reach: float, most: int
+) -> Prototypes:
     """Means of each class's clusters by DBSCAN, the largest ones where there are more than `most`.
 
-    Its radius is `reach` times the median distance of the class's samples to their `neighbours`-th (themselves
-    included), so that it follows the scale of the embedding. A class in which nothing is dense sends its mean.
+    Its radius is `reach` times the median distance of the class's samples to their `neighbours`-th
+    (themselves included), so that it follows the scale of the embedding. A class in which nothing
+    is dense sends its mean.
     """
 
     def groups(rows: Rows, c: int) -> Ints:
@@ -60,7 +70,9 @@ def dbscan(features: ArrayLike, labels: ArrayLike, neighbours: int, reach: float
     return _means_of(features, labels, groups)
 
 
-def _means_of(features: ArrayLike, labels: ArrayLike, groups: Callable[[Rows, int], Ints]) -> Prototypes:
+def _means_of(
+    features: ArrayLike, labels: ArrayLike, groups: Callable[[Rows, int], Ints]
+) -> Prototypes:
     """The mean of every group within every class; rows of group −1 belong to none."""
     x, y = np.asarray(features, np.float64), np.asarray(labels, np.int64)
     classes: list[Ints] = []
@@ -68,7 +80,8 @@ def _means_of(features: ArrayLike, labels: ArrayLike, groups: Callable[[Rows, in
     for c in np.unique(y):
         rows = x[y == c]
         group = groups(rows, int(c))
-        # Means taken here, in one order, rather than the library's, which are summed by its threads.
+        # Means taken here, in one order, rather than the library's, which are summed by its
+        # threads.
         means = class_means(rows[group >= 0], group[group >= 0], counts=False)
         classes.append(np.full(len(means.classes), c))
         vectors.append(means.vectors)

@@ -13,7 +13,9 @@ Groups = dict[int, list[list[int]]]  # class -> groups of devices, by their plac
 
 
 def alike(vectors: ArrayLike, most: int, seed: int) -> Ints:
-    """A group number a row: k-means on rows scaled to length one, so that nearness is cosine (FedIC (6))."""
+    """A group number a row: k-means on rows scaled to length one, so that nearness is cosine (FedIC
+    (6)).
+    """
     from sklearn.cluster import KMeans
 
     x = np.asarray(vectors, np.float64)
@@ -27,22 +29,35 @@ def alike(vectors: ArrayLike, most: int, seed: int) -> Ints:
 
 
 def within_classes(devices: Sequence[Prototypes], most: int, seed: Callable[[int], int]) -> Groups:
-    """For each class that anybody has, the groups of its holders; `seed(c)` seeds the clustering of class c."""
+    """For each class that anybody has, the groups of its holders; `seed(c)` seeds the clustering of
+    class c.
+    """
     groups: Groups = {}
     for c in np.unique(np.concatenate([means.classes for means in devices])).tolist():
         holders = [i for i, means in enumerate(devices) if c in means.classes]
-        labels = alike(np.concatenate([devices[i].only([c]).vectors for i in holders]), most, seed(c))
-        groups[c] = [[i for i, at in zip(holders, labels, strict=True) if at == g] for g in np.unique(labels)]
+        labels = alike(
+            np.concatenate([devices[i].only([c]).vectors for i in holders]), most, seed(c)
+        )
+        groups[c] = [
+            [i for i, at in zip(holders, labels, strict=True) if at == g] for g in np.unique(labels)
+        ]
     return groups
 
 
-def group_means(devices: Sequence[Prototypes], weights: Sequence[int], groups: Groups) -> list[Prototypes]:
-    """Every device's prototypes with each row replaced by the mean of its group, weighted by counts (FedIC (7))."""
+def group_means(
+    devices: Sequence[Prototypes], weights: Sequence[int], groups: Groups
+) -> list[Prototypes]:
+    """Every device's prototypes with each row replaced by the mean of its group, weighted by counts
+    (FedIC (7)).
+    """
     anchors = [np.array(means.vectors) for means in devices]
     for c, of_class in groups.items():
         row = [int(np.searchsorted(means.classes, c)) for means in devices]
         for members in of_class:
-            n = np.array([weights[i] * int(np.asarray(devices[i].counts)[row[i]]) for i in members], np.float64)
+            n = np.array(
+                [weights[i] * int(np.asarray(devices[i].counts)[row[i]]) for i in members],
+                np.float64,
+            )
             vectors = np.stack([devices[i].vectors[row[i]] for i in members]).astype(np.float64)
             mean = n @ vectors / n.sum()
             for i in members:
@@ -55,4 +70,6 @@ def filled(first: Prototypes, rest: Prototypes) -> Prototypes:
     more = rest.only(np.setdiff1d(rest.classes, first.classes))
     if not more.classes.size:
         return Prototypes(first.classes, first.vectors)
-    return Prototypes(np.concatenate([first.classes, more.classes]), np.concatenate([first.vectors, more.vectors]))
+    return Prototypes(
+        np.concatenate([first.classes, more.classes]), np.concatenate([first.vectors, more.vectors])
+    )

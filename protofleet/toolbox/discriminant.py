@@ -1,4 +1,6 @@
-"""Linear discriminants from what devices can add up: class means, and one covariance within classes for all."""
+"""Linear discriminants from what devices can add up: class means, and one covariance within classes
+for all.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,23 @@ Matrix = NDArray[np.float64]
 
 def spread_within(features: ArrayLike, labels: ArrayLike, means: Prototypes) -> Floats:
     """The mean outer product of samples less their class's mean: the upper triangle, row by row."""
-    x = np.asarray(features, np.float64) - means.vectors[np.searchsorted(means.classes, np.asarray(labels))]
+    x = (
+        np.asarray(features, np.float64)
+        - means.vectors[np.searchsorted(means.classes, np.asarray(labels))]
+    )
     return triangle(x.T @ x / len(x))
 
 
 def spread_between(devices: Sequence[Prototypes], centres: Prototypes) -> Matrix:
-    """The mean outer product of the devices' means less their class's centre, by samples (total covariance)."""
+    """The mean outer product of the devices' means less their class's centre, by samples (total
+    covariance).
+    """
     counts = np.concatenate([np.asarray(each.counts, np.float64) for each in devices])
     off = np.concatenate(
-        [each.vectors - centres.vectors[np.searchsorted(centres.classes, each.classes)] for each in devices]
+        [
+            each.vectors - centres.vectors[np.searchsorted(centres.classes, each.classes)]
+            for each in devices
+        ]
     ).astype(np.float64)
     result: Matrix = (off * counts[:, None]).T @ off / counts.sum()
     return result
@@ -42,7 +52,9 @@ def symmetric(entries: ArrayLike, dim: int) -> Matrix:
 
 
 def rows(means: Prototypes, spread: Matrix, ridge: float) -> Head:
-    """log N(f; μ_c, S) up to what all classes share, as w·f + b; S is the spread and `ridge` of its mean variance."""
+    """log N(f; μ_c, S) up to what all classes share, as w·f + b; S is the spread and `ridge` of its
+    mean variance.
+    """
     centre = means.vectors.astype(np.float64).mean(0)
     off = means.vectors - centre
     size = float(np.trace(spread)) / len(spread) or 1.0
@@ -52,7 +64,13 @@ def rows(means: Prototypes, spread: Matrix, ridge: float) -> Head:
 
 
 def with_prior(head: Head, counts: ArrayLike, temper: float, smooth: float) -> Head:
-    """Less sure by `temper`, and classes as likely beforehand as these counts and `smooth` more of each say."""
+    """Less sure by `temper`, and classes as likely beforehand as these counts and `smooth` more of
+    each say.
+    """
     prior = np.asarray(counts, np.float64)[head.classes] + smooth
     log_prior = np.log(prior / prior.sum())
-    return Head(head.classes, head.weight / np.float32(temper), (head.bias / temper + log_prior).astype(np.float32))
+    return Head(
+        head.classes,
+        head.weight / np.float32(temper),
+        (head.bias / temper + log_prior).astype(np.float32),
+    )

@@ -1,4 +1,6 @@
-"""A fixed classifier of C unit vectors as far apart as C vectors can be: the simplex equiangular tight frame."""
+"""A fixed classifier of C unit vectors as far apart as C vectors can be: the simplex equiangular
+tight frame.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,17 @@ from protofleet.values.prototypes import Floats
 
 
 def simplex(n_classes: int, dim: int, rng: np.random.Generator) -> Floats:
-    """One unit row a class, any two at cosine −1/(C − 1), turned at random in `dim` ≥ C dimensions."""
+    """One unit row a class, any two at cosine −1/(C − 1), turned at random in `dim` ≥ C
+    dimensions.
+    """
     if dim < n_classes:
-        raise SettingError(f"a frame of {n_classes} classes in {dim} dimensions", f"it needs at least {n_classes}")
+        raise SettingError(
+            f"a frame of {n_classes} classes in {dim} dimensions", f"it needs at least {n_classes}"
+        )
     q, r = np.linalg.qr(rng.standard_normal((dim, n_classes)))  # GFPL (9)
-    q = q * np.sign(np.diag(r))  # LAPACKs differ in signs, and every device must find the same frame
+    q = q * np.sign(
+        np.diag(r)
+    )  # LAPACKs differ in signs, and every device must find the same frame
     if n_classes > 1:
         q = np.sqrt(n_classes / (n_classes - 1)) * (q - q.mean(1, keepdims=True))  # GFPL (10)
     return np.ascontiguousarray(q.T, np.float32)

@@ -1,4 +1,6 @@
-"""How uploads become the next state: each fusion folds one upload into exact sums, and makes a value of the total."""
+"""How uploads become the next state: each fusion folds one upload into exact sums, and makes a
+value of the total.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ def means(name: str, total: Partial, before: Prototypes | None) -> Prototypes:
     """The mean of each class; a class that nobody sent this time keeps what it had."""
     total_sum = total.get(name)
     if not isinstance(total_sum, Sum):
-        return before if before is not None else Prototypes(np.zeros(0, np.int64), np.zeros((0, 0), np.float32))
+        return (
+            before
+            if before is not None
+            else Prototypes(np.zeros(0, np.int64), np.zeros((0, 0), np.float32))
+        )
     known = total_sum.weights > 0
     now = Prototypes(total_sum.keys[known], total_sum.mean()[known].astype(np.float32))
     if before is None:
@@ -33,12 +39,17 @@ def means(name: str, total: Partial, before: Prototypes | None) -> Prototypes:
     kept = before.only(np.setdiff1d(before.classes, now.classes))
     if not kept.classes.size:
         return now
-    return Prototypes(np.concatenate([now.classes, kept.classes]), np.concatenate([now.vectors, kept.vectors]))
+    return Prototypes(
+        np.concatenate([now.classes, kept.classes]), np.concatenate([now.vectors, kept.vectors])
+    )
 
 
 def fold_tensors(name: str, tensors: Tensors, weight: int, row: int = 0) -> Partial:
     """Every tensor into a weighted sum of its own; who keeps several apart gives each a row."""
-    return {f"{name}/{key}": Sum.of([row], array[None], [weight]) for key, array in tensors.arrays.items()}
+    return {
+        f"{name}/{key}": Sum.of([row], array[None], [weight])
+        for key, array in tensors.arrays.items()
+    }
 
 
 def mean_tensors(name: str, total: Partial, row: int = 0) -> Tensors | None:

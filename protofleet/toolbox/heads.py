@@ -1,4 +1,5 @@
-"""Heads across devices (FedPAC): what a device tells of its features, and which mixture of the fleet's heads fits it.
+"""Heads across devices (FedPAC): what a device tells of its features, and which mixture of the
+fleet's heads fits it.
 
 Rows are those of the last layer, `head.out`. What lies before it counts as the extractor.
 """
@@ -39,11 +40,15 @@ def with_rows(weights: Tensors, head: Head) -> Tensors:
 
 def without_rows(weights: Tensors) -> Tensors:
     """These weights but for the last layer."""
-    return Tensors({name: array for name, array in weights.arrays.items() if name not in (_WEIGHT, _BIAS)})
+    return Tensors(
+        {name: array for name, array in weights.arrays.items() if name not in (_WEIGHT, _BIAS)}
+    )
 
 
 def statistics(features: ArrayLike, labels: ArrayLike) -> Parts:
-    """Class means and counts (H's rows are p_c μ_c), and the variance V = (1/n) Σ_c [p_c E‖f‖² − p_c²‖μ_c‖²]."""
+    """Class means and counts (H's rows are p_c μ_c), and the variance V = (1/n) Σ_c [p_c E‖f‖² −
+    p_c²‖μ_c‖²].
+    """
     x, n = np.asarray(features, np.float64), len(np.asarray(labels))
     means = class_means(x, labels)
     second = float((x**2).sum(1).mean())  # Σ_c p_c E‖f‖² is the mean over all samples
@@ -51,8 +56,12 @@ def statistics(features: ArrayLike, labels: ArrayLike) -> Parts:
     return {"before": means, "variance": Tensors({"variance": np.array(variance, np.float32)})}
 
 
-def fold_heads(name: str, upload: Upload, weight: int, contract: Contract, classes: Ints) -> Partial:
-    """The head and the statistics of one upload, kept whole; rows of exactly these classes are due."""
+def fold_heads(
+    name: str, upload: Upload, weight: int, contract: Contract, classes: Ints
+) -> Partial:
+    """The head and the statistics of one upload, kept whole; rows of exactly these classes are
+    due.
+    """
     head, means = need(upload.parts, "head", Head), need(upload.parts, "before", Prototypes)
     width = (contract.embedding, *contract.head_hidden)[-1]
     if not np.array_equal(head.classes, classes) or head.weight.shape[1:] != (width,):
@@ -66,7 +75,9 @@ def fold_heads(name: str, upload: Upload, weight: int, contract: Contract, class
 
 @dataclass(frozen=True, eq=False)
 class Collaboration:
-    """How far the feature statistics of devices are from each other, and how sure each one's are."""
+    """How far the feature statistics of devices are from each other, and how sure each one's
+    are.
+    """
 
     variances: Matrix  # [N]
     gram: Matrix  # [N, N], of the centred H
@@ -96,7 +107,8 @@ class Collaboration:
 
 
 def simplex_minimum(quadratic: ArrayLike) -> Matrix:
-    """The α ≥ 0 of sum 1 with the least αᵀPα, P symmetric and positive semidefinite, by active sets.
+    """The α ≥ 0 of sum 1 with the least αᵀPα, P symmetric and positive semidefinite, by active
+    sets.
 
     A ridge of 10⁻¹⁰ of the largest diagonal entry makes the answer unique where P leaves it open.
     """
@@ -111,7 +123,9 @@ def simplex_minimum(quadratic: ArrayLike) -> Matrix:
         best[support] = np.linalg.solve(p[np.ix_(support, support)], np.ones(int(support.sum())))
         best /= best.sum()
         leaving = support & (best <= 0)
-        if leaving.any():  # as far toward the optimum of this face as all stay ≥ 0; who gets to 0 leaves
+        if (
+            leaving.any()
+        ):  # as far toward the optimum of this face as all stay ≥ 0; who gets to 0 leaves
             steps = alpha[leaving] / (alpha[leaving] - best[leaving])
             out = np.flatnonzero(leaving)[steps.argmin()]
             alpha = alpha + steps.min() * (best - alpha)
@@ -130,12 +144,18 @@ def simplex_minimum(quadratic: ArrayLike) -> Matrix:
 def mixed(heads: Sequence[Head], alpha: ArrayLike) -> Head:
     """The combination of heads of the same classes, biases with their rows."""
     a = np.asarray(alpha, np.float64)
-    weight, bias = (np.tensordot(a, np.stack(part), 1) for part in zip(*map(_arrays, heads), strict=True))
+    weight, bias = (
+        np.tensordot(a, np.stack(part), 1) for part in zip(*map(_arrays, heads), strict=True)
+    )
     return Head(heads[0].classes, weight.astype(np.float32), bias.astype(np.float32))
 
 
-def mixed_within(heads: Sequence[Head], groups: Mapping[int, Sequence[Sequence[int]]], by: Collaboration) -> list[Head]:
-    """Every device's head, row c combined over the devices in its group for class c (FedIC (11))."""
+def mixed_within(
+    heads: Sequence[Head], groups: Mapping[int, Sequence[Sequence[int]]], by: Collaboration
+) -> list[Head]:
+    """Every device's head, row c combined over the devices in its group for class c (FedIC
+    (11)).
+    """
     sent, made = [_arrays(head) for head in heads], [_arrays(head) for head in heads]
     for c, of_class in groups.items():
         row = [int(np.searchsorted(head.classes, c)) for head in heads]

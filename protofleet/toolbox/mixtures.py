@@ -1,4 +1,6 @@
-"""Classes as diagonal Gaussian mixtures: fitted on a device, fused at the coordinator, sampled from on the devices."""
+"""Classes as diagonal Gaussian mixtures: fitted on a device, fused at the coordinator, sampled from
+on the devices.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ Doubles = NDArray[np.float64]
 Components = tuple[Doubles, Doubles, Doubles]  # masses [N], means [N, d], variances [N, d]
 
 
-def class_mixtures(features: ArrayLike, labels: ArrayLike, components: int, floor: float, seed: int) -> Mixtures:
-    """A mixture a class by EM (GFPL (5), (6)), with fewer components where a class has fewer than two samples each.
+def class_mixtures(
+    features: ArrayLike, labels: ArrayLike, components: int, floor: float, seed: int
+) -> Mixtures:
+    """A mixture a class by EM (GFPL (5), (6)), with fewer components where a class has fewer than
+    two samples each.
 
     `floor` is added to every variance: a unit that is never active has none of its own.
     """
@@ -34,7 +39,9 @@ def _fit(x: Doubles, components: int, floor: float, seed: int) -> Components:
     if len(x) == 1:
         return np.ones(1), x, np.full_like(x, floor)  # sklearn refuses a single sample
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a few samples may need more steps than they are worth
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # a few samples may need more steps than they are worth
         model.fit(x)
     return model.weights_, model.means_, model.covariances_
 
@@ -48,10 +55,14 @@ def bhattacharyya(mean: Doubles, variance: Doubles, means: Doubles, variances: D
     return result
 
 
-def fuse_components(masses: Doubles, means: Doubles, variances: Doubles, threshold: float) -> Components:
-    """Components that are near each other become one with their mass and moments (GFPL, algorithm 1).
+def fuse_components(
+    masses: Doubles, means: Doubles, variances: Doubles, threshold: float
+) -> Components:
+    """Components that are near each other become one with their mass and moments (GFPL, algorithm
+    1).
 
-    Seeds are taken heaviest first, ties by content, so that the outcome does not depend on the order of the rows.
+    Seeds are taken heaviest first, ties by content, so that the outcome does not depend on the
+    order of the rows.
     """
     order = np.lexsort(np.column_stack([-masses, means, variances]).T[::-1])
     order = order[masses[order] > 0]
@@ -60,14 +71,16 @@ def fuse_components(masses: Doubles, means: Doubles, variances: Doubles, thresho
     free = np.arange(len(w))
     while free.size:
         seed, rest = free[0], free[1:]
-        # Lines 4-9 add at once all that are near the seed. Whoever is near all members later is near the seed too, and
-        # was added then: the loop has no second turn.
+        # Lines 4-9 add at once all that are near the seed. Whoever is near all members later is
+        # near the seed too, and was added then: the loop has no second turn.
         near = bhattacharyya(mu[seed], var[seed], mu[rest], var[rest]) < threshold
         members, free = np.concatenate([[seed], rest[near]]), rest[~near]
         share = w[members, None]
         mass = share.sum()  # line 13
         mean = (share * mu[members]).sum(0) / mass  # line 14
-        spread = (share * (var[members] + (mu[members] - mean) ** 2)).sum(0) / mass  # line 15, its diagonal
+        spread = (share * (var[members] + (mu[members] - mean) ** 2)).sum(
+            0
+        ) / mass  # line 15, its diagonal
         fused.append((float(mass), mean, spread))
     if not fused:
         return np.zeros(0), means[:0], variances[:0]
@@ -75,11 +88,14 @@ def fuse_components(masses: Doubles, means: Doubles, variances: Doubles, thresho
     return np.array(found), np.stack(centres), np.stack(spreads)
 
 
-def fuse(sent: Iterable[tuple[int, Mixtures]], before: Mixtures | None, threshold: float, most: int) -> Mixtures | None:
-    """Per class one mixture of all that was sent, a component weighing its weight × its class's count.
+def fuse(
+    sent: Iterable[tuple[int, Mixtures]], before: Mixtures | None, threshold: float, most: int
+) -> Mixtures | None:
+    """Per class one mixture of all that was sent, a component weighing its weight × its class's
+    count.
 
-    Where more than `most` components are left, the class's threshold is doubled. A class that nobody sent keeps its
-    mixture.
+    Where more than `most` components are left, the class's threshold is doubled. A class that
+    nobody sent keeps its mixture.
     """
     total: dict[int, list[tuple[int, Components]]] = {}
     for weight, mixtures in sent:
@@ -109,8 +125,12 @@ def sample(mixtures: Mixtures, per_class: int, rng: np.random.Generator) -> tupl
     return np.concatenate(drawn).astype(np.float32), np.concatenate(labels)
 
 
-def _fused_class(several: Sequence[tuple[int, Components]], threshold: float, most: int) -> tuple[int, Components]:
-    masses, means, variances = (np.concatenate(each) for each in zip(*(part for _, part in several), strict=True))
+def _fused_class(
+    several: Sequence[tuple[int, Components]], threshold: float, most: int
+) -> tuple[int, Components]:
+    masses, means, variances = (
+        np.concatenate(each) for each in zip(*(part for _, part in several), strict=True)
+    )
     fused, centres, spreads = fuse_components(masses, means, variances, threshold)
     while len(fused) > most:
         threshold = 2 * threshold or 1.0
@@ -122,7 +142,10 @@ def _by_class(mixtures: Mixtures) -> Iterable[tuple[int, int, Components]]:
     """Class, count and components, in doubles."""
     classes, first = np.unique(mixtures.classes, return_index=True)
     ends = np.append(first, len(mixtures.classes))[1:]
-    columns = [column.astype(np.float64) for column in (mixtures.weights, mixtures.means, mixtures.variances)]
+    columns = [
+        column.astype(np.float64)
+        for column in (mixtures.weights, mixtures.means, mixtures.variances)
+    ]
     for c, count, start, end in zip(classes, mixtures.counts, first, ends, strict=True):
         weights, means, variances = (column[start:end] for column in columns)
         yield int(c), int(count), (weights, means, variances)
@@ -131,5 +154,7 @@ def _by_class(mixtures: Mixtures) -> Iterable[tuple[int, int, Components]]:
 def _assembled(classes: Ints, parts: Sequence[Components], counts: Ints, dim: int) -> Mixtures:
     nothing = (np.zeros(0), np.zeros((0, dim)), np.zeros((0, dim)))
     rows = np.repeat(classes, [len(weights) for weights, _, _ in parts])
-    weights, means, variances = (np.concatenate(each).astype(np.float32) for each in zip(nothing, *parts, strict=True))
+    weights, means, variances = (
+        np.concatenate(each).astype(np.float32) for each in zip(nothing, *parts, strict=True)
+    )
     return Mixtures(rows, weights, means, variances, counts)

@@ -1,8 +1,9 @@
-"""MP-FedCL's pool: every device's prototypes side by side, as they travel and as a loss compares with them.
+"""MP-FedCL's pool: every device's prototypes side by side, as they travel and as a loss compares
+with them.
 
-In a state a device's prototypes are a part of their own, `pool.0`, `pool.1` and so on in the order of the agents'
-names, which the pool does not tell; a device's rows of one class are its slots, in order. Only what was sent travels:
-padding can be derived from it.
+In a state a device's prototypes are a part of their own, `pool.0`, `pool.1` and so on in the order
+of the agents' names, which the pool does not tell; a device's rows of one class are its slots, in
+order. Only what was sent travels: padding can be derived from it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _LEAST_ROWS = 16
 
 
 def publish(sent: Sequence[Prototypes], before: Sequence[Prototypes]) -> dict[str, Prototypes]:
-    """The pool (MP-FedCL (8)) as parts; classes that nobody sent this time keep the rows they had."""
+    """The pool (MP-FedCL (8)) as parts; classes that nobody sent this time keep the rows they
+    had.
+    """
     now = [one for one in sent if one.classes.size]
     known = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.classes for one in now)]))
     for i, old in enumerate(before):
@@ -44,7 +47,9 @@ def members(parts: Parts) -> list[Prototypes]:
 
 def joined(pool: Sequence[Prototypes]) -> Prototypes:
     """All rows in one, unpadded: what inference looks for the nearest in (MP-FedCL (13))."""
-    return Prototypes(np.concatenate([one.classes for one in pool]), np.concatenate([one.vectors for one in pool]))
+    return Prototypes(
+        np.concatenate([one.classes for one in pool]), np.concatenate([one.vectors for one in pool])
+    )
 
 
 def widest(pool: Sequence[Prototypes]) -> int:
@@ -55,10 +60,12 @@ def widest(pool: Sequence[Prototypes]) -> int:
 def padded(
     pool: Sequence[Prototypes], n_classes: int, dim: int, slots: int, *, whole: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """For each device and slot a prototype of every class, [N·K, C, d], and which classes anybody has.
+    """For each device and slot a prototype of every class, [N·K, C, d], and which classes anybody
+    has.
 
-    A device with fewer than K prototypes of a class takes the mean of the class in all K slots (`whole`, MP-FedCL
-    (10) to the letter) or in those that are empty. A class that nobody has is zero.
+    A device with fewer than K prototypes of a class takes the mean of the class in all K slots
+    (`whole`, MP-FedCL (10) to the letter) or in those that are empty. A class that nobody has is
+    zero.
     """
     table = np.zeros((len(pool), slots, n_classes, dim), np.float32)
     if not pool:
@@ -78,10 +85,16 @@ def padded(
 def as_given(
     pool: Sequence[Prototypes], n_classes: int, dim: int, slots: int, *, whole: bool
 ) -> dict[str, NDArray[Any]]:
-    """The padded pool as `losses.to_pool` reads it, in unit vectors: how many devices sent changes from round to
-    round, so there are rows for the next power of two (at least 16), and a step is seldom traced anew."""
+    """The padded pool as `losses.to_pool` reads it, in unit vectors: how many devices sent changes
+    from round to round, so there are rows for the next power of two (at least 16), and a step is
+    seldom traced anew.
+    """
     table, have = padded(pool, n_classes, dim, slots, whole=whole)
     room = max(_LEAST_ROWS, 1 << (len(table) - 1).bit_length())
     rows = np.zeros((room, n_classes, dim), np.float32)
     rows[: len(table)] = table / np.maximum(np.linalg.norm(table, axis=2, keepdims=True), 1e-12)
-    return {"pool": rows, "filled": (np.arange(room) < len(table)).astype(np.float32), "have": have.astype(np.float32)}
+    return {
+        "pool": rows,
+        "filled": (np.arange(room) < len(table)).astype(np.float32),
+        "have": have.astype(np.float32),
+    }

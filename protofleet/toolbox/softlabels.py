@@ -1,4 +1,6 @@
-"""Soft labels from prototypes: a small classifier taught on what the devices sent, and what it makes of each class."""
+"""Soft labels from prototypes: a small classifier taught on what the devices sent, and what it
+makes of each class.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
 
 class Model:
-    """A classifier shaped like the fleet's: linear layers with ReLU between, the last one without."""
+    """A classifier shaped like the fleet's: linear layers with ReLU between, the last one
+    without.
+    """
 
     def __init__(self, weights: Sequence[Array], biases: Sequence[Array]) -> None:
         self.weights, self.biases = list(weights), list(biases)
@@ -45,8 +49,12 @@ class Model:
 
     def tensors(self) -> Tensors:
         """As a state holds it."""
-        named: dict[str, Any] = {f"weight{i}": w.astype(np.float32) for i, w in enumerate(self.weights)}
-        return Tensors(named | {f"bias{i}": b.astype(np.float32) for i, b in enumerate(self.biases)})
+        named: dict[str, Any] = {
+            f"weight{i}": w.astype(np.float32) for i, w in enumerate(self.weights)
+        }
+        return Tensors(
+            named | {f"bias{i}": b.astype(np.float32) for i, b in enumerate(self.biases)}
+        )
 
     def logits(self, x: ArrayLike) -> Array:
         """What it answers."""
@@ -77,13 +85,24 @@ class Model:
 
 
 def teach(
-    model: Model, x: ArrayLike, y: ArrayLike, rng: np.random.Generator,
-    *, epochs: int, batch_size: int, optimizer: Optimizer, lr: float | None,
-) -> None:  # fmt: skip
+    model: Model,
+    x: ArrayLike,
+    y: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    epochs: int,
+    batch_size: int,
+    optimizer: Optimizer,
+    lr: float | None,
+) -> None:
     """Cross-entropy on these points in place, in a new random order every epoch (FedMPS (7))."""
     rows, labels = np.asarray(x, np.float64), np.asarray(y, np.int64)
-    if len(labels) and (labels.max() >= len(model.biases[-1]) or rows.shape[1] != len(model.weights[0])):
-        raise FusionError(f"class {labels.max()}, d {rows.shape[1]}: more than this fleet's classifier can hold")
+    if len(labels) and (
+        labels.max() >= len(model.biases[-1]) or rows.shape[1] != len(model.weights[0])
+    ):
+        raise FusionError(
+            f"class {labels.max()}, d {rows.shape[1]}: more than this fleet's classifier can hold"
+        )
     steps = _Steps(optimizer, _LR[optimizer] if lr is None else lr, model.parameters())
     for _ in range(epochs):
         order = rng.permutation(len(labels))
@@ -114,13 +133,19 @@ class _Steps:
                 p[:] = p - self.lr * m / (1 - _BETA1**self.taken) / size
 
 
-def soft_labels(logits: ArrayLike, labels: ArrayLike, temperature: float, average: Average = "softmax") -> SoftLabels:
-    """Per class the mean of softmax(logits / τ) over its points (FedMPS (8)), or the softmax of its mean logits."""
+def soft_labels(
+    logits: ArrayLike, labels: ArrayLike, temperature: float, average: Average = "softmax"
+) -> SoftLabels:
+    """Per class the mean of softmax(logits / τ) over its points (FedMPS (8)), or the softmax of its
+    mean logits.
+    """
     scores, of = np.asarray(logits, np.float64), np.asarray(labels, np.int64)
     classes = np.unique(of)
     each = softmax(scores / temperature) if average == "softmax" else scores / temperature
     means = np.stack([each[of == c].mean(0) for c in classes]) if len(classes) else each[:0]
-    return SoftLabels(classes, (means if average == "softmax" else softmax(means)).astype(np.float32))
+    return SoftLabels(
+        classes, (means if average == "softmax" else softmax(means)).astype(np.float32)
+    )
 
 
 def kept_beside(now: SoftLabels, before: SoftLabels | None) -> SoftLabels:
@@ -134,7 +159,9 @@ def kept_beside(now: SoftLabels, before: SoftLabels | None) -> SoftLabels:
     return SoftLabels(np.concatenate([before.classes[old], now.classes]), rows)
 
 
-def table(soft: SoftLabels | None, n_classes: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def table(
+    soft: SoftLabels | None, n_classes: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """A row a class id, and 1.0 where there is one: what a loss looks labels up in."""
     rows, have = np.zeros((n_classes, n_classes), np.float32), np.zeros(n_classes, np.float32)
     if soft is not None and soft.classes.size:

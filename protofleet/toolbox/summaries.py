@@ -19,7 +19,9 @@ def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) 
 
 def units(rows: Floats) -> Floats:
     """Every row scaled to length one."""
-    scaled: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
+    scaled: Floats = rows / np.maximum(
+        np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12)
+    )
     return scaled
 
 

@@ -1,4 +1,5 @@
-"""FedTGP's server: prototypes made by a small network that is trained with a margin, in numpy with its own gradients.
+"""FedTGP's server: prototypes made by a small network that is trained with a margin, in numpy with
+its own gradients.
 
 The network is the official code's: an embedding a class, a linear layer, ReLU, a linear layer.
 """
@@ -38,7 +39,9 @@ def prototypes(weights: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32
 
 
 def margin(vectors: Floats, labels: Ints, most: float) -> float:
-    """δ = min(max over classes of the distance to the nearest other class's mean, τ) (FedTGP's adaptive margin)."""
+    """δ = min(max over classes of the distance to the nearest other class's mean, τ) (FedTGP's
+    adaptive margin).
+    """
     held = np.unique(labels)
     if len(held) < 2:
         return most
@@ -47,7 +50,9 @@ def margin(vectors: Floats, labels: Ints, most: float) -> float:
 
 
 def loss_and_gradients(weights: Weights, x: Floats, y: Ints, delta: float) -> tuple[float, Weights]:
-    """CE over minus the distances to all prototypes, that to the own one longer by δ; and its gradients."""
+    """CE over minus the distances to all prototypes, that to the own one longer by δ; and its
+    gradients.
+    """
     before = weights["embedding"] @ weights["w1"].T + weights["b1"]
     hidden = np.maximum(before, 0.0)
     made = hidden @ weights["w2"].T + weights["b2"]

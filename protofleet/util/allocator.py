@@ -1,7 +1,9 @@
-"""What a process tells glibc's allocator: to keep memory that training frees, to load a model in large pages.
+"""What a process tells glibc's allocator: to keep memory that training frees, to load a model in
+large pages.
 
-glibc hands every large block back to the kernel when a tensor dies and takes it anew, page by page, for the next one.
-A step of a small network frees and takes the same few megabytes each time, and a third of it goes into page faults.
+glibc hands every large block back to the kernel when a tensor dies and takes it anew, page by page,
+for the next one. A step of a small network frees and takes the same few megabytes each time, and a
+third of it goes into page faults.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _MAPPED_FROM = 16 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Whether it could be done: other C libraries than glibc have no such setting. No computed bit changes."""
+    """Whether it could be done: other C libraries than glibc have no such setting. No computed bit
+    changes.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -29,10 +33,12 @@ def keep_freed_memory() -> bool:
 
 @contextmanager
 def room_to_load() -> Iterator[None]:
-    """A stretch of heap in large pages while a model is loaded; what of it is free afterwards is given back.
+    """A stretch of heap in large pages while a model is loaded; what of it is free afterwards is
+    given back.
 
-    Loading copies the weights about four times, and touching fresh memory a small page at a time costs as much as all
-    else that loading does. Where there are no large pages, or no glibc, nothing happens.
+    Loading copies the weights about four times, and touching fresh memory a small page at a time
+    costs as much as all else that loading does. Where there are no large pages, or no glibc,
+    nothing happens.
     """
     try:
         libc = ctypes.CDLL(None)
@@ -40,7 +46,11 @@ def room_to_load() -> Iterator[None]:
     except (AttributeError, OSError, TypeError):
         yield
         return
-    malloc.argtypes, malloc.restype, free.argtypes = [ctypes.c_size_t], ctypes.c_void_p, [ctypes.c_void_p]
+    malloc.argtypes, malloc.restype, free.argtypes = (
+        [ctypes.c_size_t],
+        ctypes.c_void_p,
+        [ctypes.c_void_p],
+    )
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     mallopt(_M_MMAP_THRESHOLD, _LARGEST_ON_HEAP)
     mallopt(_M_TRIM_THRESHOLD, _KEPT)
@@ -51,7 +61,8 @@ def room_to_load() -> Iterator[None]:
     try:
         yield
     finally:
-        # Near where glibc comes to by itself once it has seen a model: what a batch of images takes is kept, not more.
+        # Near where glibc comes to by itself once it has seen a model: what a batch of images takes
+        # is kept, not more.
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM)
         mallopt(_M_TRIM_THRESHOLD, 3 * _MAPPED_FROM)
         give_freed_memory_back()

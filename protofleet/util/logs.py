@@ -1,4 +1,6 @@
-"""One line a happening, to stderr: UTC time, level, words, and the keys that matter. No settings, never secrets."""
+"""One line a happening, to stderr: UTC time, level, words, and the keys that matter. No settings,
+never secrets.
+"""
 
 from __future__ import annotations
 

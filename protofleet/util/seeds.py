@@ -1,6 +1,7 @@
 """Randomness by name: every draw comes from a generator seeded by who draws, when and what for.
 
-No global generator is ever read, so a draw does not depend on what ran before it or in which process.
+No global generator is ever read, so a draw does not depend on what ran before it or in which
+process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ Name = str | int
 
 def seed_of(*names: Name) -> int:
     """A 63-bit seed that depends on the names and on nothing else."""
-    # The length before each name keeps ("ab", "c") apart from ("a", "bc"), the type keeps 1 apart from "1".
+    # The length before each name keeps ("ab", "c") apart from ("a", "bc"), the type keeps 1 apart
+    # from "1".
     text = "".join(f"{type(n).__name__}:{len(str(n))}:{n};" for n in names)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 

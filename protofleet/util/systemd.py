@@ -1,4 +1,6 @@
-"""What systemd wants to hear from a service of `Type=notify`: that it is ready, alive, and about to stop."""
+"""What systemd wants to hear from a service of `Type=notify`: that it is ready, alive, and about to
+stop.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ class Notifier:
         self._place = environ.get("NOTIFY_SOCKET", "")
         ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         micros = environ.get("WATCHDOG_USEC", "0") if ours else "0"
-        self.every = int(micros) / 3e6 if micros.isdigit() else 0.0  # three signs of life in the time that is allowed
+        self.every = (
+            int(micros) / 3e6 if micros.isdigit() else 0.0
+        )  # three signs of life in the time that is allowed
         self._last = float("-inf")
 
     def say(self, words: str) -> None:

@@ -1,7 +1,7 @@
 """Classification by distance, in matrix products: the nearest prototype, or the likeliest mixture.
 
-Scores are higher for better classes and −inf for classes that have nothing to compare with, so that an argmax over any
-choice of classes is the answer.
+Scores are higher for better classes and −inf for classes that have nothing to compare with, so that
+an argmax over any choice of classes is the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ Scores = NDArray[np.float64]
 
 
 def squared_distances(x: ArrayLike, points: ArrayLike) -> Scores:
-    """‖x − p‖² for every pair, [N, P], as ‖x‖² − 2x·p + ‖p‖² about the points' centre, where little cancels."""
+    """‖x − p‖² for every pair, [N, P], as ‖x‖² − 2x·p + ‖p‖² about the points' centre, where little
+    cancels.
+    """
     p = np.asarray(points, np.float64)
     centre = p.mean(0) if len(p) else 0.0
     p = p - centre
@@ -33,13 +35,21 @@ def cosines(x: ArrayLike, points: ArrayLike) -> Scores:
     return result
 
 
-def prototype_scores(x: ArrayLike, prototypes: Prototypes, n_classes: int, metric: Metric = "euclidean") -> Scores:
-    """Per class the score of its best prototype, [N, C]: minus the squared distance, or the cosine."""
+def prototype_scores(
+    x: ArrayLike, prototypes: Prototypes, n_classes: int, metric: Metric = "euclidean"
+) -> Scores:
+    """Per class the score of its best prototype, [N, C]: minus the squared distance, or the
+    cosine.
+    """
     x = np.asarray(x)
     scores = np.full((len(x), n_classes), -np.inf)
     if not prototypes.classes.size:
         return scores
-    pairs = -squared_distances(x, prototypes.vectors) if metric == "euclidean" else cosines(x, prototypes.vectors)
+    pairs = (
+        -squared_distances(x, prototypes.vectors)
+        if metric == "euclidean"
+        else cosines(x, prototypes.vectors)
+    )
     held, first = np.unique(prototypes.classes, return_index=True)
     scores[:, held] = np.maximum.reduceat(pairs, first, axis=1)
     return scores
@@ -64,7 +74,9 @@ def mixture_scores(x: ArrayLike, mixtures: Mixtures, n_classes: int) -> Scores:
     held, first = np.unique(mixtures.classes, return_index=True)
     top = np.maximum.reduceat(each, first, axis=1)
     widths = np.diff([*first, each.shape[1]])
-    scores[:, held] = top + np.log(np.add.reduceat(np.exp(each - np.repeat(top, widths, axis=1)), first, axis=1))
+    scores[:, held] = top + np.log(
+        np.add.reduceat(np.exp(each - np.repeat(top, widths, axis=1)), first, axis=1)
+    )
     return scores
 
 
@@ -77,7 +89,9 @@ def head_scores(x: ArrayLike, head: Head, n_classes: int) -> Scores:
 
 
 def best(scores: Scores, among: ArrayLike | None = None) -> NDArray[np.int64]:
-    """The class with the highest score, of all or among some; −1 where no class can be compared with."""
+    """The class with the highest score, of all or among some; −1 where no class can be compared
+    with.
+    """
     scores = np.asarray(scores)
     if among is not None:
         choice = np.full(scores.shape[1], -np.inf)
@@ -86,7 +100,9 @@ def best(scores: Scores, among: ArrayLike | None = None) -> NDArray[np.int64]:
     if not scores.shape[1]:
         return np.full(len(scores), -1, np.int64)
     answer = scores.argmax(1)
-    return np.where(np.isneginf(scores[np.arange(len(scores)), answer]), -1, answer).astype(np.int64)
+    return np.where(np.isneginf(scores[np.arange(len(scores)), answer]), -1, answer).astype(
+        np.int64
+    )
 
 
 def _unit(x: ArrayLike) -> Scores:

@@ -1,7 +1,8 @@
 """The vocabulary: the values that devices send and the coordinator publishes.
 
-Every value checks itself when it is made, holds its numbers as read-only float32 or int64 arrays, and is equal to
-another by content. How precisely a value travels is not its business: `protofleet.wire` decides that per field.
+Every value checks itself when it is made, holds its numbers as read-only float32 or int64 arrays,
+and is equal to another by content. How precisely a value travels is not its business:
+`protofleet.wire` decides that per field.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _ZERO = np.float32(0.0)
 
 
 def floats(name: str, values: ArrayLike, ndim: int | None = None) -> Floats:
-    """A private, read-only float32 copy of finite values; −0.0 becomes 0.0 so that equal values have equal bytes."""
+    """A private, read-only float32 copy of finite values; −0.0 becomes 0.0 so that equal values
+    have equal bytes.
+    """
     if not isinstance(values, np.ndarray) or values.dtype != np.float32:
         with np.errstate(over="ignore"):
             values = np.asarray(values, dtype=np.float32)
@@ -69,7 +72,10 @@ def _content(value: Any) -> Any:
     if isinstance(value, Mapping):
         return tuple((key, _content(value[key])) for key in sorted(value))
     if dataclasses.is_dataclass(value):
-        return (type(value).__name__, *(_content(getattr(value, f.name)) for f in dataclasses.fields(value)))
+        return (
+            type(value).__name__,
+            *(_content(getattr(value, f.name)) for f in dataclasses.fields(value)),
+        )
     return value
 
 
@@ -117,7 +123,8 @@ def _set(target: Any, name: str, to: Any) -> None:
 class Prototypes:
     """Points that stand for classes: one row each, any number of rows a class, sorted by class.
 
-    `counts` says how many samples stand behind each row; a method that keeps counts private leaves it out.
+    `counts` says how many samples stand behind each row; a method that keeps counts private leaves
+    it out.
     """
 
     classes: Ints
@@ -147,11 +154,15 @@ class Prototypes:
         return Prototypes(self.classes[keep], self.vectors[keep], counts)
 
     def table(self, n_classes: int, dim: int) -> tuple[Floats, NDArray[np.bool_]]:
-        """One row a class id, and which ids have one: what a loss looks labels up in. One prototype a class only."""
+        """One row a class id, and which ids have one: what a loss looks labels up in. One prototype
+        a class only.
+        """
         if len(np.unique(self.classes)) != len(self.classes):
             raise ValueRefused("classes: a table wants one prototype a class")
         if self.classes.size and (self.classes[-1] >= n_classes or self.dim != dim):
-            raise ValueRefused(f"prototypes of class ≤ {self.classes[-1]}, d {self.dim} in a table {n_classes} × {dim}")
+            raise ValueRefused(
+                f"prototypes of class ≤ {self.classes[-1]}, d {self.dim} in a table {n_classes} × {dim}"
+            )
         rows = np.zeros((n_classes, dim), np.float32)
         have = np.zeros(n_classes, np.bool_)
         rows[self.classes] = self.vectors
@@ -161,7 +172,8 @@ class Prototypes:
 
 @value
 class Mixtures:
-    """Diagonal Gaussian mixtures, a component a row, sorted by class; `counts` has one entry per distinct class.
+    """Diagonal Gaussian mixtures, a component a row, sorted by class; `counts` has one entry per
+    distinct class.
 
     Component weights sum to one within a class.
     """
@@ -181,7 +193,9 @@ class Mixtures:
         for name in ("weights", "means", "variances"):
             _same_length(name, self.classes, getattr(self, name), name)
         if self.means.shape != self.variances.shape:
-            raise ValueRefused(f"variances: shape {self.variances.shape} beside means {self.means.shape}")
+            raise ValueRefused(
+                f"variances: shape {self.variances.shape} beside means {self.means.shape}"
+            )
         if self.variances.size and self.variances.min() <= 0:
             raise ValueRefused("variances: a variance is not positive")
         if self.weights.size and self.weights.min() < 0:
@@ -246,7 +260,9 @@ class SoftLabels:
 
 @value
 class Tensors:
-    """Named arrays: a model's weights, or the statistics a method sends beside them. float32 or int64 each."""
+    """Named arrays: a model's weights, or the statistics a method sends beside them. float32 or
+    int64 each.
+    """
 
     arrays: Mapping[str, Floats | Ints]
 
@@ -255,7 +271,9 @@ class Tensors:
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name])
             where = f"arrays.{name}"
-            checked[name] = ints(where, array, None) if array.dtype.kind in "iu" else floats(where, array)
+            checked[name] = (
+                ints(where, array, None) if array.dtype.kind in "iu" else floats(where, array)
+            )
         _set(self, "arrays", MappingProxyType(checked))
 
     def __getitem__(self, name: str) -> Floats | Ints:
@@ -270,7 +288,9 @@ Parts = Mapping[str, Part]
 
 
 def count_floats(parts: Parts) -> int:
-    """How many real numbers these parts hold: the papers' measure of communication (counts and ids are free)."""
+    """How many real numbers these parts hold: the papers' measure of communication (counts and ids
+    are free).
+    """
     total = 0
     for part in parts.values():
         arrays = part.arrays.values() if isinstance(part, Tensors) else vars(part).values()

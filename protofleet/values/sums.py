@@ -1,8 +1,9 @@
 """Sums that do not care about order: what fusion adds up before anything non-linear happens.
 
-Floating sums change when their terms are shuffled. Here a float32 is put on a fixed grid of 2⁻⁴⁰ as a whole number,
-weighted by one and added exactly, so a partial depends on which uploads are in it and on nothing else: any order, any
-split over workers, any tree of merges. What 64 bits cannot hold is carried into a second integer, in steps of 2⁻⁸.
+Floating sums change when their terms are shuffled. Here a float32 is put on a fixed grid of 2⁻⁴⁰ as
+a whole number, weighted by one and added exactly, so a partial depends on which uploads are in it
+and on nothing else: any order, any split over workers, any tree of merges. What 64 bits cannot hold
+is carried into a second integer, in steps of 2⁻⁸.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from protofleet.values.prototypes import Ints, Parts
 _HIGH, _LOW = 8, 32  # bits after the point kept in `high`, and the further ones kept in `low`
 _MAX_VALUE, _MAX_WEIGHT = 2.0**23, 2**31  # together below 2⁶²: nothing can overflow
 _MAX_REACH = 2.0**62
-# Added to a number below 2¹¹ in size, this leaves it on the grid in a float's last bits: the shortest way there.
+# Added to a number below 2¹¹ in size, this leaves it on the grid in a float's last bits: the
+# shortest way there.
 _NEAR, _ONTO_GRID = 2.0**11, np.float64(1.5 * 2**12)
 _GRID_BITS = _ONTO_GRID.view(np.int64)
 _NOTHING = np.zeros((), np.int64)
@@ -29,9 +31,11 @@ _NOTHING = np.zeros((), np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """Weighted sums of rows, one row a key (a class id, or 0 where there is only one): `high` · 2⁻⁸ + `low` · 2⁻⁴⁰.
+    """Weighted sums of rows, one row a key (a class id, or 0 where there is only one): `high` · 2⁻⁸
+    + `low` · 2⁻⁴⁰.
 
-    `high` is a single 0 as long as nothing was carried; `reach` is what no number in `low` exceeds in size.
+    `high` is a single 0 as long as nothing was carried; `reach` is what no number in `low` exceeds
+    in size.
     """
 
     keys: Ints
@@ -72,7 +76,9 @@ class Sum:
     def merge(self, other: Sum) -> Sum:
         """The sum over both sets of uploads."""
         if self.low.shape[1:] != other.low.shape[1:]:
-            raise FusionError(f"rows of shape {other.low.shape[1:]} beside rows of shape {self.low.shape[1:]}")
+            raise FusionError(
+                f"rows of shape {other.low.shape[1:]} beside rows of shape {self.low.shape[1:]}"
+            )
         one, two = self, other
         if one.reach + two.reach > _MAX_REACH:
             one, two = one._carried(), two._carried()
@@ -125,7 +131,9 @@ def _on_grid(value: NDArray[Any], peak: float) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Bag:
-    """Uploads kept whole, sorted by their agent: for fusions that need to see all of them at once."""
+    """Uploads kept whole, sorted by their agent: for fusions that need to see all of them at
+    once.
+    """
 
     items: tuple[tuple[str, int, Parts], ...]
 

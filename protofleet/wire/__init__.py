@@ -1,7 +1,7 @@
 """The wire: values of the vocabulary to bytes and back, through one encoder and one strict door.
 
-`decode` (whole messages) and `decode_parts` (their bodies) are the only ways in. Both return a value or raise
-`WireError`, and nothing else ever.
+`decode` (whole messages) and `decode_parts` (their bodies) are the only ways in. Both return a
+value or raise `WireError`, and nothing else ever.
 """
 
 from protofleet.wire.arrays import Precision
@@ -19,7 +19,7 @@ from protofleet.wire.messages import (
     unseal,
 )
 from protofleet.wire.parts import as_received, decode_parts, digest, encode_parts
-from protofleet.wire.templates import Forms
+from protofleet.wire.templates import Templates
 
 __all__ = [
     "DEFAULT",
@@ -28,10 +28,10 @@ __all__ = [
     "TYPES",
     "VERSION",
     "Envelope",
-    "Forms",
     "Limits",
     "Message",
     "Precision",
+    "Templates",
     "as_received",
     "decode",
     "decode_parts",

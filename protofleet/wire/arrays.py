@@ -1,7 +1,8 @@
-"""Numpy arrays as RFC 8746 typed arrays: what dtype each travels in, and what is checked when it comes back.
+"""Numpy arrays as RFC 8746 typed arrays: what dtype each travels in, and what is checked when it
+comes back.
 
-One-dimensional arrays are a plain typed array, all others tag 40 around (dims, typed array). int8 is a map {q: rows, s:
-one float32 scale a row}, because a typed array has no place for scales.
+One-dimensional arrays are a plain typed array, all others tag 40 around (dims, typed array). int8
+is a map {q: rows, s: one float32 scale a row}, because a typed array has no place for scales.
 """
 
 from __future__ import annotations
@@ -17,26 +18,34 @@ from protofleet.errors import WireError
 
 Precision = Literal["half", "float32", "int8"]
 
-DTYPES = {tag: np.dtype(name) for tag, name in {64: "|u1", 72: "|i1", 79: "<i8", 84: "<f2", 85: "<f4"}.items()}
+DTYPES = {
+    tag: np.dtype(name)
+    for tag, name in {64: "|u1", 72: "|i1", 79: "<i8", 84: "<f2", 85: "<f4"}.items()
+}
 TAG_OF = {dtype: tag for tag, dtype in DTYPES.items()}
 HALF_PEAK = 60_000.0  # beyond it half precision is too close to its overflow
-# Outside these, 127 scales overflow or a scale is no normal float32. The peak is a round scale times 127, so that
-# rounding scales up does not carry a value across it.
+# Outside these, 127 scales overflow or a scale is no normal float32. The peak is a round scale
+# times 127, so that rounding scales up does not carry a value across it.
 INT8_PEAK, INT8_LEAST = 127 * 2.0**120, 1e-30
 AXES = 8
-# Half precision by its bits: a look at this takes half the time of numpy's cast, and no mode of the processor matters.
+# Half precision by its bits: a look at this takes half the time of numpy's cast, and no mode of the
+# processor matters.
 BITS = np.dtype("<u2")
 HALVES = np.arange(2**16, dtype=BITS).view("<f2").astype(np.float32)
 
 
 def encode_array(array: NDArray[Any], precision: Precision, where: str) -> Any:
-    """A CBOR value for the array; `precision` is for floats of one or more dimensions, integers stay exact."""
+    """A CBOR value for the array; `precision` is for floats of one or more dimensions, integers
+    stay exact.
+    """
     if array.ndim > AXES:
         raise WireError(f"{where}: {array.ndim} dimensions, at most {AXES} are allowed")
     if array.dtype.kind in "iu":
         small = not array.size or (array.min() >= 0 and array.max() <= 255)
         return _typed(array.astype("|u1" if small else "<i8"))
-    peak = float(np.abs(array).max()) if array.size and array.ndim and precision != "float32" else 0.0
+    peak = (
+        float(np.abs(array).max()) if array.size and array.ndim and precision != "float32" else 0.0
+    )
     if precision == "int8" and array.ndim == 2 and peak <= INT8_PEAK:
         return _scaled_rows(array)
     if precision == "half" and array.ndim and peak <= HALF_PEAK:
@@ -48,7 +57,9 @@ def encode_array(array: NDArray[Any], precision: Precision, where: str) -> Any:
 
 
 def decode_array(raw: Any, where: str) -> NDArray[Any]:
-    """The array behind a CBOR value: float32, or integers as they travelled; whose value it is checks its numbers."""
+    """The array behind a CBOR value: float32, or integers as they travelled; whose value it is
+    checks its numbers.
+    """
     if isinstance(raw, dict):
         return _unscaled_rows(raw, where)
     array = _untyped(raw, where)
@@ -61,7 +72,11 @@ def widened(array: NDArray[Any]) -> NDArray[Any]:
     """Floats as float32, integers as they are."""
     if array.dtype.kind != "f":
         return array
-    return HALVES.take(array.view(BITS), mode="wrap") if array.itemsize == 2 else array.astype(np.float32)
+    return (
+        HALVES.take(array.view(BITS), mode="wrap")
+        if array.itemsize == 2
+        else array.astype(np.float32)
+    )
 
 
 def wire_dtype(raw: Any) -> str:
@@ -90,7 +105,9 @@ def _untyped(raw: Any, where: str) -> NDArray[Any]:
         raise WireError(f"{where}: not an array")
     dtype = DTYPES[raw.tag]
     if len(raw.value) % dtype.itemsize:
-        raise WireError(f"{where}: {len(raw.value)} bytes are no whole number of {dtype.name} values")
+        raise WireError(
+            f"{where}: {len(raw.value)} bytes are no whole number of {dtype.name} values"
+        )
     flat = np.frombuffer(raw.value, dtype)
     if dims is None:
         return flat
@@ -103,7 +120,8 @@ def _untyped(raw: Any, where: str) -> NDArray[Any]:
 def _scaled_rows(array: NDArray[Any]) -> dict[str, CBORTag]:
     peaks = np.abs(array).max(axis=1, initial=0.0)
     scales = np.where(peaks < INT8_LEAST, 0, peaks / np.float32(127)).astype("<f4")
-    # Rounded up to 17 bits, a scale times any int8 is exact in float32: encoding what was decoded changes nothing.
+    # Rounded up to 17 bits, a scale times any int8 is exact in float32: encoding what was decoded
+    # changes nothing.
     scales = ((scales.view("<u4") + np.uint32(0x7F)) & np.uint32(0xFFFFFF80)).view("<f4")
     rows = np.rint(array / np.where(scales == 0, np.float32(np.inf), scales)[:, None])
     return {"q": _typed(rows.astype("|i1")), "s": _typed(scales)}

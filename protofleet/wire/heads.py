@@ -1,4 +1,5 @@
-"""An envelope as nearly all of them are, read in one go; whatever is unusual is None, and the door's to judge.
+"""An envelope as nearly all of them are, read in one go; whatever is unusual is None, and the
+door's to judge.
 
 What is read here the door lets in as well, and finds the same in it: a test holds the two together.
 """
@@ -21,7 +22,9 @@ KINDS = {
     **dict.fromkeys(("base", "body"), BYTES),
 }
 # Every key there is, as it is written and in the order of the wire.
-KEYS = sorted(((cbor2.dumps(name), name, kind) for name, kind in KINDS.items()), key=lambda known: known[0])
+KEYS = sorted(
+    ((cbor2.dumps(name), name, kind) for name, kind in KINDS.items()), key=lambda known: known[0]
+)
 BODY = cbor2.dumps("body") + b"\xd8\x18"  # and tag 24, before the body
 _BODY, _EPOCH = ([name for _, name, _ in KEYS].index(name) for name in ("body", "epoch"))
 STRETCHES = {
@@ -37,9 +40,17 @@ ITEMS, NESTING = 2 + 2 * len(KEYS), 2  # what the door counts in an envelope
 
 
 def read(data: bytes, limits: Limits) -> dict[str, Any] | None:
-    """What stands in it by key, `base` as text, the body as bytes; all that is due is there, and no text is empty."""
+    """What stands in it by key, `base` as text, the body as bytes; all that is due is there, and no
+    text is empty.
+    """
     end = len(data)
-    if end > limits.message or limits.items < ITEMS or limits.nesting < NESTING or not data or data[0] >> 5 != MAP:
+    if (
+        end > limits.message
+        or limits.items < ITEMS
+        or limits.nesting < NESTING
+        or not data
+        or data[0] >> 5 != MAP
+    ):
         return None
     mark = data.find(BODY)
     try:
@@ -67,7 +78,9 @@ def _after(data: bytes, longest: int) -> Mapping[str, Any] | None:
 
 
 def _length(data: bytes, at: int, kind: int) -> tuple[int, int]:
-    """The number in a head of this kind, written as short as can be, and where the next byte is; or `KeyError`."""
+    """The number in a head of this kind, written as short as can be, and where the next byte is; or
+    `KeyError`.
+    """
     head = data[at]
     n = head & 31
     if head >> 5 != kind:
@@ -82,7 +95,9 @@ def _length(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 
 def _pairs(data: bytes, stretch: str, longest: int) -> Mapping[str, Any] | None:
-    """Keys and values of this stretch of an envelope, in the order of the wire, and nothing else."""
+    """Keys and values of this stretch of an envelope, in the order of the wire, and nothing
+    else.
+    """
     found: dict[str, Any] = {}
     at, end = 0, len(data)
     try:

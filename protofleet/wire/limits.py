@@ -1,6 +1,7 @@
 """What the door lets through: one frozen record of sizes, checked before anything is allocated.
 
-The defaults fit a fleet of small devices; a fleet that needs more passes its own `Limits` to both encode and decode.
+The defaults fit a fleet of small devices; a fleet that needs more passes its own `Limits` to both
+encode and decode.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ class Limits:
 
     message: int = 64 * 2**20  # after reassembly
     control: int = 256 * 2**10  # messages whose body is a document
-    # Maps, lists and tags inside each other, for envelope and body each. Parts need seven: parts, part, arrays,
-    # {q, s}, tag 40, its list, dims or tag.
+    # Maps, lists and tags inside each other, for envelope and body each. Parts need seven: parts,
+    # part, arrays, {q, s}, tag 40, its list, dims or tag.
     nesting: int = 8
     items: int = 65_536  # CBOR items in the envelope and in the body each: bounds the Python objects made of them
     text: int = 256

@@ -1,7 +1,8 @@
-"""Whole messages: an envelope that says who speaks about what, around a body that is hashed as received.
+"""Whole messages: an envelope that says who speaks about what, around a body that is hashed as
+received.
 
-A body is either parts (numbers, `protofleet.wire.parts`) or a document (plain maps, lists, text and numbers); the
-message's type says which.
+A body is either parts (numbers, `protofleet.wire.parts`) or a document (plain maps, lists, text and
+numbers); the message's type says which.
 """
 
 from __future__ import annotations
@@ -20,19 +21,32 @@ from protofleet.wire.arrays import Precision
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.parts import NONE, decode_parts, encode_parts
 from protofleet.wire.strict import shown
-from protofleet.wire.templates import Forms
+from protofleet.wire.templates import Templates
 
 VERSION = 1
 PART_TYPES = frozenset({"global", "own", "upload", "enrol"})
 DOCUMENT_TYPES = frozenset(
-    {"birth", "state", "round", "receipt", "report", "desired", "reported", "command", "ack", "slip"}
+    {
+        "birth",
+        "state",
+        "round",
+        "receipt",
+        "report",
+        "desired",
+        "reported",
+        "command",
+        "ack",
+        "slip",
+    }
 )
 TYPES = PART_TYPES | DOCUMENT_TYPES
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """Who speaks about what. `t` is the type, `base` the hex sha256 of the shared state the body builds on."""
+    """Who speaks about what. `t` is the type, `base` the hex sha256 of the shared state the body
+    builds on.
+    """
 
     t: str
     fleet: str
@@ -47,7 +61,9 @@ class Envelope:
 
 
 class Message(NamedTuple):
-    """What the door lets in: `body` is Parts or a document, by the envelope's type; `digest` is over its bytes."""
+    """What the door lets in: `body` is Parts or a document, by the envelope's type; `digest` is
+    over its bytes.
+    """
 
     envelope: Envelope
     body: Any
@@ -68,13 +84,19 @@ def encode(
     if envelope.t in PART_TYPES:
         content = encode_parts(body, precision, exceptions, limits, where=f"{envelope.t}.parts")
     else:
-        content = strict.dump(_document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body")
+        content = strict.dump(
+            _document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body"
+        )
     return enclose(envelope, content, limits)
 
 
 def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> bytes:
-    """A message around a body that was encoded before: an upload goes out again under a newer envelope."""
-    head: dict[str, Any] = {name: value for name, value in vars(envelope).items() if value is not None}
+    """A message around a body that was encoded before: an upload goes out again under a newer
+    envelope.
+    """
+    head: dict[str, Any] = {
+        name: value for name, value in vars(envelope).items() if value is not None
+    }
     if envelope.base is not None:
         head["base"] = _hash_bytes(envelope.base)
     _envelope(head)
@@ -83,8 +105,10 @@ def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> byt
     return data
 
 
-def decode(data: bytes, limits: Limits = DEFAULT, forms: Forms | None = None) -> Message:
-    """The one way in: a checked message, or `WireError` and nothing else ever. `forms` as in `decode_parts`."""
+def decode(data: bytes, limits: Limits = DEFAULT, forms: Templates | None = None) -> Message:
+    """The one way in: a checked message, or `WireError` and nothing else ever. `forms` as in
+    `decode_parts`.
+    """
     envelope, body = unseal(data, limits)
     content: Any
     if envelope.t in PART_TYPES:
@@ -96,8 +120,11 @@ def decode(data: bytes, limits: Limits = DEFAULT, forms: Forms | None = None) ->
 
 
 def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
-    """The checked envelope and the body as it travelled: for those who only keep it or pass it on."""
-    # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload whose signature held.
+    """The checked envelope and the body as it travelled: for those who only keep it or pass it
+    on.
+    """
+    # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload
+    # whose signature held.
     head = heads.read(data, limits)
     if head is not None and head.pop("v") == VERSION and head["t"] in TYPES:
         _check_size(data, head["t"], limits)
@@ -153,7 +180,9 @@ def _named(value: Any) -> str:
 
 def _check_size(data: bytes, kind: str, limits: Limits) -> None:
     if kind in DOCUMENT_TYPES and len(data) > limits.control:
-        raise WireError(f"{kind}: {len(data)} bytes, at most {limits.control} are allowed for control messages")
+        raise WireError(
+            f"{kind}: {len(data)} bytes, at most {limits.control} are allowed for control messages"
+        )
 
 
 def _document(value: Any, where: str, limits: Limits) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Parts to bytes and back: a map from name to part, a part being a map of its kind and its fields.
 
-Which fields a kind has is read off the vocabulary's dataclasses, so the wire cannot drift from them. Points travel in
-the fleet's precision, what has to add up or stay positive in float32.
+Which fields a kind has is read off the vocabulary's dataclasses, so the wire cannot drift from
+them. Points travel in the fleet's precision, what has to add up or stay positive in float32.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ from typing import Any, get_args
 import numpy as np
 
 from protofleet.errors import ValueRefused, WireError
-from protofleet.values.prototypes import Head, Mixtures, Part, Parts, Prototypes, SoftLabels, Tensors
+from protofleet.values.prototypes import (
+    Head,
+    Mixtures,
+    Part,
+    Parts,
+    Prototypes,
+    SoftLabels,
+    Tensors,
+)
 from protofleet.wire import strict
 from protofleet.wire.arrays import Precision, decode_array, encode_array
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.strict import shown
-from protofleet.wire.templates import Forms
+from protofleet.wire.templates import Templates
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,10 @@ KINDS: Mapping[str, type[Part]] = {
     cls.__name__.lower(): cls for cls in (Prototypes, Mixtures, Head, SoftLabels, Tensors)
 }
 FIELDS: Mapping[type[Part], Mapping[str, Field]] = {
-    cls: {f.name: Field(f.default is not MISSING, HOLDS[str(f.type)], (cls, f.name) in ROUNDED) for f in fields(cls)}
+    cls: {
+        f.name: Field(f.default is not MISSING, HOLDS[str(f.type)], (cls, f.name) in ROUNDED)
+        for f in fields(cls)
+    }
     for cls in KINDS.values()
 }
 NONE: Mapping[str, Precision] = MappingProxyType({})
@@ -51,25 +62,34 @@ def encode_parts(
     limits: Limits = DEFAULT,
     where: str = "parts",
 ) -> bytes:
-    """Deterministic bytes; `precision` is for points, `exceptions` by part name for all floats of that part."""
+    """Deterministic bytes; `precision` is for points, `exceptions` by part name for all floats of
+    that part.
+    """
     if not isinstance(parts, Mapping):
         raise WireError(f"{where}: {type(parts).__name__} is no map of parts")
     for name, part in parts.items():
         _check(part, limits, f"{where}.{shown(name)}")
     data = strict.dump(_packed(parts, precision, exceptions, where), limits, where)
     if exceptions.keys() & parts.keys():
-        decode_parts(data, limits, where)  # rounding may undo what a value promises: variances > 0, sums of one
+        decode_parts(
+            data, limits, where
+        )  # rounding may undo what a value promises: variances > 0, sums of one
     return data
 
 
-def decode_parts(data: bytes, limits: Limits = DEFAULT, where: str = "parts", forms: Forms | None = None) -> Parts:
+def decode_parts(
+    data: bytes, limits: Limits = DEFAULT, where: str = "parts", forms: Templates | None = None
+) -> Parts:
     """The parts behind the bytes, checked; `where` begins the field path in a refusal.
 
     Who decodes many of the same forms keeps the `forms` from one to the next.
     """
     form = None if forms is None else forms.find(data, limits)
     if form is not None:
-        return {n: _made(kind, content, limits, f"{where}.{shown(n)}") for n, kind, content in form.read(data)}
+        return {
+            n: _made(kind, content, limits, f"{where}.{shown(n)}")
+            for n, kind, content in form.read(data)
+        }
     strings: list[tuple[int, int]] = []
     raw = strict.load(data, limits, where, strings)
     if not isinstance(raw, dict):
@@ -95,21 +115,32 @@ def digest(parts: Parts) -> str:
     return sha256(strict.pack(_packed(parts, "float32", NONE, "parts"), "parts")).hexdigest()
 
 
-def _packed(parts: Parts, precision: Precision, exceptions: Mapping[str, Precision], where: str) -> dict[str, Any]:
+def _packed(
+    parts: Parts, precision: Precision, exceptions: Mapping[str, Precision], where: str
+) -> dict[str, Any]:
     for name in (precision, *exceptions.values()):
         if name not in get_args(Precision):
-            raise WireError(f"{where}: precision {name!r} is none of {', '.join(get_args(Precision))}")
-    return {n: _pack(part, precision, exceptions.get(n), f"{where}.{shown(n)}") for n, part in parts.items()}
+            raise WireError(
+                f"{where}: precision {name!r} is none of {', '.join(get_args(Precision))}"
+            )
+    return {
+        n: _pack(part, precision, exceptions.get(n), f"{where}.{shown(n)}")
+        for n, part in parts.items()
+    }
 
 
-def _pack(part: Part, precision: Precision, exception: Precision | None, where: str) -> dict[str, Any]:
+def _pack(
+    part: Part, precision: Precision, exception: Precision | None, where: str
+) -> dict[str, Any]:
     packed: dict[str, Any] = {"kind": type(part).__name__.lower()}
     for name, field in FIELDS[type(part)].items():
         content = getattr(part, name)
         how = exception or (precision if field.rounded else "float32")
         path = f"{where}.{name}"
         if field.holds == "map":
-            packed[name] = {n: encode_array(a, how, f"{path}.{shown(n)}") for n, a in content.items()}
+            packed[name] = {
+                n: encode_array(a, how, f"{path}.{shown(n)}") for n, a in content.items()
+            }
         elif content is not None:
             packed[name] = encode_array(content, how, path)
     return packed
@@ -149,7 +180,9 @@ def _unpack_field(raw: Any, field: Field, where: str) -> Any:
         return {name: decode_array(array, f"{where}.{shown(name)}") for name, array in raw.items()}
     array = decode_array(raw, where)
     if array.dtype.kind not in field.holds:
-        raise WireError(f"{where}: {array.dtype.name} where {'floats' if field.holds == 'f' else 'integers'} are due")
+        raise WireError(
+            f"{where}: {array.dtype.name} where {'floats' if field.holds == 'f' else 'integers'} are due"
+        )
     return array
 
 
@@ -167,8 +200,12 @@ def _check(part: Part, limits: Limits, where: str) -> None:
         over = classes[limits.per_class :] == classes[: len(classes) - limits.per_class]
         if over.any():
             crowded = classes[int(np.argmax(over))]
-            raise WireError(f"{where}.classes: class {crowded} has more than {limits.per_class} rows")
+            raise WireError(
+                f"{where}.classes: class {crowded} has more than {limits.per_class} rows"
+            )
     widest = limits.classes if isinstance(part, SoftLabels) else limits.dim
     for name, array in vars(part).items():
         if array is not None and array.ndim == 2 and array.shape[1] > widest:
-            raise WireError(f"{where}.{name}: rows of {array.shape[1]} values, at most {widest} are allowed")
+            raise WireError(
+                f"{where}.{name}: rows of {array.shape[1]} values, at most {widest} are allowed"
+            )

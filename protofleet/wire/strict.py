@@ -1,7 +1,8 @@
 """The door: every byte from outside is walked here before a general CBOR decoder may look at it.
 
-`cbor2` alone takes duplicate keys, compiles regular expressions and builds cycles. So one loop over the headers, which
-allocates nothing, first makes sure that the bytes are of the small deterministic subset of CBOR that we speak.
+`cbor2` alone takes duplicate keys, compiles regular expressions and builds cycles. So one loop over
+the headers, which allocates nothing, first makes sure that the bytes are of the small deterministic
+subset of CBOR that we speak.
 """
 
 from __future__ import annotations
@@ -14,16 +15,25 @@ from protofleet.errors import WireError
 from protofleet.wire.limits import Limits
 
 BYTES, TEXT, LIST, MAP, TAG, SIMPLE = 2, 3, 4, 5, 6, 7  # major types; 0 and 1 are whole numbers
-# Allowed tags and the major type each must hold: embedded CBOR, multi-dimensional array, typed arrays.
+# Allowed tags and the major type each must hold: embedded CBOR, multi-dimensional array, typed
+# arrays.
 TAGS = {24: BYTES, 40: LIST, 64: BYTES, 72: BYTES, 79: BYTES, 84: BYTES, 85: BYTES}
-ALLOWED_SIMPLE = frozenset({0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB})  # false, true, null, floats of 16, 32 and 64 bits
-LEAST = {24: 24, 25: 2**8, 26: 2**16, 27: 2**32}  # smallest number that needs a header of this length
+ALLOWED_SIMPLE = frozenset(
+    {0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB}
+)  # false, true, null, floats of 16, 32 and 64 bits
+LEAST = {
+    24: 24,
+    25: 2**8,
+    26: 2**16,
+    27: 2**32,
+}  # smallest number that needs a header of this length
 
 
 def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
     data: bytes, limits: Limits, where: str, strings: list[tuple[int, int]] | None = None
 ) -> None:
-    """Return if the bytes are one deterministic CBOR item within the limits, else raise `WireError`.
+    """Return if the bytes are one deterministic CBOR item within the limits, else raise
+    `WireError`.
 
     Where the contents of its byte strings begin and end is added to `strings`.
     """
@@ -39,7 +49,8 @@ def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
             nesting -= 1
             continue
         start = at
-        # Most headers are one byte or two, and calls are dear here: everything that comes or goes passes this loop.
+        # Most headers are one byte or two, and calls are dear here: everything that comes or goes
+        # passes this loop.
         head = data[at] if at < end else SIMPLE << 5
         major, n = head >> 5, head & 31
         if n < 24 and major != SIMPLE:
@@ -61,17 +72,23 @@ def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
                 if strings is not None:
                     strings.append((at - n, at))
             elif n > limits.text:
-                raise _refused(where, start, f"text of {n} bytes, at most {limits.text} are allowed")
+                raise _refused(
+                    where, start, f"text of {n} bytes, at most {limits.text} are allowed"
+                )
             if is_key:
                 last, key = key, data[start:at]
                 if last is not None and key <= last:  # what only ever ascends cannot repeat
-                    raise _refused(where, start, "duplicate key" if key == last else "keys out of order")
+                    raise _refused(
+                        where, start, "duplicate key" if key == last else "keys out of order"
+                    )
         elif LIST <= major <= TAG:
             outer.append((left, key))
             nesting += 1
             if nesting > limits.nesting:
                 raise _refused(where, start, f"nested deeper than {limits.nesting}")
-            left, key = (2 * n, b"") if major == MAP else (n, None)  # every encoded key sorts after the empty string
+            left, key = (
+                (2 * n, b"") if major == MAP else (n, None)
+            )  # every encoded key sorts after the empty string
             if major == TAG:
                 if n not in TAGS:
                     raise _refused(where, at, f"tag {n} is not allowed")
@@ -97,7 +114,9 @@ def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
     at += 1
     if n > 23:
         if n > 27:
-            raise _refused(where, start, "indefinite length" if n == 31 else f"reserved header 0x{head:02x}")
+            raise _refused(
+                where, start, "indefinite length" if n == 31 else f"reserved header 0x{head:02x}"
+            )
         least, size = LEAST[n], 1 << (n - 24)
         at += size
         if at > len(data):
@@ -112,13 +131,18 @@ def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
     return major, n, at
 
 
-def load(data: bytes, limits: Limits, where: str, strings: list[tuple[int, int]] | None = None) -> Any:
+def load(
+    data: bytes, limits: Limits, where: str, strings: list[tuple[int, int]] | None = None
+) -> Any:
     """Walk the bytes, then let cbor2 make Python values of them."""
     walk(data, limits, where, strings)
     try:
-        # One level more than the walk allows, so that where the two count differently the walk decides.
+        # One level more than the walk allows, so that where the two count differently the walk
+        # decides.
         depth = limits.nesting + 1
-        return cbor2.loads(data, allow_indefinite=False, allow_duplicate_keys=False, max_depth=depth)
+        return cbor2.loads(
+            data, allow_indefinite=False, allow_duplicate_keys=False, max_depth=depth
+        )
     except Exception as error:  # whatever it is, the bytes are at fault: nothing else went in
         raise WireError(f"{where}: {_one_line(error)}") from error
 

@@ -1,7 +1,9 @@
-"""What bodies looked like that were let in before: the next of the same form is read without a second walk.
+"""What bodies looked like that were let in before: the next of the same form is read without a
+second walk.
 
-Whether the door lets a body in depends on all of its bytes but the contents of its byte strings. Where those others are
-the same to the byte, so is the answer; what the strings hold is checked by the values that are made of it, every time.
+Whether the door lets a body in depends on all of its bytes but the contents of its byte strings.
+Where those others are the same to the byte, so is the answer; what the strings hold is checked by
+the values that are made of it, every time.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ MOST = 256  # forms that are remembered
 Span = tuple[int, int]
 
 
-class Place(NamedTuple):
+class ArraySlot(NamedTuple):
     """An array in a body: where its bytes are, and what they are."""
 
     field: str
@@ -30,12 +32,14 @@ class Place(NamedTuple):
     dims: tuple[int, ...]
 
 
-class Form(NamedTuple):
+class Template(NamedTuple):
     """All that bodies of one form have in common."""
 
     limits: Limits  # they were walked under
     fixed: tuple[tuple[int, bytes], ...]  # what stands around the byte strings, and where
-    parts: tuple[tuple[str, str, tuple[str, ...], tuple[Place, ...]], ...]  # name, kind, fields of many arrays, arrays
+    parts: tuple[
+        tuple[str, str, tuple[str, ...], tuple[ArraySlot, ...]], ...
+    ]  # name, kind, fields of many arrays, arrays
 
     def read(self, data: bytes) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Name, kind and fields of every part."""
@@ -50,16 +54,16 @@ class Form(NamedTuple):
             yield name, kind, content
 
 
-class Forms:
+class Templates:
     """The newest form of each length."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Form] = {}
+        self._known: dict[int, Template] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, data: bytes, limits: Limits) -> Form | None:
+    def find(self, data: bytes, limits: Limits) -> Template | None:
         """The form of this body, if one like it was let in under the same limits."""
         form = self._known.get(len(data))
         if form is None or form.limits is not limits:
@@ -69,8 +73,12 @@ class Forms:
                 return None
         return form
 
-    def learn(self, data: bytes, limits: Limits, raw: Mapping[str, Any], strings: Sequence[Span]) -> None:
-        """Remember a body that was let in, if it is all plain arrays; `strings` are the places of its byte strings."""
+    def learn(
+        self, data: bytes, limits: Limits, raw: Mapping[str, Any], strings: Sequence[Span]
+    ) -> None:
+        """Remember a body that was let in, if it is all plain arrays; `strings` are the places of
+        its byte strings.
+        """
         spans = iter(strings)
         try:
             parts = tuple((name, *_places(part, spans)) for name, part in raw.items())
@@ -80,14 +88,16 @@ class Forms:
             self._known.clear()
         edges = [0, *(at for span in strings for at in span), len(data)]
         fixed = tuple((a, data[a:b]) for a, b in zip(edges[::2], edges[1::2], strict=True))
-        self._known[len(data)] = Form(limits, fixed, parts)
+        self._known[len(data)] = Template(limits, fixed, parts)
 
 
 class _Unplain(Exception):
     """A form that is not worth remembering."""
 
 
-def _places(part: Mapping[str, Any], spans: Iterator[Span]) -> tuple[str, tuple[str, ...], tuple[Place, ...]]:
+def _places(
+    part: Mapping[str, Any], spans: Iterator[Span]
+) -> tuple[str, tuple[str, ...], tuple[ArraySlot, ...]]:
     places, maps = [], []
     for field, content in part.items():
         if field == "kind":
@@ -100,8 +110,8 @@ def _places(part: Mapping[str, Any], spans: Iterator[Span]) -> tuple[str, tuple[
     return part["kind"], tuple(maps), tuple(places)
 
 
-def _place(field: str, key: str | None, array: Any, span: Span) -> Place:
+def _place(field: str, key: str | None, array: Any, span: Span) -> ArraySlot:
     if not isinstance(array, CBORTag):  # rows in int8 with their scales
         raise _Unplain
     dims, typed = array.value if array.tag == 40 else ((-1,), array)
-    return Place(field, key, *span, DTYPES[typed.tag], tuple(dims))
+    return ArraySlot(field, key, *span, DTYPES[typed.tag], tuple(dims))

@@ -22,17 +22,39 @@ def bench() -> None:
 
 @bench.command()
 @click.option("--rounds", default=12, show_default=True, help="Rounds a contender.")
-@click.option("--only", type=click.Choice(["cifar", "fedmps", "fashion", "workers"]), help="One of the four tables.")
+@click.option(
+    "--only",
+    type=click.Choice(["cifar", "fedmps", "fashion", "workers"]),
+    help="One of the four tables.",
+)
 @json_option
 def lab(rounds: int, only: str | None, as_json: bool) -> None:
-    """A round of ours beside reference loops (needs CIFAR-10 and Fashion-MNIST in PROTOFLEET_DATA)."""
+    """A round of ours beside reference loops (needs CIFAR-10 and Fashion-MNIST in
+    PROTOFLEET_DATA).
+    """
     from simulators.speed import lab as cells
 
     tables = {
-        "cifar": ("CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_cifar, "in-memory loop"),
-        "fedmps": ("FedMPS, CIFAR-10 few-shot, LeNet, batch 8, one thread", cells.bench_fedmps, "in-memory loop"),
-        "fashion": ("Fashion-MNIST 20 × 600, 4-layer CNN, batch 32, one thread", cells.bench_fashion, "DataLoader way"),
-        "workers": ("the same, channels-last and bf16, one worker and two", cells.bench_workers, "ours, 1 worker"),
+        "cifar": (
+            "CIFAR-10 few-shot, LeNet, batch 8, one thread",
+            cells.bench_cifar,
+            "in-memory loop",
+        ),
+        "fedmps": (
+            "FedMPS, CIFAR-10 few-shot, LeNet, batch 8, one thread",
+            cells.bench_fedmps,
+            "in-memory loop",
+        ),
+        "fashion": (
+            "Fashion-MNIST 20 × 600, 4-layer CNN, batch 32, one thread",
+            cells.bench_fashion,
+            "DataLoader way",
+        ),
+        "workers": (
+            "the same, channels-last and bf16, one worker and two",
+            cells.bench_workers,
+            "ours, 1 worker",
+        ),
     }
     found = {}
     for name, (title, run, base) in tables.items():
@@ -52,15 +74,21 @@ def _ratios(rows: Sequence, base: str) -> str:  # type: ignore[type-arg]
     for row in rows:
         accuracy = "" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
         ratio = row.seconds / reference
-        lines.append(f"{row.name:<36}{row.seconds:>9.3f}{ratio:>8.2f}{1 / ratio:>15.2f}{accuracy:>10}")
+        lines.append(
+            f"{row.name:<36}{row.seconds:>9.3f}{ratio:>8.2f}{1 / ratio:>15.2f}{accuracy:>10}"
+        )
     return "\n".join([*lines, f"ratio: seconds over those of {base}"])
 
 
 @bench.command()
-@click.option("--repeats", default=200, show_default=True, help="Interleaved blocks; the fastest counts.")
+@click.option(
+    "--repeats", default=200, show_default=True, help="Interleaved blocks; the fastest counts."
+)
 @json_option
 def codec(repeats: int, as_json: bool) -> None:
-    """The wire format beside protobuf, msgpack and JSON, on a 10-class × 512 half-precision upload."""
+    """The wire format beside protobuf, msgpack and JSON, on a 10-class × 512 half-precision
+    upload.
+    """
     from simulators.speed.codec import bench_codec
 
     rows = bench_codec(repeats)
@@ -77,9 +105,18 @@ def codec(repeats: int, as_json: bool) -> None:
 @bench.command()
 @click.option("--only", multiple=True, help="A cell by name; all by default.")
 @click.option("--page-only", is_flag=True, help="Run nothing; the page of what is there.")
-@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every cell; some take one more or less.")
 @click.option(
-    "--out", default="runs/papers", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+    "--seeds",
+    default=3,
+    show_default=True,
+    help="Seeds 0, 1, … of every cell; some take one more or less.",
+)
+@click.option(
+    "--out",
+    default="runs/papers",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where runs are kept.",
 )
 @click.option(
     "--write",
@@ -88,8 +125,11 @@ def codec(repeats: int, as_json: bool) -> None:
     help="Write the page here, and its pictures beside it.",
 )
 @workers_option
-def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target: Path | None, workers: int) -> None:
-    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable run by run.
+def papers(
+    only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target: Path | None, workers: int
+) -> None:
+    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable run by
+    run.
 
     \b
     protofleet bench papers --only fedproto-cifar10 --seeds 3
@@ -115,23 +155,37 @@ def papers(only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target
 
 
 @bench.command()
-@click.option("--task", "tasks", multiple=True, help="A task by name, or late or rare; all by default.")
+@click.option(
+    "--task", "tasks", multiple=True, help="A task by name, or late or rare; all by default."
+)
 @click.option("--only", multiple=True, help="A contender by name; all by default.")
 @click.option("--seeds", default=5, show_default=True, help="Seeds 0, 1, … of every run.")
 @click.option("--page-only", is_flag=True, help="Run nothing; the tables of what is there.")
 @click.option(
-    "--out", default="runs/cross", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+    "--out",
+    default="runs/cross",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where runs are kept.",
 )
 @click.option(
-    "--write", "target", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    "--write",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Put the tables into this page, between its marks.",
-)  # fmt: skip
+)
 @workers_option
 def cross(
-    tasks: tuple[str, ...], only: tuple[str, ...], seeds: int, page_only: bool, out: Path, target: Path | None,
+    tasks: tuple[str, ...],
+    only: tuple[str, ...],
+    seeds: int,
+    page_only: bool,
+    out: Path,
+    target: Path | None,
     workers: int,
-) -> None:  # fmt: skip
-    """`fleet` against the papers' methods, seed by seed (needs the real data in PROTOFLEET_DATA); resumable.
+) -> None:
+    """`fleet` against the papers' methods, seed by seed (needs the real data in PROTOFLEET_DATA);
+    resumable.
 
     \b
     protofleet bench cross --only fleet --only fedproto
@@ -145,7 +199,9 @@ def cross(
     for given, there, what in ((tasks, known, "task"), (only, names, "contender")):
         for name in given:
             if name not in there:
-                raise UsageError(f"no {what} is called {name!r}", f"there are: {', '.join(sorted(there))}")
+                raise UsageError(
+                    f"no {what} is called {name!r}", f"there are: {', '.join(sorted(there))}"
+                )
     runs: dict[str, Callable[[], object]] = {}
     if not page_only:
         for t, c, s in bench.plan(seeds, tasks, only):
@@ -154,7 +210,9 @@ def cross(
             for case in newcomers.CASES:
                 for c in newcomers.CONTENDERS:
                     if (not tasks or case.name in tasks) and (not only or c.name in only):
-                        runs[f"{case.name} {c.name} {seed}"] = partial(newcomers.run, case, c, seed, out)
+                        runs[f"{case.name} {c.name} {seed}"] = partial(
+                            newcomers.run, case, c, seed, out
+                        )
     failed = _each(runs)
     if target is None:
         click.echo(cross_page.page(seeds, out, None))
@@ -163,7 +221,8 @@ def cross(
         after = rest.partition("<!-- end of figures -->")[2]
         if not mark or not after:
             raise UsageError(
-                f"{target}: no marks to put the figures between", "<!-- figures --> and <!-- end of figures -->"
+                f"{target}: no marks to put the figures between",
+                "<!-- figures --> and <!-- end of figures -->",
             )
         figures = cross_page.page(seeds, out, target.parent)
         target.write_text(f"{before}{mark}\n{figures}\n<!-- end of figures -->{after}")
@@ -174,12 +233,19 @@ def cross(
 @bench.command(name="bytes")
 @click.option("--only", multiple=True, help="A method by name; all by default.")
 @click.option(
-    "--out", default="runs/bytes", show_default=True, type=click.Path(path_type=Path), help="Where runs are kept."
+    "--out",
+    default="runs/bytes",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where runs are kept.",
 )
-@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves here.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves here."
+)
 @workers_option
 def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, workers: int) -> None:
-    """Accuracy against bytes for every method (needs Fashion-MNIST and CIFAR-10 in PROTOFLEET_DATA); resumable.
+    """Accuracy against bytes for every method (needs Fashion-MNIST and CIFAR-10 in
+    PROTOFLEET_DATA); resumable.
 
     \b
     protofleet bench bytes --picture docs/images/bytes.png
@@ -191,7 +257,10 @@ def against_bytes(only: tuple[str, ...], out: Path, picture: Path | None, worker
         registry.load(name)
     methods = only or registry.names()
     pairs = [(scene, method) for scene in traffic.SCENES for method in methods]
-    runs = {f"{scene.name} {method}": partial(scene.run, method, out, workers) for scene, method in pairs}
+    runs = {
+        f"{scene.name} {method}": partial(scene.run, method, out, workers)
+        for scene, method in pairs
+    }
     failed = _each(runs)
     for scene in traffic.SCENES:
         click.echo(traffic.render(scene, traffic.curves(scene, out)) + "\n")
@@ -219,10 +288,14 @@ def _said(failed: Sequence[str]) -> None:
 
 
 @bench.command()
-@click.option("--repeats", default=3, show_default=True, help="Interleaved blocks; the fastest counts.")
+@click.option(
+    "--repeats", default=3, show_default=True, help="Interleaved blocks; the fastest counts."
+)
 @json_option
 def align(repeats: int, as_json: bool) -> None:
-    """Matrix products on the server beside the formulas as written: ProtoNorm's alignment, FedPAC's D."""
+    """Matrix products on the server beside the formulas as written: ProtoNorm's alignment, FedPAC's
+    D.
+    """
     from simulators.speed.align import bench_align
 
     rows = bench_align(repeats)
@@ -238,10 +311,17 @@ def align(repeats: int, as_json: bool) -> None:
 
 @bench.command()
 @click.option("--uploads", default=5000, show_default=True, help="Uploads of 20 KB a run.")
-@click.option("--runs", default=5, show_default=True, help="Runs of each receiver, in turn; medians are shown.")
+@click.option(
+    "--runs",
+    default=5,
+    show_default=True,
+    help="Runs of each receiver, in turn; medians are shown.",
+)
 @json_option
 def ingest(uploads: int, runs: int, as_json: bool) -> None:
-    """Uploads through mosquitto: a bare subscriber that drops them, and the coordinator that keeps them."""
+    """Uploads through mosquitto: a bare subscriber that drops them, and the coordinator that keeps
+    them.
+    """
     from tempfile import TemporaryDirectory
 
     from simulators.speed.ingest import bench_ingest, middle
@@ -251,19 +331,27 @@ def ingest(uploads: int, runs: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(row) for row in found], indent=1))
         return
-    click.echo(f"{uploads:,} uploads of 20 KB, QoS 1, 20 publishers, mosquitto on loopback; medians of {runs} runs")
-    click.echo(f"{'':<22}{'uploads/s':>11}{'CPU µs each':>13}{'lost':>6}{'RSS MB':>8}{'p50 ms':>9}{'p99 ms':>9}")
+    click.echo(
+        f"{uploads:,} uploads of 20 KB, QoS 1, 20 publishers, mosquitto on loopback; medians of {runs} runs"
+    )
+    click.echo(
+        f"{'':<22}{'uploads/s':>11}{'CPU µs each':>13}{'lost':>6}{'RSS MB':>8}{'p50 ms':>9}{'p99 ms':>9}"
+    )
     rows = middle(found)
     for row in rows:
         waits = "" if row.p50_ms is None else f"{row.p50_ms:>9.1f}{row.p99_ms:>9.1f}"
-        click.echo(f"{row.name:<22}{row.per_second:>11,.0f}{row.cpu_us:>13.0f}{row.lost:>6}{row.rss_mb:>8.0f}{waits}")
+        click.echo(
+            f"{row.name:<22}{row.per_second:>11,.0f}{row.cpu_us:>13.0f}{row.lost:>6}{row.rss_mb:>8.0f}{waits}"
+        )
     for row in rows:
         rates = [each.per_second for each in found if each.name == row.name]
         click.echo(
             f"{row.name}: {min(rates):,.0f} to {max(rates):,.0f} uploads/s; "
             f"of each, µs: broker {row.broker_us:.0f}, publishers {row.publishers_us:.0f}"
         )
-    click.echo(f"ratio {rows[1].per_second / rows[0].per_second:.2f}; ms: from publishing to the coordinator's receipt")
+    click.echo(
+        f"ratio {rows[1].per_second / rows[0].per_second:.2f}; ms: from publishing to the coordinator's receipt"
+    )
 
 
 @bench.command()
@@ -272,7 +360,9 @@ def ingest(uploads: int, runs: int, as_json: bool) -> None:
 @click.option("--rounds", default=1000, show_default=True, help="Rounds of 50 small devices.")
 @json_option
 def memory(devices: int, uploads: int, rounds: int, as_json: bool) -> None:
-    """What the coordinator holds for each device and each upload, and whether it grows with rounds."""
+    """What the coordinator holds for each device and each upload, and whether it grows with
+    rounds.
+    """
     from tempfile import TemporaryDirectory
 
     from simulators.speed.memory import bench_memory
@@ -289,11 +379,14 @@ def memory(devices: int, uploads: int, rounds: int, as_json: bool) -> None:
 
 
 @bench.command()
-@click.option("--rounds", default=40, show_default=True, help="Rounds; the first five are not counted.")
+@click.option(
+    "--rounds", default=40, show_default=True, help="Rounds; the first five are not counted."
+)
 @click.option("--devices", default=5, show_default=True, help="Device daemons.")
 @json_option
 def overhead(rounds: int, devices: int, as_json: bool) -> None:
-    """A round over MQTT with next to no training: its time, what idle devices hold, and bytes on the loopback.
+    """A round over MQTT with next to no training: its time, what idle devices hold, and bytes on
+    the loopback.
 
     Other traffic on the interface counts as well.
     """
@@ -318,7 +411,9 @@ def overhead(rounds: int, devices: int, as_json: bool) -> None:
         "payloads, as often as they cross it": f"{found.carried_bytes:,.0f} B",
         "payloads, sent or received by a device": f"{found.payload_bytes:,.0f} B",
     }
-    click.echo(f"{found.devices} devices, {found.rounds} rounds, the first five not counted; medians")
+    click.echo(
+        f"{found.devices} devices, {found.rounds} rounds, the first five not counted; medians"
+    )
     for name, value in lines.items():
         click.echo(f"{name:<50}{value:>14}")
 
@@ -328,7 +423,9 @@ def overhead(rounds: int, devices: int, as_json: bool) -> None:
 @click.option("--rounds", default=5, show_default=True, help="Rounds.")
 @click.option("--only", multiple=True, help="A method; all by default.")
 def truth(agents: int, rounds: int, only: tuple[str, ...]) -> None:
-    """Every method in the lab and on a live fleet of processes over a real broker: the same state, to the bit."""
+    """Every method in the lab and on a live fleet of processes over a real broker: the same state,
+    to the bit.
+    """
     from protofleet import registry
     from simulators.live.truth import compare_engines
 

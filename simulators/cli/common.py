@@ -1,4 +1,6 @@
-"""What the laboratory's commands share: their options, and how a configuration comes out of them."""
+"""What the laboratory's commands share: their options, and how a configuration comes out of
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ def run_options(*, leave_out: tuple[str, ...] = ()) -> Callable[[F], F]:
 
     def add(command: F) -> F:
         command = click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the method."
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting of the method.",
         )(command)
         for cls in (Numerics, Training, PartitionOptions, Run):
             command = options_of(cls, leave_out=leave_out)(command)
@@ -30,7 +36,9 @@ def run_options(*, leave_out: tuple[str, ...] = ()) -> Callable[[F], F]:
 
 
 def config_of(values: dict[str, Any]) -> LabConfig:
-    """Take a configuration out of a command's keywords; what is left in them is the command's own."""
+    """Take a configuration out of a command's keywords; what is left in them is the command's
+    own.
+    """
     return LabConfig(
         run=taken(Run, values),
         partition=taken(PartitionOptions, values),
@@ -40,5 +48,7 @@ def config_of(values: dict[str, Any]) -> LabConfig:
     )
 
 
-workers_option = click.option("--workers", default=1, show_default=True, help="Processes; the result is the same.")
+workers_option = click.option(
+    "--workers", default=1, show_default=True, help="Processes; the result is the same."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -18,11 +18,17 @@ from simulators.cli.common import config_of, json_option, run_options, workers_o
 @run_options(leave_out=("method",))
 @workers_option
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="A folder per method, and the table's picture."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder per method, and the table's picture.",
 )
-@click.option("--resume", is_flag=True, help="Continue in --out: finished methods are read, others go on.")
+@click.option(
+    "--resume", is_flag=True, help="Continue in --out: finished methods are read, others go on."
+)
 @json_option
-def compare(methods: str, workers: int, out: Path | None, resume: bool, as_json: bool, **values: Any) -> None:
+def compare(
+    methods: str, workers: int, out: Path | None, resume: bool, as_json: bool, **values: Any
+) -> None:
     """Run several methods on the same partition.
 
     \b

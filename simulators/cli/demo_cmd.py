@@ -15,12 +15,17 @@ from simulators.cli.common import workers_option
 @click.option("--rounds", default=10, show_default=True, help="Rounds of exchange.")
 @click.option("--agents", default=5, show_default=True, help="Devices.")
 @click.option(
-    "--broker", type=click.Choice(["auto", "mosquitto", "embedded"]), default="auto", show_default=True,
+    "--broker",
+    type=click.Choice(["auto", "mosquitto", "embedded"]),
+    default="auto",
+    show_default=True,
     help="auto: mosquitto where it is installed.",
-)  # fmt: skip
+)
 @workers_option
 def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
-    """A fleet on this machine: a broker, a coordinator, and devices that each hold few of the ten digits."""
+    """A fleet on this machine: a broker, a coordinator, and devices that each hold few of the ten
+    digits.
+    """
     from protofleet.contract import Training
     from simulators.live import fleet, ondevice
     from simulators.run import rounds as lab
@@ -32,21 +37,36 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
 
     def config(method: str) -> LabConfig:
         run = Run(
-            method=method, dataset="digits", agents=agents, partition="dirichlet", rounds=rounds, seed=1,
+            method=method,
+            dataset="digits",
+            agents=agents,
+            partition="dirichlet",
+            rounds=rounds,
+            seed=1,
             common_start="yes",
-        )  # fmt: skip
-        return LabConfig(run, PartitionOptions(alpha=0.3), Training(batch_size=8, lr=0.03, momentum=0.5))
+        )
+        return LabConfig(
+            run, PartitionOptions(alpha=0.3), Training(batch_size=8, lr=0.03, momentum=0.5)
+        )
 
     setup = prepare(config("fleet"))
-    click.echo(f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes (non-IID).")
+    click.echo(
+        f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes (non-IID)."
+    )
     click.echo("They may not share images. What do they gain by sharing something else?\n")
-    click.echo(f"Live: a broker, a coordinator and {agents} edge agents, each a process of its own.")
+    click.echo(
+        f"Live: a broker, a coordinator and {agents} edge agents, each a process of its own."
+    )
     with TemporaryDirectory(prefix="protofleet-") as folder, watched("live fleet", rounds) as watch:
         live = fleet.run(setup, Path(folder), watch, broker)  # type: ignore[arg-type]
         device = ondevice.answer(live, Path(folder), setup.agents[0])
-    here = lab.run(setup, lab.How(workers), lambda row: None)
+    here = lab.run(setup, lab.LabOptions(workers), lambda row: None)
     click.echo(f"after {rounds} rounds: {_percent(live.rows[-1].accuracy)}")
-    same = "the same, to the bit" if here.state.sha256 == live.state.sha256 else f"another: {here.state.sha256}"
+    same = (
+        "the same, to the bit"
+        if here.state.sha256 == live.state.sha256
+        else f"another: {here.state.sha256}"
+    )
     click.echo(f"state {live.state.sha256[:16]}...; the laboratory ends in {same}\n")
     click.echo(
         f"On a device: {device.agent}'s network and the fleet's prototypes in {device.bundle_bytes / 1e3:.0f} kB;"
@@ -54,7 +74,10 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     )
     click.echo("In the laboratory, on the same devices:")
     found = compared(
-        {name: config(name) for name in ("local", "fedavg", "fedproto", "fleet")}, workers, None, resume=False
+        {name: config(name) for name in ("local", "fedavg", "fedproto", "fleet")},
+        workers,
+        None,
+        resume=False,
     )
     click.echo(render(found))
     click.echo(
@@ -69,4 +92,6 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
 
 
 def _percent(accuracy: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {100 * accuracy[name]:.2f} %" for name in ("prototype", "head") if name in accuracy)
+    return ", ".join(
+        f"{name} {100 * accuracy[name]:.2f} %" for name in ("prototype", "head") if name in accuracy
+    )

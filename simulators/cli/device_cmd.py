@@ -11,12 +11,18 @@ from simulators.cli.common import json_option
 
 
 @click.command()
-@click.option("--blocks", default=300, show_default=True, help="Interleaved blocks; the fastest counts.")
-@click.option("--only", type=click.Choice(["cost", "process", "agree"]), help="One of the three tables.")
+@click.option(
+    "--blocks", default=300, show_default=True, help="Interleaved blocks; the fastest counts."
+)
+@click.option(
+    "--only", type=click.Choice(["cost", "process", "agree"]), help="One of the three tables."
+)
 @click.option("--samples", default=1000, show_default=True, help="Images a network for `agree`.")
 @json_option
 def device(blocks: int, only: str | None, samples: int, as_json: bool) -> None:
-    """A bundle on a device: what prototypes, input, swap and int8 cost; the process; agreement with torch."""
+    """A bundle on a device: what prototypes, input, swap and int8 cost; the process; agreement with
+    torch.
+    """
     from simulators.speed import device as bundles
     from simulators.speed import device_process as process
 

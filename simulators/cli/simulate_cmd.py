@@ -28,14 +28,27 @@ if TYPE_CHECKING:
     show_default=True,
     help="fleet: real agents and a real coordinator over a real broker, here; same outcome.",
 )
-@click.option("--checkpoint-every", default=5, show_default=True, help="Rounds between checkpoints in --out.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Leave result, state and pictures here.")
+@click.option(
+    "--checkpoint-every", default=5, show_default=True, help="Rounds between checkpoints in --out."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Leave result, state and pictures here.",
+)
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @json_option
 def simulate(
-    workers: int, engine: str, checkpoint_every: int, out: Path | None, resume: bool, as_json: bool, **values: Any
-) -> None:  # fmt: skip
-    """Run one method in the laboratory, with the agents, the codec and the fusion of the live fleet.
+    workers: int,
+    engine: str,
+    checkpoint_every: int,
+    out: Path | None,
+    resume: bool,
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Run one method in the laboratory, with the agents, the codec and the fusion of the live
+    fleet.
 
     \b
     protofleet simulate --method fedproto --rounds 20
@@ -43,11 +56,12 @@ def simulate(
         --augment crop-flip --rounds 80 --workers 2 --out runs/cifar
     protofleet simulate --method fedproto --set lam=0.5 --json > result.json
 
-    MNIST, Fashion-MNIST and CIFAR are looked for as NAME.npz in the folder that PROTOFLEET_DATA names.
+    MNIST, Fashion-MNIST and CIFAR are looked for as NAME.npz in the folder that PROTOFLEET_DATA
+    names.
     """
     from simulators.run.progress import size, watched
     from simulators.run.result import document
-    from simulators.run.rounds import How, run_in
+    from simulators.run.rounds import LabOptions, run_in
     from simulators.run.setup import prepare
 
     if resume and out is None:
@@ -58,22 +72,34 @@ def simulate(
         if engine == "fleet":
             outcome = _on_a_fleet(setup, watch, out)
         else:
-            outcome = run_in(setup, How(workers, checkpoint_every), watch, out, resume=resume)
+            outcome = run_in(
+                setup, LabOptions(workers, checkpoint_every), watch, out, resume=resume
+            )
     result = document(outcome)
     if as_json:
         click.echo(json.dumps(result, indent=1))
         return
     last, best = outcome.rows[-1], result["best"]
     for name, accuracy in last.accuracy.items():
-        click.echo(f"{name:<24} {100 * accuracy:6.2f} %  ± {100 * last.accuracy_std[name]:.2f} over devices")
+        click.echo(
+            f"{name:<24} {100 * accuracy:6.2f} %  ± {100 * last.accuracy_std[name]:.2f} over devices"
+        )
     if best["accuracy"] is not None:
-        click.echo(f"best round {best['round']}: {100 * best['accuracy']:.2f} % ({best['evaluator']})")
-    click.echo(f"a round: {size(last.up_bytes)} up, {size(last.down_bytes)} down; {outcome.seconds:.1f} s in all")
+        click.echo(
+            f"best round {best['round']}: {100 * best['accuracy']:.2f} % ({best['evaluator']})"
+        )
+    click.echo(
+        f"a round: {size(last.up_bytes)} up, {size(last.down_bytes)} down; {outcome.seconds:.1f} s in all"
+    )
     click.echo(f"state {outcome.state.sha256}")
     if out is not None and engine == "fleet":
-        click.echo(f"left in {out}: result.json, the coordinator's journal, every device's files, logs")
+        click.echo(
+            f"left in {out}: result.json, the coordinator's journal, every device's files, logs"
+        )
     elif out is not None:
-        click.echo(f"left in {out}: result.json, rounds.csv, state.cbor, curve.png, partition.png, embeddings.png")
+        click.echo(
+            f"left in {out}: result.json, rounds.csv, state.cbor, curve.png, partition.png, embeddings.png"
+        )
 
 
 def _on_a_fleet(setup: Setup, watch: Watch, out: Path | None) -> Outcome:

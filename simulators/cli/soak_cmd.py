@@ -8,19 +8,37 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from simulators.faults.soak import Tried
+    from simulators.faults.soak import AttemptResult
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--case", "cases", multiple=True, help="Only this case; may be given again.")
-@click.option("--broker", "brokers", multiple=True, type=click.Choice(["mosquitto", "embedded"]), help="Only this one.")
-@click.option("--seed", "seeds", multiple=True, type=int, help="This seed instead of many: repeats a failure.")
-@click.option("--share", default=1.0, show_default=True, help="Of the seeds of every case; at least one is tried.")
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    type=click.Choice(["mosquitto", "embedded"]),
+    help="Only this one.",
+)
+@click.option(
+    "--seed", "seeds", multiple=True, type=int, help="This seed instead of many: repeats a failure."
+)
+@click.option(
+    "--share",
+    default=1.0,
+    show_default=True,
+    help="Of the seeds of every case; at least one is tried.",
+)
 @click.option("--list", "only_list", is_flag=True, help="Name the cases and what each does.")
 def soak(
-    cases: tuple[str, ...], brokers: tuple[str, ...], seeds: tuple[int, ...], share: float, only_list: bool
+    cases: tuple[str, ...],
+    brokers: tuple[str, ...],
+    seeds: tuple[int, ...],
+    share: float,
+    only_list: bool,
 ) -> None:
-    """Kill, cut, fill, flood and starve a small live fleet, and hold what comes out to the laboratory's own run.
+    """Kill, cut, fill, flood and starve a small live fleet, and hold what comes out to the
+    laboratory's own run.
 
     \b
     protofleet soak
@@ -39,9 +57,12 @@ def soak(
             click.echo(f"{name:<40} {(case.play.__doc__ or '').strip().splitlines()[0]}")
         return
 
-    def told(each: Tried) -> None:
+    def told(each: AttemptResult) -> None:
         outcome = f"FAILED {each.wrong[:200]}" if each.wrong else each.told
-        click.echo(f"{each.seconds:6.1f} s  {each.case} ({each.broker}, seed {each.seed}): {outcome}", err=True)
+        click.echo(
+            f"{each.seconds:6.1f} s  {each.case} ({each.broker}, seed {each.seed}): {outcome}",
+            err=True,
+        )
 
     found = long_form.run(cases, brokers, seeds, share, told)
     click.echo(long_form.table(found))

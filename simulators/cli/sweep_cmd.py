@@ -19,11 +19,20 @@ from simulators.run.config import LabConfig
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--grid", multiple=True, required=True, metavar="NAME=A,B,C", help="Values to try; several make a product."
+    "--grid",
+    multiple=True,
+    required=True,
+    metavar="NAME=A,B,C",
+    help="Values to try; several make a product.",
 )
 @run_options()
 @workers_option
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="A folder per point.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="A folder per point.",
+)
 @json_option
 def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **values: Any) -> None:
     """Try a grid of settings; run it again to go on where it stopped.
@@ -59,7 +68,9 @@ def _at(config: LabConfig, point: Sequence[str]) -> LabConfig:
         for part in ("run", "training", "partition", "numerics"):
             section = getattr(config, part)
             if option in {field.name for field in fields(section)}:
-                config = replace(config, **{part: from_plain(type(section), {**to_plain(section), option: text})})
+                config = replace(
+                    config, **{part: from_plain(type(section), {**to_plain(section), option: text})}
+                )
                 break
         else:
             config = replace(config, settings=(*config.settings, pair))

@@ -1,4 +1,5 @@
-"""Pupils as daemons: as many as wanted, each on a thread of this process, or one as a process that can be killed.
+"""Pupils as daemons: as many as wanted, each on a thread of this process, or one as a process that
+can be killed.
 
 python -m simulators.faults.crowd URL FLEET AGENT FOLDER
 """
@@ -19,10 +20,10 @@ from pathlib import Path
 
 from edge_agent.config import AgentSection, Config, FleetSection, LimitsSection
 from edge_agent.daemon import outbound
-from edge_agent.daemon.loop import Around, Daemon
-from edge_agent.protocol.retry import Rules
+from edge_agent.daemon.loop import Daemon, DaemonDeps
+from edge_agent.protocol.retry import RetryRules
 from edge_agent.store import Store, lock
-from edge_agent.worker.ipc import Seen
+from edge_agent.worker.ipc import DataSurvey
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
 from protofleet.mqtt.address import Address
@@ -30,13 +31,13 @@ from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
-from simulators.faults.pupil import Desk, Lesson, prototypes
+from simulators.faults.pupil import FakeTraining, Lesson, prototypes
 
 QUICK = 0.3  # seconds to the second delivery: a case must not wait for a patient device
 
 
 @dataclass(frozen=True)
-class Place:
+class DeviceSite:
     """Where a pupil lives, and how it is made."""
 
     url: str
@@ -48,7 +49,7 @@ class Place:
     now: Callable[[], datetime] = datetime.now
 
 
-def be(place: Place, made: Callable[[Daemon], None]) -> None:
+def be(place: DeviceSite, made: Callable[[Daemon], None]) -> None:
     """Run one daemon to its end; `made` is given it before it starts."""
     config = replace(
         Config(),
@@ -63,14 +64,20 @@ def be(place: Place, made: Callable[[Daemon], None]) -> None:
         store.take_over(boot)
         topics, address = Topics(place.fleet), Address.parse(place.url)
         link = Link(
-            address, place.agent, will=outbound.will(topics, place.agent, boot), keepalive=place.keepalive,
-            rng=random.Random(), backoff=lambda attempt: min(2.0, 0.1 * (attempt + 1)),
-        )  # fmt: skip
-        desk = Desk(place.agent, boot, store, link.wake, place.lesson_of)
-        rules = Rules(place.agent, evaluate=False, first_wait=QUICK, longest_wait=2.0)
+            address,
+            place.agent,
+            will=outbound.will(topics, place.agent, boot),
+            keepalive=place.keepalive,
+            rng=random.Random(),
+            backoff=lambda attempt: min(2.0, 0.1 * (attempt + 1)),
+        )
+        desk = FakeTraining(place.agent, boot, store, link.wake, place.lesson_of)
+        rules = RetryRules(place.agent, evaluate=False, first_wait=QUICK, longest_wait=2.0)
         with (place.folder / "log").open("a") as words:
-            around = Around(config, link, store, desk, Log(words), Notifier({}), boot, True, now=place.now)
-            daemon = Daemon(around, rules, Seen((), 1))
+            around = DaemonDeps(
+                config, link, store, desk, Log(words), Notifier({}), boot, True, now=place.now
+            )
+            daemon = Daemon(around, rules, DataSurvey((), 1))
             made(daemon)
             daemon.run()
     finally:
@@ -79,10 +86,10 @@ def be(place: Place, made: Callable[[Daemon], None]) -> None:
 
 
 @dataclass
-class Member:
+class CrowdMember:
     """A daemon on a thread. `failed` holds what ended it, if anything but `stop` did."""
 
-    place: Place
+    place: DeviceSite
     thread: threading.Thread
     daemon: Daemon | None = None
     failed: str = ""
@@ -95,7 +102,7 @@ class Member:
 
 
 @contextmanager
-def crowd(places: Sequence[Place]) -> Iterator[list[Member]]:
+def crowd(places: Sequence[DeviceSite]) -> Iterator[list[CrowdMember]]:
     """All of them, alive until the block is left."""
     members = [enter(place) for place in places]
     try:
@@ -113,7 +120,7 @@ def crowd(places: Sequence[Place]) -> Iterator[list[Member]]:
             raise FleetError(f"{member.place.agent} failed: {member.failed}")
 
 
-def enter(place: Place) -> Member:
+def enter(place: DeviceSite) -> CrowdMember:
     """Start a daemon on a thread of its own; it is there when this returns."""
     ready = threading.Event()
 
@@ -129,7 +136,7 @@ def enter(place: Place) -> Member:
         finally:
             ready.set()
 
-    member = Member(place, threading.Thread(target=live, name=place.agent, daemon=True))
+    member = CrowdMember(place, threading.Thread(target=live, name=place.agent, daemon=True))
     member.thread.start()
     ready.wait(30)
     return member
@@ -143,7 +150,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
 
     try:
-        be(Place(url, fleet, agent, Path(folder)), made)
+        be(DeviceSite(url, fleet, agent, Path(folder)), made)
     except FleetError as error:
         sys.exit(f"error: {error}")
 

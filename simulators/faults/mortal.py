@@ -1,11 +1,13 @@
-"""A program that dies at a chosen instant, as by `kill -9`: when a function is entered or left for the n-th time.
+"""A program that dies at a chosen instant, as by `kill -9`: when a function is entered or left for
+the n-th time.
 
     python -m simulators.faults.mortal 'coordinator.journal.journal:Journal.commit:leave:7' coordinator serve ...
 
-The program itself knows nothing of it: Python's profiling hook counts. An instant is `module:function:edge:number`. The
-function is a qualified name that must be there when the program starts, so that a name that was changed elsewhere is
-refused and does not stand for a moment that never comes. With a package in the module's place, `*` is every function in
-it, and `execute` every statement that SQLite is given by it.
+The program itself knows nothing of it: Python's profiling hook counts. An instant is
+`module:function:edge:number`. The function is a qualified name that must be there when the program
+starts, so that a name that was changed elsewhere is refused and does not stand for a moment that
+never comes. With a package in the module's place, `*` is every function in it, and `execute` every
+statement that SQLite is given by it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ ANY, STATEMENT = "*", "execute"  # of a whole package
 
 
 @dataclass(frozen=True)
-class Instant:
+class Failpoint:
     """When to die."""
 
     module: str
@@ -44,12 +46,12 @@ class Instant:
         return f"{self.module}:{self.name}:{self.edge}:{self.number}"
 
     @classmethod
-    def of(cls, function: Callable[..., Any], edge: Edge, number: int) -> Instant:
+    def of(cls, function: Callable[..., Any], edge: Edge, number: int) -> Failpoint:
         """When this function is entered or left so often."""
         return cls(function.__module__, function.__qualname__, edge, number)
 
     @classmethod
-    def parse(cls, text: str) -> Instant:
+    def parse(cls, text: str) -> Failpoint:
         """As it is written on the command line."""
         match text.split(":"):
             case [module, name, ("enter" | "leave") as edge, number] if number.isdigit():
@@ -57,8 +59,10 @@ class Instant:
         raise UsageError(f"{text!r} is no instant", "module:function:enter|leave:number")
 
 
-def resolve(instant: Instant) -> CodeType | None:
-    """The code that the instant counts, None if it is any in a package; a name that stands for none is refused."""
+def resolve(instant: Failpoint) -> CodeType | None:
+    """The code that the instant counts, None if it is any in a package; a name that stands for none
+    is refused.
+    """
     try:
         found: Any = importlib.import_module(instant.module)
         if instant.name in (ANY, STATEMENT):
@@ -73,7 +77,7 @@ def resolve(instant: Instant) -> CodeType | None:
     return code
 
 
-def watch(instant: Instant, die: Callable[[], None]) -> Callable[[FrameType, str, Any], None]:
+def watch(instant: Failpoint, die: Callable[[], None]) -> Callable[[FrameType, str, Any], None]:
     """The hook; `die` is called once the instant has come."""
     package, left = f"{os.sep}{instant.module.replace('.', os.sep)}{os.sep}", instant.number
     python, native = EVENTS[instant.edge]
@@ -87,7 +91,9 @@ def watch(instant: Instant, die: Callable[[], None]) -> Callable[[FrameType, str
         return event == python and not body and package in frame.f_code.co_filename
 
     def is_statement(frame: FrameType, event: str, what: Any) -> bool:
-        return event == native and what.__name__ in STATEMENTS and package in frame.f_code.co_filename
+        return (
+            event == native and what.__name__ in STATEMENTS and package in frame.f_code.co_filename
+        )
 
     hit = is_function if code is not None else is_statement if instant.name == STATEMENT else is_any
 
@@ -108,9 +114,11 @@ def die_at_once() -> None:
 
 def main() -> None:
     """Run the program that the arguments name, until the instant."""
-    instant, module = Instant.parse(sys.argv[1]), sys.argv[2]
+    instant, module = Failpoint.parse(sys.argv[1]), sys.argv[2]
     sys.argv = [module, *sys.argv[3:]]
-    importlib.import_module(f"{module.partition('.')[0]}.cli")  # nothing that happens while it loads is an instant
+    importlib.import_module(
+        f"{module.partition('.')[0]}.cli"
+    )  # nothing that happens while it loads is an instant
     sys.setprofile(watch(instant, die_at_once))
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

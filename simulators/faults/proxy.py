@@ -1,7 +1,8 @@
 """A network one can break: a TCP proxy in user space between clients and a broker.
 
-It cuts, falls silent, delays and slows down, as told by method calls from any thread. Silence is that of a lost route:
-nobody gets an error, and what was sent meanwhile arrives when it ends, because both ends speak TCP.
+It cuts, falls silent, delays and slows down, as told by method calls from any thread. Silence is
+that of a lost route: nobody gets an error, and what was sent meanwhile arrives when it ends,
+because both ends speak TCP.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ HELD = 64  # pieces kept while they are delayed
 class Proxy:
     """Listens on a free port of `host` for as long as the `with` block lasts."""
 
-    def __init__(self, target_port: int, target_host: str = "127.0.0.1", host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, target_port: int, target_host: str = "127.0.0.1", host: str = "127.0.0.1"
+    ) -> None:
         self._target, self._host = (target_host, target_port), host
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
@@ -136,7 +139,9 @@ class Proxy:
             for end in ends:
                 end.close()
 
-    async def _carry(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """One way of one connection, until either end is gone."""
         pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(HELD)
         give = asyncio.ensure_future(self._give(way, pieces, writer))
@@ -149,7 +154,9 @@ class Proxy:
         finally:
             give.cancel()
 
-    async def _give(self, way: Way, pieces: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+    async def _give(
+        self, way: Way, pieces: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
         with contextlib.suppress(OSError):
             while True:
                 due, data = await pieces.get()
@@ -157,7 +164,9 @@ class Proxy:
                     return
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 await self._open[way].wait()
-                self.carried[way] += len(data)  # before the write: who has heard a byte finds it counted
+                self.carried[way] += len(
+                    data
+                )  # before the write: who has heard a byte finds it counted
                 writer.write(data)
                 await writer.drain()
                 if self._rate is not None:

@@ -1,8 +1,10 @@
-"""A device whose training is a hash: real link, store and protocol, and an upload that depends on its whole history.
+"""A device whose training is a hash: real link, store and protocol, and an upload that depends on
+its whole history.
 
-What a pupil knows is a chain: one link for every round, made of what it knew, the round, and the state it was given.
-Its upload is drawn from that. So a round that is trained twice, on a wrong state, or from a lost checkpoint shows in
-the hash of every state that follows, and costs no training.
+What a pupil knows is a chain: one link for every round, made of what it knew, the round, and the
+state it was given. Its upload is drawn from that. So a round that is trained twice, on a wrong
+state, or from a lost checkpoint shows in the hash of every state that follows, and costs no
+training.
 """
 
 from __future__ import annotations
@@ -14,9 +16,18 @@ from typing import Any
 import numpy as np
 
 from edge_agent.protocol.events import Train
-from edge_agent.records import Checkpoint, StoreError, Upload
+from edge_agent.records import Checkpoint, OutboxEntry, StoreError
 from edge_agent.store import Store
-from edge_agent.worker.ipc import Answer, Broken, Done, Look, Order, Plan, Seen, Work
+from edge_agent.worker.ipc import (
+    Answer,
+    DataSurvey,
+    Order,
+    RoundSpec,
+    SurveyData,
+    TaskDone,
+    TaskFailed,
+    Work,
+)
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
@@ -39,7 +50,7 @@ def prototypes(contract: Contract) -> Lesson:
     return drawn
 
 
-class Pupil:
+class FakeAgent:
     """The device as a schedule drives it."""
 
     def __init__(self, agent: str, lesson: Lesson, knowledge: bytes = b"") -> None:
@@ -52,11 +63,13 @@ class Pupil:
 
     def work(self, round: int) -> Parts:
         """One more link of the chain, and what is drawn from it."""
-        self.knowledge = sha256(b"|".join([self.knowledge, self.agent.encode(), b"%d" % round, self._given])).digest()
+        self.knowledge = sha256(
+            b"|".join([self.knowledge, self.agent.encode(), b"%d" % round, self._given])
+        ).digest()
         return self.lesson(np.random.default_rng(list(self.knowledge)))
 
 
-class Desk:
+class FakeTraining:
     """Carries out a daemon's orders at once, where a foreman would start a training process.
 
     `lesson_of` says what this fleet's uploads look like.
@@ -65,16 +78,23 @@ class Desk:
     pid = None
 
     def __init__(
-        self, agent: str, boot: str, store: Store, wake: Callable[[], None], lesson_of: Callable[[Contract], Lesson]
+        self,
+        agent: str,
+        boot: str,
+        store: Store,
+        wake: Callable[[], None],
+        lesson_of: Callable[[Contract], Lesson],
     ) -> None:
         self.agent, self.boot, self.store = agent, boot, store
         self._wake, self._lesson_of = wake, lesson_of
         self._answers: list[Answer] = []
-        self._read: tuple[Plan, Contract, Recipe[Any], Any] | None = None
+        self._read: tuple[RoundSpec, Contract, Recipe[Any], Any] | None = None
 
     def order(self, order: Order) -> None:
         """Done before this returns."""
-        self._answers.append(Seen((), 1) if isinstance(order, Look) else self._carried_out(order))
+        self._answers.append(
+            DataSurvey((), 1) if isinstance(order, SurveyData) else self._carried_out(order)
+        )
         self._wake()
 
     def answers(self) -> list[Answer]:
@@ -90,24 +110,30 @@ class Desk:
         try:
             if isinstance(task, Train):
                 self._train(order.plan, task)
-            return Done(task, 0.0, 0)
+            return TaskDone(task, 0.0, 0)
         except FleetError as error:
-            return Broken(task, str(error), error.code, "again" if isinstance(error, StoreError) else "round")
+            return TaskFailed(
+                task, str(error), error.code, "again" if isinstance(error, StoreError) else "round"
+            )
 
-    def _train(self, plan: Plan, task: Train) -> None:
+    def _train(self, plan: RoundSpec, task: Train) -> None:
         contract, recipe, hyper = self._agreed(plan)
         shared, own = self._state("global", task), self._state("own", task) if task.own else {}
         if GlobalState(shared).base != task.base:
             raise FleetError(f"the state of round {task.base_round} is not the one announced")
         saved = self.store.checkpoint(task.run)
-        pupil = Pupil(self.agent, self._lesson_of(contract), b"" if saved is None else saved.body)
+        pupil = FakeAgent(
+            self.agent, self._lesson_of(contract), b"" if saved is None else saved.body
+        )
         pupil.receive(task.base_round, shared, own)
         parts = pupil.work(task.round)
         if not recipe.talks(Turn(contract, hyper, task.round)):
             parts = {}
         body = wire.encode_parts(parts, contract.wire, recipe.precision)
         digest = sha256(body).hexdigest()
-        upload = Upload(task.run, task.round, task.base, plan.method, digest, body, self.boot, task.round)
+        upload = OutboxEntry(
+            task.run, task.round, task.base, plan.method, digest, body, self.boot, task.round
+        )
         kept = Checkpoint(task.round, task.base_round, task.base, pupil.knowledge)
         self.store.commit_round(self.boot, task.run, kept, upload, float(task.round))
 
@@ -118,7 +144,7 @@ class Desk:
         parts: Parts = wire.decode(message).body
         return parts
 
-    def _agreed(self, plan: Plan) -> tuple[Contract, Recipe[Any], Any]:
+    def _agreed(self, plan: RoundSpec) -> tuple[Contract, Recipe[Any], Any]:
         if self._read is None or self._read[0] != plan:
             recipe = registry.load(plan.method)
             contract = from_plain(Contract, plan.contract, "contract")

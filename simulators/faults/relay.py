@@ -1,7 +1,9 @@
-"""Two brokers and a postman between them who cannot be trusted: he repeats, delays and swaps what he carries.
+"""Two brokers and a postman between them who cannot be trusted: he repeats, delays and swaps what
+he carries.
 
-Devices are at one broker and the coordinator at the other. Everything of QoS 1 arrives at least once and nothing in
-particular order; of QoS 0, some is lost. That is what MQTT promises over reconnects, and a little worse.
+Devices are at one broker and the coordinator at the other. Everything of QoS 1 arrives at least
+once and nothing in particular order; of QoS 0, some is lost. That is what MQTT promises over
+reconnects, and a little worse.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 
 RETAINED = ("coordinator_state", "round", "train", "down", "state")
-ALWAYS_IN_ORDER = ("coordinator_state", "state")  # who is there: each end's own last word must stay the last
+ALWAYS_IN_ORDER = (
+    "coordinator_state",
+    "state",
+)  # who is there: each end's own last word must stay the last
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,9 @@ class _Letter:
 class Relay:
     """Carries until stopped."""
 
-    def __init__(self, fleet: str, coordinators: Address, devices: Address, how: Mischief, rng: random.Random) -> None:
+    def __init__(
+        self, fleet: str, coordinators: Address, devices: Address, how: Mischief, rng: random.Random
+    ) -> None:
         self._topics, self._how, self._rng = Topics(fleet), how, rng
         self._up = Link(coordinators, "postman-up", rng=rng, clean_start=True)
         self._down = Link(devices, "postman-down", rng=rng, clean_start=True)
@@ -57,7 +64,10 @@ class Relay:
         """Go to work."""
         from_devices = [one for one in self._topics.for_coordinator() if "/d/" in one[0]]
         self._down.subscribe(from_devices)
-        own = [(topic.replace("/AGENT/", "/+/"), qos) for topic, qos in self._topics.for_device("AGENT")]
+        own = [
+            (topic.replace("/AGENT/", "/+/"), qos)
+            for topic, qos in self._topics.for_device("AGENT")
+        ]
         self._up.subscribe(own)
         self._up.start()
         self._down.start()
@@ -107,7 +117,9 @@ class Relay:
 
 
 @contextmanager
-def relay(fleet: str, coordinators: Address, devices: Address, how: Mischief, rng: random.Random) -> Iterator[Relay]:
+def relay(
+    fleet: str, coordinators: Address, devices: Address, how: Mischief, rng: random.Random
+) -> Iterator[Relay]:
     """For as long as the block lasts."""
     postman = Relay(fleet, coordinators, devices, how, rng)
     postman.start()

@@ -1,4 +1,6 @@
-"""One try of one case: a folder, a seed that everything in it is drawn from, and which broker it plays on."""
+"""One try of one case: a folder, a seed that everything in it is drawn from, and which broker it
+plays on.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from typing import Any
 
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
-from protofleet.mqtt.broker.run import Prefer, Running, running_broker
-from simulators.faults.stage import Actor, Stage, until
+from protofleet.mqtt.broker.run import Prefer, RunningBroker, running_broker
+from simulators.faults.stage import Actor, Testbed, until
 
 
 @dataclass(frozen=True)
-class Scene:
+class Attempt:
     """Given to a case."""
 
     folder: Path
@@ -33,29 +35,31 @@ class Scene:
         return random.Random(self.seed)
 
     @contextmanager
-    def broker(self, port: int = 0) -> Iterator[Running]:
+    def broker(self, port: int = 0) -> Iterator[RunningBroker]:
         """A broker that keeps its files over its lives, where it can."""
         with running_broker(self.folder / "broker", port=port, prefer=self.prefer) as running:
             yield running
 
-    def stage(self, url: str, **how: Any) -> Stage:
+    def stage(self, url: str, **how: Any) -> Testbed:
         """A stage in this folder, its settings written."""
-        made = Stage(self.folder / "stage", url, actors=self.actors, **how)
+        made = Testbed(self.folder / "stage", url, actors=self.actors, **how)
         made.write()
         return made
 
 
 @dataclass(frozen=True)
 class Case:
-    """Something that may go wrong. `play` says what it tried, or raises because a promise was broken."""
+    """Something that may go wrong. `play` says what it tried, or raises because a promise was
+    broken.
+    """
 
     name: str
-    play: Callable[[Scene], str]
+    play: Callable[[Attempt], str]
     soak: int = 3  # seeds in the long form
     brokers: tuple[Prefer, ...] = ("mosquitto", "embedded")
     root: bool = False  # it mounts a file system
 
-    def tried(self, scene: Scene) -> str:
+    def tried(self, scene: Attempt) -> str:
         """Play it, and leave no process behind, whatever happens."""
         try:
             return self.play(scene)
@@ -67,7 +71,7 @@ class Case:
 class Breakable:
     """A broker that can be killed and comes back on the same port."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Attempt) -> None:
         self._scene = scene
         self._enter()
         self.url, self.port = str(self._running.address), self._running.address.port
@@ -92,7 +96,7 @@ class Breakable:
 
 
 @contextmanager
-def breakable(scene: Scene) -> Iterator[Breakable]:
+def breakable(scene: Attempt) -> Iterator[Breakable]:
     """For as long as the block lasts."""
     broker = Breakable(scene)
     try:
@@ -113,7 +117,7 @@ def uploads(data: Path) -> int:
         return 0
 
 
-def after(stage: Stage, count: int) -> None:
+def after(stage: Testbed, count: int) -> None:
     """Wait until the journal holds so many uploads."""
     until(lambda: uploads(stage.data) >= count, f"{count} uploads in the journal")
 

@@ -1,6 +1,8 @@
-"""A disk that can be filled: a small file system in memory, in a mount namespace that only its processes see.
+"""A disk that can be filled: a small file system in memory, in a mount namespace that only its
+processes see.
 
-Needs root on Linux. What is on it is reached from outside through /proc, and gone when the block is left.
+Needs root on Linux. What is on it is reached from outside through /proc, and gone when the block is
+left.
 """
 
 from __future__ import annotations
@@ -50,12 +52,19 @@ class SmallDisk:
 
     def copy_to(self, target: Path) -> None:
         """What is on it, for later."""
-        shutil.copytree(self.outside, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock", "ballast"))
+        shutil.copytree(
+            self.outside,
+            target,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("*.sock", "ballast"),
+        )
 
 
 def possible() -> bool:
     """Whether this machine lets us."""
-    return os.geteuid() == 0 and all(shutil.which(program) for program in ("unshare", "nsenter", "mount"))
+    return os.geteuid() == 0 and all(
+        shutil.which(program) for program in ("unshare", "nsenter", "mount")
+    )
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""A small fleet to be tried: what its coordinator is told, its processes, and who its devices are."""
+"""A small fleet to be tried: what its coordinator is told, its processes, and who its devices
+are.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from coordinator.service.control import ask
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError
 from protofleet.settings.fields import to_plain
-from simulators.faults.crowd import Place
-from simulators.faults.mortal import Instant
+from simulators.faults.crowd import DeviceSite
+from simulators.faults.mortal import Failpoint
 from simulators.live.fleet import last_words, toml
 
 RUN = "trial"
@@ -36,7 +38,7 @@ class Stuck(FleetError):
 
 
 @dataclass(frozen=True)
-class Stage:
+class Testbed:
     """Where a case plays: its folder, its broker, and how its rounds go."""
 
     folder: Path
@@ -66,28 +68,53 @@ class Stage:
         classes = tuple(f"class-{i}" for i in range(5))
         return Contract(self.fleet, RUN, 7, classes, Input("vector", (4,)), embedding=8)
 
-    def places(self, url: str | None = None, **how: Any) -> list[Place]:
+    def places(self, url: str | None = None, **how: Any) -> list[DeviceSite]:
         """Its devices."""
-        return [Place(url or self.url, self.fleet, name, self.home(name), **how) for name in self.names]
+        return [
+            DeviceSite(url or self.url, self.fleet, name, self.home(name), **how)
+            for name in self.names
+        ]
 
     def write(self) -> None:
         """The coordinator's settings."""
         self.folder.mkdir(parents=True, exist_ok=True)
         contract = {k: v for k, v in to_plain(self.contract()).items() if k not in ("fleet", "run")}
         serve = {
-            "fleet": self.fleet, "method": "fedproto", "run": RUN, "rounds": self.rounds, "min_agents": self.agents,
-            "round_timeout": 60.0, "quorum": 1.0, "every": 0.0, **self.serve,
-        }  # fmt: skip
-        document = {"serve": serve, "broker": {"url": self.url, "packet": self.packet}, "contract": contract}
+            "fleet": self.fleet,
+            "method": "fedproto",
+            "run": RUN,
+            "rounds": self.rounds,
+            "min_agents": self.agents,
+            "round_timeout": 60.0,
+            "quorum": 1.0,
+            "every": 0.0,
+            **self.serve,
+        }
+        document = {
+            "serve": serve,
+            "broker": {"url": self.url, "packet": self.packet},
+            "contract": contract,
+        }
         (self.folder / "fleet.toml").write_text(toml(document))
 
-    def coordinator(self, instant: Instant | None = None, *words: str, wrap: Wrap = as_it_is) -> Actor:
-        """Its coordinator as a process that ends with the run; with an instant, one that dies then."""
-        serve = ["coordinator", "serve", "--config", str(self.folder / "fleet.toml"), "--until-done", *words]
+    def coordinator(
+        self, instant: Failpoint | None = None, *words: str, wrap: Wrap = as_it_is
+    ) -> Actor:
+        """Its coordinator as a process that ends with the run; with an instant, one that dies
+        then.
+        """
+        serve = [
+            "coordinator",
+            "serve",
+            "--config",
+            str(self.folder / "fleet.toml"),
+            "--until-done",
+            *words,
+        ]
         command = serve if instant is None else ["simulators.faults.mortal", str(instant), *serve]
         return self._enter("coordinator", command, wrap)
 
-    def device(self, agent: str, instant: Instant | None = None, wrap: Wrap = as_it_is) -> Actor:
+    def device(self, agent: str, instant: Failpoint | None = None, wrap: Wrap = as_it_is) -> Actor:
         """One of its devices as a process of its own."""
         words = ["simulators.faults.crowd", self.url, self.fleet, agent, str(self.home(agent))]
         self.home(agent).mkdir(parents=True, exist_ok=True)
@@ -98,7 +125,9 @@ class Stage:
         """A process of this name; whatever an earlier one said stays in the log."""
         log = self.folder / f"{name}.log"
         with log.open("ab") as words:
-            process = subprocess.Popen(wrap([sys.executable, "-m", *command]), stdout=words, stderr=words)
+            process = subprocess.Popen(
+                wrap([sys.executable, "-m", *command]), stdout=words, stderr=words
+            )
         self.actors.append(Actor(name, process, log))
         return self.actors[-1]
 
@@ -139,19 +168,27 @@ class Actor:
             return self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Stuck(f"{self.name} does not end: {last_words(self.log)}", f"its log: {self.log}") from None
+            raise Stuck(
+                f"{self.name} does not end: {last_words(self.log)}", f"its log: {self.log}"
+            ) from None
 
     def done(self, patience: float = PATIENCE) -> None:
         """It ended as it should."""
         code = self.ended(patience)
         if code:
-            raise Stuck(f"{self.name} ended with {code}: {last_words(self.log)}", f"its log: {self.log}")
+            raise Stuck(
+                f"{self.name} ended with {code}: {last_words(self.log)}", f"its log: {self.log}"
+            )
 
     def dies(self) -> bool:
-        """It came to the instant that it was to die at; a case whose fault never happens has shown nothing."""
+        """It came to the instant that it was to die at; a case whose fault never happens has shown
+        nothing.
+        """
         code = self.ended()
         if not self.killed:
-            raise Stuck(f"{self.name} ended with {code} before the instant at which it was to die came")
+            raise Stuck(
+                f"{self.name} ended with {code} before the instant at which it was to die came"
+            )
         return True
 
     @property

@@ -1,4 +1,6 @@
-"""Uploads that are well formed and still not what is due: a part missing, twice, or of another shape or sign."""
+"""Uploads that are well formed and still not what is due: a part missing, twice, or of another
+shape or sign.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from protofleet.values.prototypes import Part, Parts, Tensors
 
 
 def mutated(parts: Parts, rng: random.Random) -> Parts:
-    """One or two changes to an honest upload; what the vocabulary itself refuses is left as it was."""
+    """One or two changes to an honest upload; what the vocabulary itself refuses is left as it
+    was.
+    """
     found = dict(parts)
     for _ in range(rng.randint(1, 2)):
         if not found:
@@ -53,4 +57,6 @@ def _reshaped(part: Part, rng: random.Random) -> Part:
 def _changed(array: Any, rng: random.Random) -> Any:
     """Gone, deeper, half as long, or all of one number."""
     flat = np.asarray(array)
-    return rng.choice([None, flat[..., None], flat.reshape(-1)[: max(1, flat.size // 2)], flat * 0 - 1, flat * 0])
+    return rng.choice(
+        [None, flat[..., None], flat.reshape(-1)[: max(1, flat.size // 2)], flat * 0 - 1, flat * 0]
+    )

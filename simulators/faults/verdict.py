@@ -1,4 +1,6 @@
-"""What must be true of a run after anything that may happen to it, and what of one in which nobody was lost."""
+"""What must be true of a run after anything that may happen to it, and what of one in which nobody
+was lost.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,23 @@ from coordinator.journal.journal import Journal
 from coordinator.service.build import agreed
 from coordinator.service.replay import replayed
 from protofleet.errors import FleetError
-from simulators.faults.pupil import Pupil, prototypes
-from simulators.faults.stage import RUN, Stage
+from simulators.faults.pupil import FakeAgent, prototypes
+from simulators.faults.stage import RUN, Testbed
 from simulators.live import schedule
 
 RECEIPTED = ("accepted", "duplicate", "late")
 
 
-class Broken(FleetError):
+class PromiseBroken(FleetError):
     """A promise was not kept."""
 
     code = "broken-promise"
 
 
-def judge(stage: Stage, *, whole: bool = True) -> str:
-    """The final state's hash, if every promise was kept; `whole`: nobody was lost, so it is the undisturbed run's."""
+def judge(stage: Testbed, *, whole: bool = True) -> str:
+    """The final state's hash, if every promise was kept; `whole`: nobody was lost, so it is the
+    undisturbed run's.
+    """
     journal = Journal.read(stage.data)
     try:
         _sound(journal)
@@ -38,10 +42,12 @@ def judge(stage: Stage, *, whole: bool = True) -> str:
     finally:
         journal.close()
     if not rounds or rounds[-1].round != stage.rounds or journal_gap(hashes, stage.rounds):
-        raise Broken(f"the run ended in round {max(hashes, default=0)} of {stage.rounds}")
+        raise PromiseBroken(f"the run ended in round {max(hashes, default=0)} of {stage.rounds}")
     final = hashes[stage.rounds]
     if whole and final != undisturbed(stage):
-        raise Broken(f"nobody was lost, but the state is {final[:12]} and not {undisturbed(stage)[:12]}")
+        raise PromiseBroken(
+            f"nobody was lost, but the state is {final[:12]} and not {undisturbed(stage)[:12]}"
+        )
     return final
 
 
@@ -50,33 +56,38 @@ def journal_gap(hashes: dict[int, str], rounds: int) -> bool:
     return set(hashes) != set(range(rounds + 1))
 
 
-def undisturbed(stage: Stage) -> str:
+def undisturbed(stage: Testbed) -> str:
     """The hash that the stage's fleet ends in when nothing happens."""
     from protofleet import registry
 
     recipe, contract = registry.load("fedproto"), stage.contract()
     plan = schedule.undisturbed(recipe, contract, recipe.hyper(), stage.names, stage.rounds)
-    pupils = {name: Pupil(name, prototypes(contract)) for name in stage.names}
+    pupils = {name: FakeAgent(name, prototypes(contract)) for name in stage.names}
     return schedule.follow(recipe, contract, recipe.hyper(), plan, pupils)[stage.rounds]
 
 
 def _sound(journal: Journal) -> None:
     wrong = [f"round {r.round} {r.verdict}" for r in replayed(journal) if r.verdict != "same"]
     if wrong:
-        raise Broken(f"a replay comes to other states: {', '.join(wrong)}")
+        raise PromiseBroken(f"a replay comes to other states: {', '.join(wrong)}")
 
 
 def _once(journal: Journal) -> None:
     counted = Counter(
-        (round, agent) for o in journal.rounds() if (cut := journal.cut(o.round)) for round, agent, _ in cut.counted
+        (round, agent)
+        for o in journal.rounds()
+        if (cut := journal.cut(o.round))
+        for round, agent, _ in cut.counted
     )
     twice = [each for each, count in counted.items() if count > 1]
     if twice:
-        raise Broken(f"fused twice: {twice}")
+        raise PromiseBroken(f"fused twice: {twice}")
 
 
-def receipts(stage: Stage) -> None:
-    """What has a receipt now is in the journal now, as it was left by a coordinator that has just died."""
+def receipts(stage: Testbed) -> None:
+    """What has a receipt now is in the journal now, as it was left by a coordinator that has just
+    died.
+    """
     time.sleep(0.1)  # for receipts that are still on their way
     try:
         journal = Journal.read(stage.data)
@@ -91,12 +102,14 @@ def receipts(stage: Stage) -> None:
         journal.close()
 
 
-def _receipts_hold(stage: Stage, journal: Journal) -> None:
+def _receipts_hold(stage: Testbed, journal: Journal) -> None:
     for agent in stage.names:
         for round, digest, status in outbox(stage.home(agent) / "agent.db"):
             kept = journal.upload(round, agent)
             if status in RECEIPTED and (kept is None or kept.digest != digest):
-                raise Broken(f"{agent} has a receipt ({status}) for round {round}, which the journal does not hold")
+                raise PromiseBroken(
+                    f"{agent} has a receipt ({status}) for round {round}, which the journal does not hold"
+                )
 
 
 def outbox(store: Path) -> list[tuple[int, str, str]]:
@@ -107,12 +120,12 @@ def outbox(store: Path) -> list[tuple[int, str, str]]:
         return list(db.execute("SELECT round, digest, status FROM outbox WHERE run = ?", (RUN,)))
 
 
-def _by_schedule(stage: Stage, journal: Journal) -> None:
+def _by_schedule(stage: Testbed, journal: Journal) -> None:
     contract, recipe, hyper = agreed(journal)
-    pupils = {name: Pupil(name, prototypes(contract)) for name in stage.names}
+    pupils = {name: FakeAgent(name, prototypes(contract)) for name in stage.names}
     found = schedule.follow(recipe, contract, hyper, schedule.read(journal), pupils)
     for round, recorded in journal.state_hashes().items():
         if found[round] != recorded:
-            raise Broken(
+            raise PromiseBroken(
                 f"round {round} ended in {recorded[:12]}, the laboratory by its schedule in {found[round][:12]}"
             )

@@ -1,7 +1,9 @@
-"""The same run on a real fleet: agents and a coordinator as processes of their own, over a real broker on this machine.
+"""The same run on a real fleet: agents and a coordinator as processes of their own, over a real
+broker on this machine.
 
-What the lab calls in memory happens here by the commands that a person would type; it ends in the same state, to the
-bit. Everything lives in one folder: a data set and a settings file for every device, the coordinator's journal, logs.
+What the lab calls in memory happens here by the commands that a person would type; it ends in the
+same state, to the bit. Everything lives in one folder: a data set and a settings file for every
+device, the coordinator's journal, logs.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ POLL = 0.1
 
 
 @dataclass(frozen=True)
-class Member:
+class FleetProcess:
     """A process of the fleet, and where its log is."""
 
     name: str
@@ -64,15 +66,21 @@ def write(setup: Setup, folder: Path, url: str) -> None:
         toml(
             {
                 "serve": {
-                    "fleet": FLEET, "method": run.method, "run": RUN_ID, "rounds": run.rounds,
-                    "min_agents": run.agents, "participation": run.participation, "round_timeout": 3600.0, "every": 0.0,
+                    "fleet": FLEET,
+                    "method": run.method,
+                    "run": RUN_ID,
+                    "rounds": run.rounds,
+                    "min_agents": run.agents,
+                    "participation": run.participation,
+                    "round_timeout": 3600.0,
+                    "every": 0.0,
                 },
                 "broker": {"url": url},
                 "contract": contract,
                 "settings": to_plain(setup.hyper),
             }
         )
-    )  # fmt: skip
+    )
     for shard in setup.partition.shards:
         home = folder / "agents" / shard.agent
         home.mkdir(parents=True, exist_ok=True)
@@ -84,19 +92,25 @@ def write(setup: Setup, folder: Path, url: str) -> None:
                     "broker": {"url": url},
                     "fleet": {"name": FLEET},
                     "data": {
-                        "source": "samples.npz", "rows": "rows.npz", "backbone": setup.backbones[shard.agent],
+                        "source": "samples.npz",
+                        "rows": "rows.npz",
+                        "backbone": setup.backbones[shard.agent],
                         "watch_seconds": 0.0,
                     },
                     "limits": {"nice": 0, "min_free_mb": 0},
                 }
             )
-        )  # fmt: skip
+        )
 
 
 @contextmanager
-def members(setup: Setup, folder: Path) -> Iterator[list[Member]]:
+def members(setup: Setup, folder: Path) -> Iterator[list[FleetProcess]]:
     """The processes, started; and ended again, whatever happens."""
-    fleet = [start("coordinator", folder, ["coordinator", "serve", "--config", str(folder / "fleet.toml")])]
+    fleet = [
+        start(
+            "coordinator", folder, ["coordinator", "serve", "--config", str(folder / "fleet.toml")]
+        )
+    ]
     try:
         for agent in setup.agents:
             config = folder / "agents" / agent / "agent.toml"
@@ -113,15 +127,19 @@ def members(setup: Setup, folder: Path) -> Iterator[list[Member]]:
                 member.process.wait()
 
 
-def start(name: str, folder: Path, command: list[str]) -> Member:
+def start(name: str, folder: Path, command: list[str]) -> FleetProcess:
     """A process of ours, its words in a log file."""
     log = folder / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as words:
-        return Member(name, subprocess.Popen([sys.executable, "-m", *command], stdout=words, stderr=words), log)
+        return FleetProcess(
+            name,
+            subprocess.Popen([sys.executable, "-m", *command], stdout=words, stderr=words),
+            log,
+        )
 
 
-def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> list[Row]:
+def _watched(setup: Setup, folder: Path, fleet: list[FleetProcess], watch: Watch) -> list[Row]:
     """Rows as rounds end; an error names who died or did not answer."""
     rows: list[Row] = []
     rounds, since, seen = setup.config.run.rounds, time.monotonic(), (-1, -1)
@@ -130,7 +148,9 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
         time.sleep(POLL)
         for member in fleet:
             if member.process.poll() is not None:
-                raise FleetError(f"{member.name} ended: {last_words(member.log)}", f"its log: {member.log}")
+                raise FleetError(
+                    f"{member.name} ended: {last_words(member.log)}", f"its log: {member.log}"
+                )
         try:
             found = ask(folder / "coordinator-data", "status")
         except NotRunning:
@@ -140,14 +160,18 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
             seen, since = at, time.monotonic()
         if time.monotonic() - since > PATIENCE + 10 * setup.config.run.agents:
             missing = ", ".join(found["missing"]) if found else "the coordinator"
-            raise FleetError(f"round {at[0]} does not go on: waiting for {missing}", f"logs: {folder / 'logs'}")
+            raise FleetError(
+                f"round {at[0]} does not go on: waiting for {missing}", f"logs: {folder / 'logs'}"
+            )
         if found is None:
             continue
         done = found["phase"] == "done"
         for number in range(len(rows) + 1, (rounds if done else found["round"] - 1) + 1):
             accuracy = found["accuracy"] if number == found["state_round"] else {}
             up, bytes = found["upload_bytes"] - bytes, found["upload_bytes"]
-            rows.append(Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, 0, time.perf_counter() - began))
+            rows.append(
+                Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, 0, time.perf_counter() - began)
+            )
             began = time.perf_counter()
             watch(rows[-1])
         if done and _all_measured(found, setup, since):
@@ -156,7 +180,9 @@ def _watched(setup: Setup, folder: Path, fleet: list[Member], watch: Watch) -> l
 
 
 def _all_measured(found: Mapping[str, Any], setup: Setup, since: float) -> bool:
-    """Whether every device has reported on the last state; not waited for longer than a little while."""
+    """Whether every device has reported on the last state; not waited for longer than a little
+    while.
+    """
     return found["reported"] >= setup.config.run.agents or time.monotonic() - since > 20
 
 
@@ -175,14 +201,21 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
             down, counted = Traffic(), 0
             if state is not None and state[0] == row.round:
                 down = published(setup, state[1], row.round)
-                counted = setup.recipe.paper_floats(Turn(setup.contract, setup.hyper, row.round), parts, state[1])
+                counted = setup.recipe.paper_floats(
+                    Turn(setup.contract, setup.hyper, row.round), parts, state[1]
+                )
             filled.append(
                 replace(
-                    row, accuracy=told["accuracy"], accuracy_std={n: told["std"].get(n, 0.0) for n in told["accuracy"]},
-                    up_bytes=sum(map(len, sent)), up_floats=sum(map(count_floats, parts)),
-                    down_bytes=down.bytes, down_floats=down.floats, paper_floats=counted,
+                    row,
+                    accuracy=told["accuracy"],
+                    accuracy_std={n: told["std"].get(n, 0.0) for n in told["accuracy"]},
+                    up_bytes=sum(map(len, sent)),
+                    up_floats=sum(map(count_floats, parts)),
+                    down_bytes=down.bytes,
+                    down_floats=down.floats,
+                    paper_floats=counted,
                 )
-            )  # fmt: skip
+            )
         return filled
     finally:
         journal.close()
@@ -204,7 +237,9 @@ def _reader(folder: Path) -> Journal:
 
 
 def _write_data(setup: Setup, shard: Shard, home: Path) -> None:
-    """This device's own samples, as a person's .npz would hold them, and which of them are for what."""
+    """This device's own samples, as a person's .npz would hold them, and which of them are for
+    what.
+    """
     parts = [
         *(samples_of(setup.data, shard, rows) for rows in (shard.train, shard.validation)),
         setup.test_samples(shard),
@@ -212,9 +247,12 @@ def _write_data(setup: Setup, shard: Shard, home: Path) -> None:
     (x_train, y_train), (x_check, y_check), (x_test, y_test) = parts
     np.savez(
         home / "samples.npz",
-        x_train=np.concatenate([x_train, x_check]), y_train=np.concatenate([y_train, y_check]),
-        x_test=x_test, y_test=y_test, classes=np.array(setup.data.classes),
-    )  # fmt: skip
+        x_train=np.concatenate([x_train, x_check]),
+        y_train=np.concatenate([y_train, y_check]),
+        x_test=x_test,
+        y_test=y_test,
+        classes=np.array(setup.data.classes),
+    )
     ends = np.cumsum([len(y) for _, y in parts])
     train, validation, test = np.split(np.arange(ends[-1]), ends[:-1])
     np.savez(home / "rows.npz", train=train, validation=validation, test=test)
@@ -222,7 +260,11 @@ def _write_data(setup: Setup, shard: Shard, home: Path) -> None:
 
 def toml(document: Mapping[str, Any], path: str = "") -> str:
     """Plain values as TOML; what is none is left out."""
-    lines = [f"{k} = {json.dumps(v)}" for k, v in document.items() if v is not None and not isinstance(v, Mapping)]
+    lines = [
+        f"{k} = {json.dumps(v)}"
+        for k, v in document.items()
+        if v is not None and not isinstance(v, Mapping)
+    ]
     for name, held in document.items():
         if isinstance(held, Mapping):
             whole = f"{path}.{name}" if path else name

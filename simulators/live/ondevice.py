@@ -1,4 +1,5 @@
-"""What a live fleet learned, on a device: a bundle of one agent's network, and a process that answers with it.
+"""What a live fleet learned, on a device: a bundle of one agent's network, and a process that
+answers with it.
 
 The process is `edge-agent infer`: numpy and onnxruntime, no torch.
 """
@@ -24,7 +25,7 @@ from simulators.run.setup import RUN_ID
 
 
 @dataclass(frozen=True)
-class Answered:
+class DeviceAnswers:
     """What the device said to its agent's test images."""
 
     agent: str
@@ -33,8 +34,10 @@ class Answered:
     images: int
 
 
-def answer(outcome: Outcome, folder: Path, agent: str) -> Answered:
-    """Export this agent as it stands in a fleet's folder, and let a process classify its test images."""
+def answer(outcome: Outcome, folder: Path, agent: str) -> DeviceAnswers:
+    """Export this agent as it stands in a fleet's folder, and let a process classify its test
+    images.
+    """
     setup = outcome.setup
     store = Store(folder / "agents" / agent / "agent-data", create=False)
     try:
@@ -45,20 +48,36 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> Answered:
         raise FleetError(f"{agent} has not trained yet")
     held = unpack(saved.body)
     made = source.of_agent(
-        setup.contract, setup.recipe, setup.hyper, agent, setup.backbones[agent], held, outcome.state,
-        outcome.rows[-1].round, source.trials(setup.data, setup.contract),
-    )  # fmt: skip
+        setup.contract,
+        setup.recipe,
+        setup.hyper,
+        agent,
+        setup.backbones[agent],
+        held,
+        outcome.state,
+        outcome.rows[-1].round,
+        source.trials(setup.data, setup.contract),
+    )
     bundle = folder / "device.pfb"
     writer.write(writer.export(made, writer.Wanted()), bundle)
     labels = _photos(outcome, agent, folder / "photos")
-    command = [sys.executable, "-m", "edge_agent", "infer", "--bundle", str(bundle), "--json", str(folder / "photos")]
+    command = [
+        sys.executable,
+        "-m",
+        "edge_agent",
+        "infer",
+        "--bundle",
+        str(bundle),
+        "--json",
+        str(folder / "photos"),
+    ]
     with (folder / "device.log").open("wb") as log:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, check=False)
     if done.returncode:
         raise FleetError(f"the device did not answer: {last_words(folder / 'device.log')}")
     rows = json.loads(done.stdout)["answers"]
     right = sum(row["label"] == labels[Path(row["path"]).name] for row in rows)
-    return Answered(agent, bundle.stat().st_size, right, len(rows))
+    return DeviceAnswers(agent, bundle.stat().st_size, right, len(rows))
 
 
 def _photos(outcome: Outcome, agent: str, folder: Path) -> dict[str, str]:

@@ -1,8 +1,9 @@
-"""The laboratory by a journal's own schedule: who trained on which state, and which uploads were fused in which cut.
+"""The laboratory by a journal's own schedule: who trained on which state, and which uploads were
+fused in which cut.
 
-A live run in which devices came late, were lost or were not asked is no whole run of the laboratory's, but it is still
-a function of its schedule. So it is held to this: the same devices, driven by the same schedule in memory, end in the
-same states, to the bit.
+A live run in which devices came late, were lost or were not asked is no whole run of the
+laboratory's, but it is still a function of its schedule. So it is held to this: the same devices,
+driven by the same schedule in memory, end in the same states, to the bit.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from simulators.run.setup import Setup
 
 @dataclass(frozen=True)
 class Planned:
-    """One round: who trained in it on the state that came out of `base_round`, and what its cut counted.
+    """One round: who trained in it on the state that came out of `base_round`, and what its cut
+    counted.
 
-    `counted` holds (round, agent, weight) of every upload in the cut; it is none for a round that was never cut.
+    `counted` holds (round, agent, weight) of every upload in the cut; it is none for a round that
+    was never cut.
     """
 
     round: int
@@ -39,7 +42,7 @@ class Planned:
     talks: bool
 
 
-class Device(Protocol):
+class ScheduledDevice(Protocol):
     """As much of an agent as a schedule needs."""
 
     def receive(self, round: int, shared: Parts, own: Parts) -> None: ...
@@ -65,14 +68,24 @@ def undisturbed(
     for round in range(1, rounds + 1):
         talks = recipe.talks(Turn(contract, hyper, round))
         plan.append(
-            Planned(round, base_round, tuple(agents), tuple((round, agent, 1) for agent in sorted(agents)), talks)
+            Planned(
+                round,
+                base_round,
+                tuple(agents),
+                tuple((round, agent, 1) for agent in sorted(agents)),
+                talks,
+            )
         )
         base_round = round if talks else base_round
     return plan
 
 
 def follow(
-    recipe: Recipe[Any], contract: Contract, hyper: Any, plan: Sequence[Planned], devices: Mapping[str, Device]
+    recipe: Recipe[Any],
+    contract: Contract,
+    hyper: Any,
+    plan: Sequence[Planned],
+    devices: Mapping[str, ScheduledDevice],
 ) -> dict[int, str]:
     """The hash of the state after every round that ended in one; the start is round 0."""
 
@@ -85,10 +98,14 @@ def follow(
     for step in plan:
         base = states.get(step.base_round)
         if base is None:
-            raise FleetError(f"round {step.round} builds on round {step.base_round}, which ended in no state")
+            raise FleetError(
+                f"round {step.round} builds on round {step.base_round}, which ended in no state"
+            )
         for agent in step.trained:
             devices[agent].receive(step.base_round, base.shared, base.for_agent(agent))
-            parts = wire.as_received(devices[agent].work(step.round), contract.wire, recipe.precision)
+            parts = wire.as_received(
+                devices[agent].work(step.round), contract.wire, recipe.precision
+            )
             sent[step.round, agent] = Upload(agent, step.round, base.base, parts)
         if step.counted is None or not step.talks:
             continue
@@ -100,7 +117,9 @@ def follow(
 
 
 def of_run(setup: Setup, data_dir: Path) -> dict[int, str]:
-    """The states that a laboratory's own devices come to by the schedule of the journal in this directory."""
+    """The states that a laboratory's own devices come to by the schedule of the journal in this
+    directory.
+    """
     settle(setup.contract.numerics)
     journal = Journal.read(data_dir)
     try:

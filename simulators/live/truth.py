@@ -1,4 +1,6 @@
-"""`protofleet bench truth`: a run in the lab and the same on a live fleet, which must end in the same state."""
+"""`protofleet bench truth`: a run in the lab and the same on a live fleet, which must end in the
+same state.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
 from simulators.run.setup import prepare
 
-# Settings under which a method exchanges within a few rounds on digits; both kinds of round are in such a run.
+# Settings under which a method exchanges within a few rounds on digits; both kinds of round are in
+# such a run.
 SETTINGS = {"gfpl": ("start=2", "interval=2", "threshold=1000")}
 
 
@@ -34,10 +37,17 @@ class Compared:
 
 def compare_engines(method: str, agents: int, rounds: int, participation: float = 1.0) -> Compared:
     """Digits, dealt out unevenly."""
-    run = Run(method=method, agents=agents, partition="dirichlet", rounds=rounds, participation=participation, seed=3)
+    run = Run(
+        method=method,
+        agents=agents,
+        partition="dirichlet",
+        rounds=rounds,
+        participation=participation,
+        seed=3,
+    )
     setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3), settings=SETTINGS.get(method, ())))
     began = time.perf_counter()
-    here = lab.run(setup, lab.How(), lambda row: None).state.sha256
+    here = lab.run(setup, lab.LabOptions(), lambda row: None).state.sha256
     between = time.perf_counter()
     with TemporaryDirectory(prefix="protofleet-") as folder:
         there = fleet.run(setup, Path(folder), lambda row: None).state.sha256

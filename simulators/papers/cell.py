@@ -22,7 +22,9 @@ MARGINS = "margins"  # instead of an evaluator: the evenness of the final protot
 
 @dataclass(frozen=True)
 class Aim:
-    """What is asked: the paper's own figure, or so much more than another cell, or a number to reach or stay under."""
+    """What is asked: the paper's own figure, or so much more than another cell, or a number to
+    reach or stay under.
+    """
 
     kind: Literal["figure", "above", "at least", "below"]
     amount: float = 0.0
@@ -31,7 +33,9 @@ class Aim:
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure of a paper and the run that answers it; a reading answers the same figure by other settings."""
+    """A figure of a paper and the run that answers it; a reading answers the same figure by other
+    settings.
+    """
 
     name: str
     title: str
@@ -53,8 +57,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A finished run of a cell: its document, and the last prototypes' evenness where the cell asks for it."""
+class CellRun:
+    """A finished run of a cell: its document, and the last prototypes' evenness where the cell asks
+    for it.
+    """
 
     seed: int
     document: dict[str, Any]
@@ -77,7 +83,7 @@ def run_cell(cell: Cell, asked: int, out: Path, workers: int) -> None:
             result_of(f"{cell.name} {seed}", prepare(config), workers, path, resume=True)
 
 
-def found(cell: Cell, asked: int, out: Path) -> list[Found]:
+def found(cell: Cell, asked: int, out: Path) -> list[CellRun]:
     """The finished runs of a cell."""
     seen = []
     for seed in cell.seeds(asked):
@@ -85,7 +91,7 @@ def found(cell: Cell, asked: int, out: Path) -> list[Found]:
         document = finished(path, at_seed(cell.config, seed))
         if document:
             even = margins(path / "state.cbor") if cell.evaluator == MARGINS else None
-            seen.append(Found(seed, document, even))
+            seen.append(CellRun(seed, document, even))
     return seen
 
 
@@ -95,7 +101,9 @@ def at_seed(config: LabConfig, seed: int) -> LabConfig:
 
 
 def finished(path: Path, config: LabConfig) -> dict[str, Any] | None:
-    """The document left here, if it is of this very configuration; told from the options, without reading the data."""
+    """The document left here, if it is of this very configuration; told from the options, without
+    reading the data.
+    """
     if not (path / "result.json").exists():
         return None
     document: dict[str, Any] = json.loads((path / "result.json").read_text())
@@ -107,7 +115,9 @@ def finished(path: Path, config: LabConfig) -> dict[str, Any] | None:
             {
                 **to_plain(config.run),
                 "partition_options": to_plain(config.partition),
-                "settings": to_plain(parse_pairs(registry.load(config.run.method).hyper, config.settings)),
+                "settings": to_plain(
+                    parse_pairs(registry.load(config.run.method).hyper, config.settings)
+                ),
             }
         )
     )
@@ -115,11 +125,17 @@ def finished(path: Path, config: LabConfig) -> dict[str, Any] | None:
     later = to_plain(Run())  # an option that came later had its default
     same = {name: seen.get(name, later.get(name)) for name in wanted} == wanted
     training, numerics = to_plain(config.training), to_plain(config.numerics)
-    return document if same and agreed["training"] == training and agreed["numerics"] == numerics else None
+    return (
+        document
+        if same and agreed["training"] == training and agreed["numerics"] == numerics
+        else None
+    )
 
 
 def margins(state: Path) -> float:
-    """The smallest margin over the largest; a class's margin is the distance to the nearest other prototype."""
+    """The smallest margin over the largest; a class's margin is the distance to the nearest other
+    prototype.
+    """
     means = unpack_state(state.read_bytes()).shared["prototypes"]
     assert isinstance(means, Prototypes)
     rows = means.vectors.astype(np.float64)
@@ -146,6 +162,10 @@ def changed(config: LabConfig, settings: Sequence[str] = (), **values: object) -
     """The same run with some options of any section, and further settings of the method."""
     for name in ("run", "partition", "training", "numerics"):
         section = getattr(config, name)
-        mine = {key: value for key, value in values.items() if key in {field.name for field in fields(section)}}
+        mine = {
+            key: value
+            for key, value in values.items()
+            if key in {field.name for field in fields(section)}
+        }
         config = replace(config, **{name: replace(section, **mine)})
     return replace(config, settings=(*config.settings, *settings))

@@ -1,4 +1,6 @@
-"""The page of the cross: tables by task, the ablation, newcomers, and accuracy against bytes as a picture."""
+"""The page of the cross: tables by task, the ablation, newcomers, and accuracy against bytes as a
+picture.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,17 @@ from statistics import fmean, stdev
 
 from simulators.papers import cross, newcomers
 from simulators.papers.cross import ABLATION, FLEET, IMPROVED, PAPERS, TASKS, Contender, Task
-from simulators.papers.newcomers import Case
-from simulators.papers.paired import Difference, Document, accuracy, bytes_a_device, crossed, paired, rounds_to, within
+from simulators.papers.newcomers import Newcomer
+from simulators.papers.paired import (
+    Difference,
+    Document,
+    accuracy,
+    bytes_a_device,
+    crossed,
+    paired,
+    rounds_to,
+    within,
+)
 from simulators.run import plots
 from simulators.run.progress import size
 
@@ -19,7 +30,7 @@ Runs = Mapping[int, Document]
 
 
 @dataclass(frozen=True)
-class Everything:
+class AllTasks:
     """The finished runs of the tasks, by task and contender."""
 
     tasks: Sequence[Task]
@@ -30,14 +41,18 @@ class Everything:
         return self.runs.get((task.name, contender.name), {})
 
 
-def gather(tasks: Sequence[Task], seeds: int, out: Path) -> Everything:
+def gather(tasks: Sequence[Task], seeds: int, out: Path) -> AllTasks:
     """What there is."""
-    found = {(t.name, c.name): cross.found(t, c, seeds, out) for t in tasks for c in cross.CONTENDERS}
-    return Everything(tasks, found)
+    found = {
+        (t.name, c.name): cross.found(t, c, seeds, out) for t in tasks for c in cross.CONTENDERS
+    }
+    return AllTasks(tasks, found)
 
 
-def verdicts(known: Everything, rivals: Sequence[Contender]) -> list[str]:
-    """One row a rival: on each task the smaller of fleet's two leads, over its prototypes and over its head."""
+def verdicts(known: AllTasks, rivals: Sequence[Contender]) -> list[str]:
+    """One row a rival: on each task the smaller of fleet's two leads, over its prototypes and over
+    its head.
+    """
     lines = ["| fleet above | " + " | ".join(task.name for task in known.tasks) + " | tasks |"]
     lines.append("|---" * (len(known.tasks) + 2) + "|")
     for rival in rivals:
@@ -46,17 +61,20 @@ def verdicts(known: Everything, rivals: Sequence[Contender]) -> list[str]:
             least = narrowest(known, task, rival)
             cells.append("–" if least is None else told(least))
             won += least is not None and least.above
-        lines.append(f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(known.tasks)} |")
+        lines.append(
+            f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(known.tasks)} |"
+        )
     return lines
 
 
-def narrowest(known: Everything, task: Task, rival: Contender) -> Difference | None:
+def narrowest(known: AllTasks, task: Task, rival: Contender) -> Difference | None:
     """fleet less the rival in the last round, by the rival's better classifier."""
     mine = task.compared[OURS]
     leads = [
         lead
         for other in task.compared.values()
-        if (lead := paired(known.of(task, FLEET), known.of(task, rival), mine, other, "last")) is not None
+        if (lead := paired(known.of(task, FLEET), known.of(task, rival), mine, other, "last"))
+        is not None
     ]
     return min(leads, key=lambda lead: lead.mean, default=None)
 
@@ -70,8 +88,10 @@ def told(lead: Difference) -> str:
     return f"**{words}**" if lead.above else words
 
 
-def table(task: Task, known: Everything, contenders: Sequence[Contender]) -> list[str]:
-    """What each reached, by prototypes and by head, last and best; at how many bytes, and at fleet's."""
+def table(task: Task, known: AllTasks, contenders: Sequence[Contender]) -> list[str]:
+    """What each reached, by prototypes and by head, last and best; at how many bytes, and at
+    fleet's.
+    """
     lines = [
         "| | prototypes, last | best | head, last | best | a device's bytes | at fleet's bytes | seeds |",
         "|---|---|---|---|---|---|---|---|",
@@ -92,8 +112,10 @@ def table(task: Task, known: Everything, contenders: Sequence[Contender]) -> lis
     return lines
 
 
-def ablation(task: Task, known: Everything) -> list[str]:
-    """What is left when a part is taken away or stands alone, and how far fleet is above it on the same seeds."""
+def ablation(task: Task, known: AllTasks) -> list[str]:
+    """What is left when a part is taken away or stands alone, and how far fleet is above it on the
+    same seeds.
+    """
     lines = [
         f"| {task.title} | prototypes, last | head, last | a device's bytes | fleet above it | seeds |",
         "|---|---|---|---|---|---|",
@@ -116,7 +138,11 @@ def ablation(task: Task, known: Everything) -> list[str]:
 def _at_equal_bytes(task: Task, runs: Runs, spent: Mapping[int, float]) -> list[float]:
     """By whichever classifier is better there."""
     by_name = [
-        [a for seed, run in runs.items() if seed in spent and (a := within(run, name, spent[seed])) is not None]
+        [
+            a
+            for seed, run in runs.items()
+            if seed in spent and (a := within(run, name, spent[seed])) is not None
+        ]
         for name in task.compared.values()
     ]
     return max(by_name, key=lambda found: fmean(found) if found else 0.0)
@@ -129,9 +155,12 @@ def _mean(values: Sequence[float]) -> str:
     return f"{100 * fmean(values):.2f}{spread}"
 
 
-def speed(known: Everything) -> list[str]:
+def speed(known: AllTasks) -> list[str]:
     """Rounds until fleet is where the best paper's method ends."""
-    lines = ["| task | best of the papers | it ends at | in rounds | fleet is there after |", "|---|---|---|---|---|"]
+    lines = [
+        "| task | best of the papers | it ends at | in rounds | fleet is there after |",
+        "|---|---|---|---|---|",
+    ]
     for task in known.tasks:
         ends: list[tuple[float, Contender]] = []
         for rival in PAPERS:
@@ -139,7 +168,11 @@ def speed(known: Everything) -> list[str]:
             last = [
                 fmean(values)
                 for name in task.compared.values()
-                if (values := [a for run in runs.values() if (a := accuracy(run, name, "last")) is not None])
+                if (
+                    values := [
+                        a for run in runs.values() if (a := accuracy(run, name, "last")) is not None
+                    ]
+                )
             ]
             ends += [(max(last), rival)] if last else []
         mine = known.of(task, FLEET)
@@ -153,7 +186,7 @@ def speed(known: Everything) -> list[str]:
     return lines
 
 
-def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
+def late_and_rare(cases: Sequence[Newcomer], seeds: int, out: Path) -> list[str]:
     """The two cases: a row for each classifier of a contender."""
     lines: list[str] = []
     for case in cases:
@@ -161,13 +194,21 @@ def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
         columns: list[str] = []
         for contender in newcomers.CONTENDERS:
             paths = [out / case.name / contender.name / f"{seed}.json" for seed in range(seeds)]
-            found = [newcomers.run(case, contender, int(path.stem), out) for path in paths if path.exists()]
+            found = [
+                newcomers.run(case, contender, int(path.stem), out)
+                for path in paths
+                if path.exists()
+            ]
             if not found:
                 continue
-            for by in [name for name in found[0] if name in case.task.compared.values()] or found[0]:
+            for by in [name for name in found[0] if name in case.task.compared.values()] or found[
+                0
+            ]:
                 columns = list(found[0][by])
                 cells = [_mean([one[by][column] for one in found]) for column in columns]
-                rows.append(f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(found)} |")
+                rows.append(
+                    f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(found)} |"
+                )
         if rows:
             head = f"| {case.task.title} | by | " + " | ".join(columns) + " | seeds |"
             lines += [f"### {case.title}", "", head, "|---" * (len(columns) + 3) + "|", *rows, ""]
@@ -177,16 +218,26 @@ def late_and_rare(cases: Sequence[Case], seeds: int, out: Path) -> list[str]:
 def page(seeds: int, out: Path, beside: Path | None) -> str:
     """All figures as Markdown, to stand in docs/fleet-method.md between its two marks."""
     known = gather(TASKS, seeds, out)
-    lines = ["### Against the papers' methods, as their papers have them", "", *verdicts(known, PAPERS), ""]
+    lines = [
+        "### Against the papers' methods, as their papers have them",
+        "",
+        *verdicts(known, PAPERS),
+        "",
+    ]
     improved = [rival for rival in IMPROVED if any(known.of(task, rival) for task in TASKS)]
     if improved:
-        lines += ["### Against the same with common initial weights and weights averaged over ten rounds", ""]
+        lines += [
+            "### Against the same with common initial weights and weights averaged over ten rounds",
+            "",
+        ]
         lines += [*verdicts(known, improved), ""]
     for task in TASKS:
         lines += [f"### {task.title}", "", *table(task, known, (FLEET, *PAPERS, *improved)), ""]
     if beside is not None:
         picture = Path("images/fleet-bytes.png")
-        plots.against_bytes({task.title: _curves(task, known) for task in TASKS[:4]}, beside / picture)
+        plots.against_bytes(
+            {task.title: _curves(task, known) for task in TASKS[:4]}, beside / picture
+        )
         lines += [f"![accuracy against bytes]({picture})", ""]
     lines += ["### Rounds", "", *speed(known), ""]
     lines += ["### What each part gives", ""]
@@ -196,7 +247,7 @@ def page(seeds: int, out: Path, beside: Path | None) -> str:
     return "\n".join(lines)
 
 
-def _curves(task: Task, known: Everything) -> dict[str, tuple[tuple[float, float], ...]]:
+def _curves(task: Task, known: AllTasks) -> dict[str, tuple[tuple[float, float], ...]]:
     """The first seed's curve of each, by its better classifier in the end."""
     curves = {}
     for contender in (FLEET, *PAPERS):

@@ -1,4 +1,6 @@
-"""Two cases that a fleet meets in the field: devices that come late with few samples, and a class only one has seen."""
+"""Two cases that a fleet meets in the field: devices that come late with few samples, and a class
+only one has seen.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,20 @@ from simulators.run.rounds import one_round
 from simulators.run.setup import Setup, prepare
 from simulators.run.workers import Crew, hire
 
-LATE, SHOTS, AFTER = 4, 20, (0, 1, 5)  # devices that come late, their samples a class, and when they are looked at
+LATE, SHOTS, AFTER = (
+    4,
+    20,
+    (0, 1, 5),
+)  # devices that come late, their samples a class, and when they are looked at
 CONTENDERS = (FLEET, NO_PRIOR, *PAPERS)
 Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Case:
-    """What is changed in what devices hold, and what is measured of each of a method's classifiers."""
+class Newcomer:
+    """What is changed in what devices hold, and what is measured of each of a method's
+    classifiers.
+    """
 
     name: str
     title: str
@@ -36,7 +44,7 @@ class Case:
     measure: Callable[[Setup, Crew], Mapping[str, Numbers]]
 
 
-def run(case: Case, contender: Contender, seed: int, out: Path) -> Mapping[str, Numbers]:
+def run(case: Newcomer, contender: Contender, seed: int, out: Path) -> Mapping[str, Numbers]:
     """What the case measures, by classifier; kept in a small file once it is there."""
     path = out / case.name / contender.name / f"{seed}.json"
     if not path.exists():
@@ -66,7 +74,9 @@ def _some(setup: Setup, shard: Shard) -> Ints:
 
 
 def _lateness(setup: Setup, crew: Crew) -> Mapping[str, Numbers]:
-    """The late devices' accuracy as they come, with the fleet's state alone, and after rounds of their own."""
+    """The late devices' accuracy as they come, with the fleet's state alone, and after rounds of
+    their own.
+    """
     late, rounds = setup.agents[-LATE:], setup.config.run.rounds
     found: dict[str, dict[str, float]] = {}
     for round in _rounds(setup, crew, setup.agents[:-LATE], rounds + max(AFTER)):
@@ -86,21 +96,32 @@ def _accuracies(tallies: Mapping[str, Tallies], agents: Sequence[str]) -> dict[s
 
 
 def _rounds(setup: Setup, crew: Crew, early: Sequence[str], rounds: int) -> Iterator[int]:
-    """Rounds with the early devices for as long as the task has them, then with all, none evaluated."""
+    """Rounds with the early devices for as long as the task has them, then with all, none
+    evaluated.
+    """
     state = start_state(setup.recipe, Turn(setup.contract, setup.hyper, 0))
     crew.receive(0, state)
     own = setup.config.run
-    quiet = replace(setup, config=replace(setup.config, run=replace(own, eval_every=1 << 30, rounds=1 << 30)))
+    quiet = replace(
+        setup, config=replace(setup.config, run=replace(own, eval_every=1 << 30, rounds=1 << 30))
+    )
     for round in range(1, rounds + 1):
-        state, _ = one_round(quiet, crew, state, round, early if round <= own.rounds else setup.agents)
+        state, _ = one_round(
+            quiet, crew, state, round, early if round <= own.rounds else setup.agents
+        )
         yield round
 
 
 def _seen_by_one(setup: Setup) -> Partition:
-    """The class that most devices hold is left to the one that has most of it; their test samples stay."""
+    """The class that most devices hold is left to the one that has most of it; their test samples
+    stay.
+    """
     rare, keeper = rare_class(setup.partition, setup.data.y, len(setup.data.classes))
     y = setup.data.y
-    shards = [s if s.agent == keeper else replace(s, train=s.train[y[s.train] != rare]) for s in setup.partition.shards]
+    shards = [
+        s if s.agent == keeper else replace(s, train=s.train[y[s.train] != rare])
+        for s in setup.partition.shards
+    ]
     return replace(setup.partition, shards=tuple(s for s in shards if len(s.train)))
 
 
@@ -112,7 +133,9 @@ def rare_class(partition: Partition, y: Ints, n_classes: int) -> tuple[int, str]
 
 
 def _rareness(setup: Setup, crew: Crew) -> Mapping[str, Numbers]:
-    """At devices that never saw it: how much of the rare class they know, and of the others; among all classes."""
+    """At devices that never saw it: how much of the rare class they know, and of the others; among
+    all classes.
+    """
     held = setup.partition.table(setup.data.y, len(setup.data.classes), "train")
     rare = int(np.argmin(np.where(held.sum(0), (held > 0).sum(0), 1 << 30)))
     keeper = setup.partition.shards[int(held[:, rare].argmax())].agent
@@ -122,22 +145,35 @@ def _rareness(setup: Setup, crew: Crew) -> Mapping[str, Numbers]:
     tallies = crew.evaluate(rounds)
     found: dict[str, Numbers] = {}
     for name in ("prototype_all_classes", "head"):
-        seen = [t["test"][name] for agent, t in tallies.items() if agent != keeper and name in t.get("test", {})]
+        seen = [
+            t["test"][name]
+            for agent, t in tallies.items()
+            if agent != keeper and name in t.get("test", {})
+        ]
         if seen:
             right, of = np.sum([t.correct for t in seen], 0), np.sum([t.total for t in seen], 0)
             others = np.delete(right, rare).sum() / np.delete(of, rare).sum()
-            found[name] = {"the rare class": float(right[rare] / of[rare]), "the others": float(others)}
+            found[name] = {
+                "the rare class": float(right[rare] / of[rare]),
+                "the others": float(others),
+            }
     return found
 
 
 _TASKS = {task.name: task for task in TASKS}
 CASES = (
-    Case(
+    Newcomer(
         "late",
         f"{LATE} devices that come late, with {SHOTS} samples a class",
         _TASKS["cifar10"],
         _late_with_few,
         _lateness,
     ),
-    Case("rare", "A class that one device alone has seen, at the others", _TASKS["dir-0.5"], _seen_by_one, _rareness),
-)  # fmt: skip
+    Newcomer(
+        "rare",
+        "A class that one device alone has seen, at the others",
+        _TASKS["dir-0.5"],
+        _seen_by_one,
+        _rareness,
+    ),
+)

@@ -1,4 +1,6 @@
-"""The page of results, made of the runs that are there: a section a protocol, and its pictures beside the page."""
+"""The page of results, made of the runs that are there: a section a protocol, and its pictures
+beside the page.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from simulators.papers import cell as cells
-from simulators.papers.cell import MARGINS, Aim, Cell, Found, command_of
+from simulators.papers.cell import MARGINS, Aim, Cell, CellRun, command_of
 from simulators.papers.readings import Section
 from simulators.run import plots
 from simulators.run.progress import size
@@ -44,27 +46,36 @@ READINGS = """| reading | ours, last | ours, best | beside the cell (same seeds,
 
 
 @dataclass(frozen=True)
-class Everything:
+class AllCells:
     """All cells and their finished runs, by name."""
 
     cells: Mapping[str, Cell]
-    runs: Mapping[str, Sequence[Found]]
+    runs: Mapping[str, Sequence[CellRun]]
 
 
 def page(sections: Sequence[Section], asked: int, out: Path, beside: Path | None) -> str:
     """The page as Markdown; with a folder for it, its pictures go under `images/results/` there."""
-    every = {cell.name: cell for section in sections for cell in (*section.cells, *section.readings)}
-    known = Everything(every, {name: cells.found(cell, asked, out) for name, cell in every.items()})
+    every = {
+        cell.name: cell for section in sections for cell in (*section.cells, *section.readings)
+    }
+    known = AllCells(every, {name: cells.found(cell, asked, out) for name, cell in every.items()})
     lines = [HEAD]
     for section in sections:
         lines += _section(section, known, out, beside)
-    missing = [name for name, cell in every.items() if len(known.runs[name]) < len(cell.seeds(asked))]
+    missing = [
+        name for name, cell in every.items() if len(known.runs[name]) < len(cell.seeds(asked))
+    ]
     if missing:
-        lines += ["## Not there yet", "", "Cells with runs still to be made: " + ", ".join(missing) + ".", ""]
+        lines += [
+            "## Not there yet",
+            "",
+            "Cells with runs still to be made: " + ", ".join(missing) + ".",
+            "",
+        ]
     return "\n".join(lines)
 
 
-def _section(section: Section, known: Everything, out: Path, beside: Path | None) -> list[str]:
+def _section(section: Section, known: AllCells, out: Path, beside: Path | None) -> list[str]:
     there = [cell for cell in section.cells if known.runs[cell.name]]
     if not there:
         return []
@@ -77,14 +88,20 @@ def _section(section: Section, known: Everything, out: Path, beside: Path | None
         lines += [section.words, ""]
     tried = [cell for cell in section.readings if known.runs[cell.name]]
     if tried:
-        lines += ["### Readings tried", "", READINGS, *(_reading(cell, known) for cell in tried), ""]
+        lines += [
+            "### Readings tried",
+            "",
+            READINGS,
+            *(_reading(cell, known) for cell in tried),
+            "",
+        ]
     lines += ["### Settings", ""]
     for cell in [*there, *tried]:
         lines += _settings(cell, known.runs[cell.name])
     return lines
 
 
-def _line(cell: Cell, known: Everything) -> str:
+def _line(cell: Cell, known: AllCells) -> str:
     mine = known.runs[cell.name]
     paper = "–" if cell.paper is None else _number(cell, cell.paper)
     paper += f" ± {_number(cell, cell.paper_std)}" if cell.paper_std else ""
@@ -98,7 +115,7 @@ def _line(cell: Cell, known: Everything) -> str:
     return _row(title, paper, last, best, cell.pick, gap, asked, rounds, f"{seconds:.0f}")
 
 
-def _verdict(cell: Cell, aim: Aim, known: Everything) -> str:
+def _verdict(cell: Cell, aim: Aim, known: AllCells) -> str:
     """What was asked, what it came to, and yes or no."""
     ours = _mean(cell, known.runs[cell.name])
     if aim.kind == "figure":
@@ -107,7 +124,11 @@ def _verdict(cell: Cell, aim: Aim, known: Everything) -> str:
     if aim.kind == "above":
         other = known.cells[aim.other]
         theirs = {run.seed: run.value(other, other.pick) for run in known.runs[aim.other]}
-        pairs = [run.value(cell, cell.pick) - theirs[run.seed] for run in known.runs[cell.name] if run.seed in theirs]
+        pairs = [
+            run.value(cell, cell.pick) - theirs[run.seed]
+            for run in known.runs[cell.name]
+            if run.seed in theirs
+        ]
         if not pairs:
             return f"≥ {100 * aim.amount:.2f} over {aim.other}: not there yet"
         came = fmean(pairs)
@@ -121,17 +142,26 @@ def _yes(good: bool) -> str:
     return "**reached**" if good else "**not reached**"
 
 
-def _traffic(cell: Cell, mine: Sequence[Found]) -> str:
+def _traffic(cell: Cell, mine: Sequence[CellRun]) -> str:
     """A round of exchange, the last that there was."""
-    rounds = [row for row in mine[0].document["rounds"] if row["up_bytes"]] or mine[0].document["rounds"]
+    rounds = [row for row in mine[0].document["rounds"] if row["up_bytes"]] or mine[0].document[
+        "rounds"
+    ]
     row = rounds[-1]
-    counted = f"{row['paper_floats']:,}" + (f" (paper {cell.paper_floats:,})" if cell.paper_floats else "")
+    counted = f"{row['paper_floats']:,}" + (
+        f" (paper {cell.paper_floats:,})" if cell.paper_floats else ""
+    )
     often = f" (in {len(rounds)} rounds)" if len(rounds) < len(mine[0].document["rounds"]) else ""
-    numbers = (f"{row['up_floats']:,}", f"{row['down_floats']:,}", size(row["up_bytes"]), size(row["down_bytes"]))
+    numbers = (
+        f"{row['up_floats']:,}",
+        f"{row['down_floats']:,}",
+        size(row["up_bytes"]),
+        size(row["down_bytes"]),
+    )
     return _row(cell.title + often, *numbers, counted)
 
 
-def _reading(cell: Cell, known: Everything) -> str:
+def _reading(cell: Cell, known: AllCells) -> str:
     mine, base = known.runs[cell.name], known.cells[cell.reading_of]
     beside = {run.seed: run.value(base, "last") for run in known.runs[base.name]}
     pairs = [run.value(cell, "last") - beside[run.seed] for run in mine if run.seed in beside]
@@ -141,31 +171,56 @@ def _reading(cell: Cell, known: Everything) -> str:
     return _row(cell.title, _spread(cell, mine, "last"), best, f"{change} ({base.name})", rounds)
 
 
-def _settings(cell: Cell, mine: Sequence[Found]) -> list[str]:
+def _settings(cell: Cell, mine: Sequence[CellRun]) -> list[str]:
     document = mine[0].document
     held = sum(len(agent["classes"]) for agent in document["partition"]["agents"].values())
     which = "margins" if cell.evaluator == MARGINS else f"`{cell.evaluator}`"
-    parts = [f"**{cell.title}** (`{cell.name}`): {which}", cell.note, f"cut: {cell.cut}" if cell.cut else ""]
-    parts.append(f"{held} client-classes" + ("" if cell.config.run.partition_seed else " under seed 0"))
+    parts = [
+        f"**{cell.title}** (`{cell.name}`): {which}",
+        cell.note,
+        f"cut: {cell.cut}" if cell.cut else "",
+    ]
+    parts.append(
+        f"{held} client-classes" + ("" if cell.config.run.partition_seed else " under seed 0")
+    )
     words = "; ".join(part for part in parts if part) + "."
     if len(mine) > 1:
-        words += " By seed: " + ", ".join(f"{run.seed}: {_number(cell, run.value(cell, 'last'))}" for run in mine) + "."
+        words += (
+            " By seed: "
+            + ", ".join(f"{run.seed}: {_number(cell, run.value(cell, 'last'))}" for run in mine)
+            + "."
+        )
     others = _others(cell, document)
     return [words + others, "", f"    {command_of(cell.config)} --seed SEED", ""]
 
 
 def _others(cell: Cell, document: Mapping[str, Any]) -> str:
-    seen = [f"{name} {100 * value:.2f}" for name, value in document["final"]["each"].items() if name != cell.evaluator]
+    seen = [
+        f"{name} {100 * value:.2f}"
+        for name, value in document["final"]["each"].items()
+        if name != cell.evaluator
+    ]
     return f" Other evaluators, seed 0: {', '.join(seen)}." if seen else ""
 
 
-def _picture(section: Section, there: Sequence[Cell], known: Everything, out: Path, beside: Path | None) -> list[str]:
+def _picture(
+    section: Section, there: Sequence[Cell], known: AllCells, out: Path, beside: Path | None
+) -> list[str]:
     if beside is None or section.picture == "none":
         return []
     folder = Path("images/results")
     if section.picture == "curves":
-        series = {cell.name: _curve(cell, known.runs[cell.name]) for cell in there if cell.evaluator != MARGINS}
-        plots.curves(series, beside / folder / f"{section.name}.png", section.title, "accuracy (mean over devices)")
+        series = {
+            cell.name: _curve(cell, known.runs[cell.name])
+            for cell in there
+            if cell.evaluator != MARGINS
+        }
+        plots.curves(
+            series,
+            beside / folder / f"{section.name}.png",
+            section.title,
+            "accuracy (mean over devices)",
+        )
         return [f"![accuracy per round]({folder / section.name}.png)"]
     drawn = []
     for cell in there:
@@ -177,7 +232,7 @@ def _picture(section: Section, there: Sequence[Cell], known: Everything, out: Pa
     return drawn
 
 
-def _curve(cell: Cell, mine: Sequence[Found]) -> list[tuple[int, float]]:
+def _curve(cell: Cell, mine: Sequence[CellRun]) -> list[tuple[int, float]]:
     """Mean over seeds, round by round."""
     rounds = zip(*(run.document["rounds"] for run in mine), strict=True)
     return [
@@ -187,14 +242,16 @@ def _curve(cell: Cell, mine: Sequence[Found]) -> list[tuple[int, float]]:
     ]
 
 
-def _mean(cell: Cell, mine: Sequence[Found]) -> float:
+def _mean(cell: Cell, mine: Sequence[CellRun]) -> float:
     return fmean(run.value(cell, cell.pick) for run in mine)
 
 
-def _spread(cell: Cell, mine: Sequence[Found], pick: Any) -> str:
+def _spread(cell: Cell, mine: Sequence[CellRun], pick: Any) -> str:
     values = [run.value(cell, pick) for run in mine]
     mean = _number(cell, fmean(values))
-    return mean if len(values) < 2 else f"{mean} ± {_number(cell, stdev(values))}"  # one run has no spread
+    return (
+        mean if len(values) < 2 else f"{mean} ± {_number(cell, stdev(values))}"
+    )  # one run has no spread
 
 
 def _number(cell: Cell, value: float) -> str:

@@ -1,4 +1,6 @@
-"""Contenders compared seed by seed: accuracies by classifier, paired differences with their interval, bytes, rounds."""
+"""Contenders compared seed by seed: accuracies by classifier, paired differences with their
+interval, bytes, rounds.
+"""
 
 from __future__ import annotations
 
@@ -69,11 +71,16 @@ def bytes_a_device(document: Document) -> float:
 def crossed(document: Document) -> list[float]:
     """The same up to each round."""
     devices = len(document["partition"]["agents"])
-    return [total / devices for total in accumulate(row["up_bytes"] + row["down_bytes"] for row in document["rounds"])]
+    return [
+        total / devices
+        for total in accumulate(row["up_bytes"] + row["down_bytes"] for row in document["rounds"])
+    ]
 
 
 def within(document: Document, evaluator: str, spent: float) -> float | None:
-    """The accuracy in the last round by which a device had sent and received no more than so many bytes."""
+    """The accuracy in the last round by which a device had sent and received no more than so many
+    bytes.
+    """
     fitting = [
         row["accuracy"].get(evaluator)
         for row, total in zip(document["rounds"], crossed(document), strict=True)

@@ -1,4 +1,5 @@
-"""The page's sections: the papers' cells by protocol, and beside them the readings that a paper leaves open.
+"""The page's sections: the papers' cells by protocol, and beside them the readings that a paper
+leaves open.
 
 A reading is a run of its own and never replaces the paper's cell; none was chosen by what it gives.
 """
@@ -27,16 +28,29 @@ class Section:
 def _reading(of: Cell, name: str, title: str, *settings: str, **options: object) -> Cell:
     config = changed(of.config, settings, **options)
     return replace(
-        of, name=f"{of.name}-{name}", title=title, config=config, aims=(), cut="", note="", more_seeds=-2,
+        of,
+        name=f"{of.name}-{name}",
+        title=title,
+        config=config,
+        aims=(),
+        cut="",
+        note="",
+        more_seeds=-2,
         reading_of=of.name,
-    )  # fmt: skip
+    )
 
 
 def _cells() -> dict[str, Cell]:
     groups = (
-        papers.FEDPROTO, papers.FEDMPS, papers.ABLATION, papers.GFPL, papers.MPFEDCL, papers.SPIRALS, papers.FEDIC,
+        papers.FEDPROTO,
+        papers.FEDMPS,
+        papers.ABLATION,
+        papers.GFPL,
+        papers.MPFEDCL,
+        papers.SPIRALS,
+        papers.FEDIC,
         papers.PROTONORM,
-    )  # fmt: skip
+    )
     return {cell.name: cell for group in groups for cell in group}
 
 
@@ -49,12 +63,23 @@ CODE = ("scaled=yes", "server_optimizer=adam", "average=logits")
 
 SECTIONS = (
     Section(
-        "fashion", "Few-shot Fashion-MNIST: FedMPS, FedProto, FedAvg",
+        "fashion",
+        "Few-shot Fashion-MNIST: FedMPS, FedProto, FedAvg",
         (CELLS["fedmps-fashion"], CELLS["fedproto-fashion"], CELLS["fedavg-fashion"]),
         (
-            _reading(_FASHION, "unit", "FedMPS, global prototypes of length one again", "unit_prototypes=yes"),
+            _reading(
+                _FASHION,
+                "unit",
+                "FedMPS, global prototypes of length one again",
+                "unit_prototypes=yes",
+            ),
             _reading(_FASHION, "code", "FedMPS, as the public code has it", *CODE),
-            _reading(_FASHION, "narrow", "FedMPS, the d = 50 net that FedProto's row has", backbone="cnn-mnist"),
+            _reading(
+                _FASHION,
+                "narrow",
+                "FedMPS, the d = 50 net that FedProto's row has",
+                backbone="cnn-mnist",
+            ),
             _reading(_FASHION, "long", "FedMPS, 200 rounds", rounds=200),
         ),
         "FedMPS stays 0.9 points below its figure on the net that its paper describes, still rising after 80 "
@@ -65,9 +90,12 @@ SECTIONS = (
         "above its paper's figure here.",
     ),
     Section(
-        "cifar10", "Few-shot CIFAR-10: FedMPS, FedProto, FedAvg",
+        "cifar10",
+        "Few-shot CIFAR-10: FedMPS, FedProto, FedAvg",
         (
-            CELLS["fedmps-cifar10"], CELLS["fedproto-cifar10"], CELLS["fedproto-cifar10-long"],
+            CELLS["fedmps-cifar10"],
+            CELLS["fedproto-cifar10"],
+            CELLS["fedproto-cifar10-long"],
             CELLS["fedavg-cifar10"],
         ),
         (
@@ -75,8 +103,12 @@ SECTIONS = (
             _reading(_PROTO, "weighted", "FedProto, means weighted by counts", "weighted=yes"),
             _reading(_ALL, "common", "FedMPS, common initial weights", common_start="yes"),
             _reading(_ALL, "scaled", "FedMPS, contrast times τ/0.07", "scaled=yes"),
-            _reading(_ALL, "unit", "FedMPS, global prototypes of length one again", "unit_prototypes=yes"),
-            _reading(_ALL, "code", "FedMPS, as the public code has it (scaled, Adam, mean logits)", *CODE),
+            _reading(
+                _ALL, "unit", "FedMPS, global prototypes of length one again", "unit_prototypes=yes"
+            ),
+            _reading(
+                _ALL, "code", "FedMPS, as the public code has it (scaled, Adam, mean logits)", *CODE
+            ),
         ),
         "FedMPS's lead over FedProto is there: three points in the last round and two in the best, where the "
         "paper has five, and its best rounds come to 78 where the paper has 80. The readings (one seed, against "
@@ -87,18 +119,26 @@ SECTIONS = (
         "device's own it comes to 72.",
     ),
     Section(
-        "ablation", "FedMPS's ablation (its table VII)", papers.ABLATION,
+        "ablation",
+        "FedMPS's ablation (its table VII)",
+        papers.ABLATION,
         words="Two seeds, which move by two points: the high level's contrast is what helps; low level and soft labels "
         "do not show beside the noise. The paper's deviations in this table are over clients, so none is held "
         "against ours.",
     ),
     Section(
-        "gfpl", "GFPL and FedProto on MNIST", papers.GFPL,
+        "gfpl",
+        "GFPL and FedProto on MNIST",
+        papers.GFPL,
         (
             _reading(_GFPL, "80", "GFPL, 3 ways, the paper's 80 rounds", rounds=80),
             _reading(_GFPL, "15", "GFPL, 3 ways, 15 test samples a class", test_shots=15),
-            _reading(_GFPL, "fused", "GFPL, 3 ways, components nearer than 50 fused", "threshold=50"),
-            _reading(_GFPL, "passes", "GFPL, 3 ways, ten passes over the pseudo-features", "passes=10"),
+            _reading(
+                _GFPL, "fused", "GFPL, 3 ways, components nearer than 50 fused", "threshold=50"
+            ),
+            _reading(
+                _GFPL, "passes", "GFPL, 3 ways, ten passes over the pseudo-features", "passes=10"
+            ),
             _reading(_GFPL, "alone", "GFPL, 3 ways, without exchange", "pseudo=0"),
         ),
         "FedProto comes out up to a point above the paper's figures for it. GFPL comes to its own with four ways, "
@@ -109,15 +149,25 @@ SECTIONS = (
         "devices is all that came up.",
     ),
     Section(
-        "mpfedcl", "MP-FedCL, FedAvg and FedProto on MNIST, Dir(0.05)", papers.MPFEDCL,
+        "mpfedcl",
+        "MP-FedCL, FedAvg and FedProto on MNIST, Dir(0.05)",
+        papers.MPFEDCL,
         (
-            _reading(_POOL, "single", "MP-FedCL with one prototype a class (SP-FedCL)", "summary=single"),
+            _reading(
+                _POOL, "single", "MP-FedCL with one prototype a class (SP-FedCL)", "summary=single"
+            ),
             _reading(_POOL, "missing", "MP-FedCL, padding only what is missing", "padding=missing"),
             _reading(_POOL, "even", "MP-FedCL, learning rate not decayed", lr_decay=1.0),
             _reading(_POOL, "light", "MP-FedCL, prototypes only", "prototypes_only=yes"),
-            _reading(_POOL, "own", "MP-FedCL, initial weights of each client's own", common_start="no"),
-            _reading(_SHARED, "own", "FedAvg, initial weights of each client's own", common_start="no"),
-            _reading(_APART, "own", "FedProto, initial weights of each client's own", common_start="no"),
+            _reading(
+                _POOL, "own", "MP-FedCL, initial weights of each client's own", common_start="no"
+            ),
+            _reading(
+                _SHARED, "own", "FedAvg, initial weights of each client's own", common_start="no"
+            ),
+            _reading(
+                _APART, "own", "FedProto, initial weights of each client's own", common_start="no"
+            ),
         ),
         "MP-FedCL comes to its figure, and the order is the paper's. Its lead over FedAvg is a third of the paper's "
         "because FedAvg comes to 77 where the paper has 66: how the paper deals out is not said, and here a device "
@@ -125,8 +175,17 @@ SECTIONS = (
         "sends no weights, and a client without a class never learns to find it.",
     ),
     Section(
-        "spiral", "ProtoNorm and FedProto on the spiral", papers.SPIRALS,
-        (_reading(CELLS["protonorm-spiral"], "paper", "ProtoNorm, alignment ends as published", "stop=paper"),),
+        "spiral",
+        "ProtoNorm and FedProto on the spiral",
+        papers.SPIRALS,
+        (
+            _reading(
+                CELLS["protonorm-spiral"],
+                "paper",
+                "ProtoNorm, alignment ends as published",
+                "stop=paper",
+            ),
+        ),
         words="A margin is the distance from a class's prototype to the nearest other one. FedProto's prototypes crowd "
         "together where devices hold few classes; aligned ones are even. The maps show the first seed; ProtoNorm's "
         "stars are the unit prototypes that the coordinator sends, and devices pull embeddings to ten times their "
@@ -134,10 +193,14 @@ SECTIONS = (
         picture="maps",
     ),
     Section(
-        "fedic", "FedIC, FedProto and FedPAC", papers.FEDIC,
+        "fedic",
+        "FedIC, FedProto and FedPAC",
+        papers.FEDIC,
         (
             _reading(_IC, "heads", "FedIC on CIFAR-10, heads not combined", "combine=none"),
-            _reading(_IC, "plain", "FedProto on CIFAR-10, which ships no weights", method="fedproto"),
+            _reading(
+                _IC, "plain", "FedProto on CIFAR-10, which ships no weights", method="fedproto"
+            ),
         ),
         "The three lie within two points of each other. FedIC is first on CIFAR-10 by 0.3 points, second on "
         "Fashion-MNIST with Dir(0.1), last with two classes a device: there a class has four holders, whom three "
@@ -147,7 +210,9 @@ SECTIONS = (
         "a thirteenth of the rounds; the paper's leads are 0.1 to 1.6 points at the far end of training.",
     ),
     Section(
-        "protonorm", "ProtoNorm and FedProto, CIFAR-10, mixed networks", papers.PROTONORM,
+        "protonorm",
+        "ProtoNorm and FedProto, CIFAR-10, mixed networks",
+        papers.PROTONORM,
         words="On a twelfth of the images and a quarter of the rounds the accuracies are not the paper's; the "
         "lead over FedProto by nearest prototype is three times what was asked. FedProto's heads are as "
         "good as ProtoNorm's prototypes: its prototypes, not its networks, fall behind. With a learning "
@@ -155,10 +220,17 @@ SECTIONS = (
         "0.05 more do. λ = 10 and γ = 80 (`--set lam=10 --set gamma=80`), as in the authors' example, "
         "diverge at 0.01 as well.",
     ),
-)  # fmt: skip
+)
 
 # Cheap ones first, so that the page fills early; readings come last.
 ORDER = (
-    *papers.FEDPROTO, *papers.MPFEDCL, *papers.SPIRALS, *papers.GFPL, *papers.FEDMPS, *papers.FEDIC,
-    *papers.PROTONORM, *papers.ABLATION, *(cell for section in SECTIONS for cell in section.readings),
-)  # fmt: skip
+    *papers.FEDPROTO,
+    *papers.MPFEDCL,
+    *papers.SPIRALS,
+    *papers.GFPL,
+    *papers.FEDMPS,
+    *papers.FEDIC,
+    *papers.PROTONORM,
+    *papers.ABLATION,
+    *(cell for section in SECTIONS for cell in section.readings),
+)

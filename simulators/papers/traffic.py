@@ -1,4 +1,6 @@
-"""`protofleet bench bytes`: accuracy against what crossed, every method as a curve, on two partitions of real data."""
+"""`protofleet bench bytes`: accuracy against what crossed, every method as a curve, on two
+partitions of real data.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ EVALUATORS = ("prototype", "head_own_classes")  # both among a device's own clas
 
 
 @dataclass(frozen=True)
-class Scene:
+class TrafficTask:
     """A partition on which every method runs."""
 
     name: str
@@ -32,7 +34,9 @@ class Scene:
     def of(self, method: str) -> LabConfig:
         """The method's run; one that brings its own network has that."""
         own = {"backbone": ""} if registry.load(method).traits.backbone else {}
-        return replace(changed(self.config, (), method=method, **own), settings=self.settings.get(method, ()))
+        return replace(
+            changed(self.config, (), method=method, **own), settings=self.settings.get(method, ())
+        )
 
     def run(self, method: str, out: Path, workers: int) -> None:
         """The method here, if it is not there yet."""
@@ -41,21 +45,32 @@ class Scene:
             result_of(f"{self.name} {method}", prepare(config), workers, path, resume=True)
 
 
-# ProtoNorm's γ is 100 for d = 512; here it puts a coordinate equally far out at d = 50 and 120 (100 diverges).
+# ProtoNorm's γ is 100 for d = 512; here it puts a coordinate equally far out at d = 50 and 120 (100
+# diverges).
 SCENES = (
-    Scene(
-        "fashion", "Fashion-MNIST, few-shot: 3 ± 2 classes a device, 100 samples each",
-        quick(changed(FASHION, rounds=30)), {"fedmps": ("alpha=1", "mu=1"), "protonorm": ("gamma=30",)},
+    TrafficTask(
+        "fashion",
+        "Fashion-MNIST, few-shot: 3 ± 2 classes a device, 100 samples each",
+        quick(changed(FASHION, rounds=30)),
+        {"fedmps": ("alpha=1", "mu=1"), "protonorm": ("gamma=30",)},
     ),
-    Scene(
-        "cifar10", "CIFAR-10, Dir(0.1), 6,000 images on 20 devices",
+    TrafficTask(
+        "cifar10",
+        "CIFAR-10, Dir(0.1), 6,000 images on 20 devices",
         quick(
             changed(
-                FASHION, dataset="cifar10", partition="dirichlet", alpha=0.1, limit=6000, backbone="lenet", rounds=40
+                FASHION,
+                dataset="cifar10",
+                partition="dirichlet",
+                alpha=0.1,
+                limit=6000,
+                backbone="lenet",
+                rounds=40,
             )
-        ), {"protonorm": ("gamma=50",)},
+        ),
+        {"protonorm": ("gamma=50",)},
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class Curve:
     points: tuple[tuple[float, float], ...]
 
 
-def curves(scene: Scene, out: Path) -> list[Curve]:
+def curves(scene: TrafficTask, out: Path) -> list[Curve]:
     """The finished runs of a scene, the best last accuracy first."""
     seen = []
     for method in registry.names():
@@ -92,16 +107,20 @@ def curve(method: str, document: Mapping[str, Any]) -> Curve:
     return Curve(method, chosen, tuple(points))
 
 
-def render(scene: Scene, found: Sequence[Curve]) -> str:
+def render(scene: TrafficTask, found: Sequence[Curve]) -> str:
     """A scene's table."""
     lines = [scene.title, f"{'':<12}{'accuracy':>10}{'a device sent and received':>28}  read by"]
     for each in found:
         total, accuracy = each.points[-1]
-        lines.append(f"{each.method:<12}{100 * accuracy:>8.2f} %{size(total):>28}  {each.evaluator}")
+        lines.append(
+            f"{each.method:<12}{100 * accuracy:>8.2f} %{size(total):>28}  {each.evaluator}"
+        )
     return "\n".join(lines)
 
 
 def draw(out: Path, path: Path) -> None:
     """Both scenes beside each other."""
-    panels = {scene.title: {each.method: each.points for each in curves(scene, out)} for scene in SCENES}
+    panels = {
+        scene.title: {each.method: each.points for each in curves(scene, out)} for scene in SCENES
+    }
     plots.against_bytes(panels, path)

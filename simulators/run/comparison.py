@@ -14,7 +14,7 @@ from simulators.run import plots
 from simulators.run.config import LabConfig
 from simulators.run.progress import size, watched
 from simulators.run.result import document
-from simulators.run.rounds import How, run_in
+from simulators.run.rounds import LabOptions, run_in
 from simulators.run.rundir import RunDir
 from simulators.run.setup import Setup, prepare
 
@@ -41,40 +41,54 @@ class Line:
     seconds: float
 
 
-def compared(configs: Mapping[str, LabConfig], workers: int, out: Path | None, *, resume: bool) -> Comparison:
-    """Run them one after the other. A setting goes to the methods that have it; one that none has is an error."""
+def compared(
+    configs: Mapping[str, LabConfig], workers: int, out: Path | None, *, resume: bool
+) -> Comparison:
+    """Run them one after the other. A setting goes to the methods that have it; one that none has
+    is an error.
+    """
     wanted = {name: _own_settings(config) for name, config in configs.items()}
     for pair in {pair for config in configs.values() for pair in config.settings}:
         if not any(pair in config.settings for config in wanted.values()):
             raise SettingError(f"none of these methods has the setting {pair.partition('=')[0]!r}")
     documents: dict[str, dict[str, Any]] = {}
     for name, config in wanted.items():
-        documents[name] = result_of(name, prepare(config), workers, None if out is None else out / name, resume=resume)
+        documents[name] = result_of(
+            name, prepare(config), workers, None if out is None else out / name, resume=resume
+        )
     found = Comparison(documents)
     if out is not None:
         series = {line.name: _curve(documents[line.name]) for line in lines(found)}
-        plots.curves(series, out / "compare.png", "accuracy per round", "accuracy (mean over devices)")
+        plots.curves(
+            series, out / "compare.png", "accuracy per round", "accuracy (mean over devices)"
+        )
         (out / "compare.json").write_text(json.dumps(documents, indent=1))
     return found
 
 
-def result_of(label: str, setup: Setup, workers: int, path: Path | None, *, resume: bool) -> dict[str, Any]:
+def result_of(
+    label: str, setup: Setup, workers: int, path: Path | None, *, resume: bool
+) -> dict[str, Any]:
     """A run's document: read where this very run is finished already, else made."""
     done = RunDir(path).result(setup) if path is not None and resume else None
     if done is not None:
         return done
     with watched(f"{label:<12}", setup.config.run.rounds) as watch:
-        return document(run_in(setup, How(workers), watch, path, resume=resume))
+        return document(run_in(setup, LabOptions(workers), watch, path, resume=resume))
 
 
 def _own_settings(config: LabConfig) -> LabConfig:
     known = {f.name for f in fields(registry.load(config.run.method).hyper)}
-    return replace(config, settings=tuple(p for p in config.settings if p.partition("=")[0].strip() in known))
+    return replace(
+        config, settings=tuple(p for p in config.settings if p.partition("=")[0].strip() in known)
+    )
 
 
 def _curve(result: Mapping[str, Any]) -> list[tuple[int, float]]:
     name = result["best"]["evaluator"]
-    return [(row["round"], row["accuracy"][name]) for row in result["rounds"] if name in row["accuracy"]]
+    return [
+        (row["round"], row["accuracy"][name]) for row in result["rounds"] if name in row["accuracy"]
+    ]
 
 
 def lines(found: Comparison) -> list[Line]:
@@ -86,17 +100,33 @@ def lines(found: Comparison) -> list[Line]:
         enough = next((r for r, a in curve if best is not None and a >= 0.95 * best), None)
         made.append(
             Line(
-                name, last.get("prototype"), last.get("head"), best, _validation(result), enough,
-                sum(r["up_bytes"] for r in rounds) / len(rounds), sum(r["down_bytes"] for r in rounds) / len(rounds),
+                name,
+                last.get("prototype"),
+                last.get("head"),
+                best,
+                _validation(result),
+                enough,
+                sum(r["up_bytes"] for r in rounds) / len(rounds),
+                sum(r["down_bytes"] for r in rounds) / len(rounds),
                 result["seconds"],
             )
-        )  # fmt: skip
+        )
     return made
 
 
 def render(found: Comparison) -> str:
     """The table as text."""
-    heads = ("method", "prototype", "head", "best", "validation", "95 % of best", "up/round", "down/round", "seconds")
+    heads = (
+        "method",
+        "prototype",
+        "head",
+        "best",
+        "validation",
+        "95 % of best",
+        "up/round",
+        "down/round",
+        "seconds",
+    )
     rows: list[tuple[str, ...]] = [heads]
     for x in lines(found):
         after = "–" if x.rounds_to_95 is None else f"round {x.rounds_to_95}"
@@ -106,7 +136,8 @@ def render(found: Comparison) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     return "\n".join(
         "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     )

@@ -1,4 +1,6 @@
-"""A laboratory run as one frozen dataclass; its fields are the command line of `protofleet simulate`."""
+"""A laboratory run as one frozen dataclass; its fields are the command line of `protofleet
+simulate`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ class Run:
 
     method: str = setting("fedproto", "a method of `protofleet methods`")
     dataset: str = setting(
-        "digits", "digits, spiral, mnist, fashion-mnist, cifar10, cifar100, a folder, or an .npz file"
+        "digits",
+        "digits, spiral, mnist, fashion-mnist, cifar10, cifar100, a folder, or an .npz file",
     )
     agents: int = setting(20, "how many devices", low=1)
     partition: PartitionKind = setting("dirichlet", "how data is dealt out")
@@ -30,18 +33,25 @@ class Run:
         "auto", "all devices begin from the same weights; auto: where the method says so"
     )
     averaging: int = setting(
-        0, "rounds over which devices average their weights for all but training; 0: they do not", low=0
+        0,
+        "rounds over which devices average their weights for all but training; 0: they do not",
+        low=0,
     )
     rounds: int = setting(20, "rounds of exchange", low=1)
-    participation: float = setting(1.0, "share of the devices that takes part in a round", low=0, high=1)
+    participation: float = setting(
+        1.0, "share of the devices that takes part in a round", low=0, high=1
+    )
     seed: int = setting(0, "everything random comes from it", low=0)
     partition_seed: int | None = setting(
         None, "deal the data out by this seed instead (the papers' few-shot: 1234)", low=0
     )
     wire: Wire = setting("half", "precision of prototypes on the wire")
-    image_size: int = setting(0, "resize images to this many pixels; 0: as the data set has them", low=0)
+    image_size: int = setting(
+        0, "resize images to this many pixels; 0: as the data set has them", low=0
+    )
     test_on: Literal["own", "everyone"] = setting(
-        "own", "a device's test samples are its own, or all devices' together (one test set for all)"
+        "own",
+        "a device's test samples are its own, or all devices' together (one test set for all)",
     )
     eval_every: int = setting(1, "evaluate every so many rounds (and after the last)", low=1)
 

@@ -1,7 +1,9 @@
-"""Who holds what: one pool of samples dealt out to a fleet of devices, by a seed and by a rule of the literature.
+"""Who holds what: one pool of samples dealt out to a fleet of devices, by a seed and by a rule of
+the literature.
 
-`few_shot` keeps the set's own training and test rows apart (FedProto's protocol); every other kind deals out the whole
-pool and lets each device split its own share 75/25 per class (PFLlib's protocol). No sample is ever held twice.
+`few_shot` keeps the set's own training and test rows apart (FedProto's protocol); every other kind
+deals out the whole pool and lets each device split its own share 75/25 per class (PFLlib's
+protocol). No sample is ever held twice.
 """
 
 from __future__ import annotations
@@ -40,14 +42,21 @@ class PartitionOptions:
     min_samples: int = setting(10, "dirichlet: every device has at least so many samples", low=1)
     classes_per_agent: int = setting(2, "pathological: classes a device", low=1)
     validation: float | None = setting(
-        None, "share of the training part (few-shot: of what the shots leave); none: 0.1, few-shot all", low=0, high=1
+        None,
+        "share of the training part (few-shot: of what the shots leave); none: 0.1, few-shot all",
+        low=0,
+        high=1,
     )
-    limit: int | None = setting(None, "use only so many samples of the whole set (not few-shot)", low=1)
+    limit: int | None = setting(
+        None, "use only so many samples of the whole set (not few-shot)", low=1
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """One device's rows of the set; `domain` says whose look they have, or which one `apply_domain` gives them."""
+    """One device's rows of the set; `domain` says whose look they have, or which one `apply_domain`
+    gives them.
+    """
 
     agent: str
     train: Ints
@@ -101,13 +110,18 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
     shots, n_classes = options.shots, len(data.classes)
     low, high = max(2, options.ways - options.spread), min(n_classes, options.ways + options.spread)
     if options.limit is not None:
-        raise UsageError("limit: few-shot counts samples a class", "set shots and test_shots instead")
+        raise UsageError(
+            "limit: few-shot counts samples a class", "set shots and test_shots instead"
+        )
     if low > high:
-        raise DataError(f"{data.name}: {low} classes a device are due, the set has {n_classes}", "lower ways")
+        raise DataError(
+            f"{data.name}: {low} classes a device are due, the set has {n_classes}", "lower ways"
+        )
     jitter = max(options.spread - 1, 0)
     holders: list[list[int]] = [[] for _ in range(n_classes)]
     taken = []
-    # Who holds what is drawn as FedProto's code draws it, so that its seed (1234) gives the papers' own devices.
+    # Who holds what is drawn as FedProto's code draws it, so that its seed (1234) gives the papers'
+    # own devices.
     ways = np.random.RandomState(seed).randint(low, high + 1, agents)
     draw = random.Random(seed)
     for agent in range(agents):
@@ -115,7 +129,8 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
             holders[label].append(agent)
         rng = generator("partition", "few-shot", seed, agent)
         taken.append(int(rng.integers(max(1, shots - jitter), shots + jitter + 1)))
-    # A tenth more than its shots, rounded up, is reserved for a device and class: 110 where shots are 100.
+    # A tenth more than its shots, rounded up, is reserved for a device and class: 110 where shots
+    # are 100.
     block = max(shots - (-shots // 10), shots + jitter)
     blocks = _blocks(data, seed, "training", holders, block)
     tests = _blocks(data, seed, "test", holders, options.test_shots)
@@ -150,7 +165,9 @@ def dirichlet(data: DataSet, agents: int, seed: int, options: PartitionOptions) 
 
 
 def pathological(data: DataSet, agents: int, seed: int, options: PartitionOptions) -> Partition:
-    """Each device holds exactly so many classes, and classes are held by as equal numbers of devices as can be."""
+    """Each device holds exactly so many classes, and classes are held by as equal numbers of
+    devices as can be.
+    """
     pool = _pool(data, seed, options.limit)
     each = options.classes_per_agent
     if each > len(pool):
@@ -167,7 +184,9 @@ def pathological(data: DataSet, agents: int, seed: int, options: PartitionOption
     for name, rows, by in zip(data.classes, pool, holders, strict=True):
         if len(rows) < len(by):
             words = f"class {name!r} has {len(rows)} samples for {len(by)} devices"
-            raise DataError(f"{data.name}: {words}", "fewer agents or classes_per_agent, or a larger limit")
+            raise DataError(
+                f"{data.name}: {words}", "fewer agents or classes_per_agent, or a larger limit"
+            )
         if by:
             for agent, piece in zip(by, np.array_split(rows, len(by)), strict=True):
                 held[agent].append(piece)
@@ -180,11 +199,15 @@ def iid(data: DataSet, agents: int, seed: int, options: PartitionOptions) -> Par
 
 
 def feature_skew(data: DataSet, agents: int, seed: int, options: PartitionOptions) -> Partition:
-    """One domain a device, all classes in each: the set's own domains, else turned and inverted images."""
+    """One domain a device, all classes in each: the set's own domains, else turned and inverted
+    images.
+    """
     pool = _pool(data, seed, options.limit)
     own = data.domains
     if own is None and (data.input.kind != "image" or data.input.shape[0] != data.input.shape[1]):
-        raise DataError(f"{data.name}: no domains, and none can be made", "only square images can be turned")
+        raise DataError(
+            f"{data.name}: no domains, and none can be made", "only square images can be turned"
+        )
     n_domains = DOMAINS if own is None else len(data.domain_names)
     order = generator("partition", "feature-skew", seed, "domains").permutation(n_domains)
     domains = [int(order[agent % n_domains]) for agent in range(agents)]
@@ -198,11 +221,16 @@ def feature_skew(data: DataSet, agents: int, seed: int, options: PartitionOption
             for agent, rows in zip(members, shares, strict=True):
                 held[agent] = rows
     dealt = _dealt("feature-skew", data, held, seed, options)
-    return replace(dealt, shards=tuple(replace(s, domain=d) for s, d in zip(dealt.shards, domains, strict=True)))
+    return replace(
+        dealt,
+        shards=tuple(replace(s, domain=d) for s, d in zip(dealt.shards, domains, strict=True)),
+    )
 
 
 def apply_domain(x: npt.NDArray[np.uint8], domain: int) -> npt.NDArray[np.uint8]:
-    """Images [N, H, W, C] as domain 0 … 7 sees them: turned by so many quarters, inverted from 4 on; 0 as they are."""
+    """Images [N, H, W, C] as domain 0 … 7 sees them: turned by so many quarters, inverted from 4
+    on; 0 as they are.
+    """
     turned = np.rot90(x, domain % 4, axes=(1, 2))
     return np.ascontiguousarray(255 - turned if domain >= 4 else turned)
 
@@ -212,27 +240,36 @@ def _name(agent: int) -> str:
 
 
 def _pool(data: DataSet, seed: int, limit: int | None) -> list[Ints]:
-    """The rows of each class, shuffled; with a limit the first of each, so that shares of classes stay."""
+    """The rows of each class, shuffled; with a limit the first of each, so that shares of classes
+    stay.
+    """
     rng = generator("partition", "pool", seed)
     pool = [rng.permutation(rows) for rows in rows_by_class(data.y, len(data.classes))]
     if limit is None:
         return pool
     if limit > len(data.y):
         raise DataError(
-            f"{data.name}: limit {limit} is more than its {len(data.y)} samples", "lower it or leave it out"
+            f"{data.name}: limit {limit} is more than its {len(data.y)} samples",
+            "lower it or leave it out",
         )
     exact = np.array([len(rows) for rows in pool]) * limit / len(data.y)
     counts = exact.astype(np.int64)
-    counts[np.argsort(counts - exact, kind="stable")[: limit - counts.sum()]] += 1  # to the largest remainders
+    counts[np.argsort(counts - exact, kind="stable")[: limit - counts.sum()]] += (
+        1  # to the largest remainders
+    )
     return [rows[:count] for rows, count in zip(pool, counts, strict=True)]
 
 
 def _even(pool: Sequence[Ints], agents: int) -> list[Ints]:
-    rows = np.concatenate(pool)  # sorted by class: dealing round and round gives everyone the same of each
+    rows = np.concatenate(
+        pool
+    )  # sorted by class: dealing round and round gives everyone the same of each
     return [rows[agent::agents] for agent in range(agents)]
 
 
-def _proportions(rng: np.random.Generator, sizes: Sequence[int], agents: int, alpha: float) -> npt.NDArray[np.int64]:
+def _proportions(
+    rng: np.random.Generator, sizes: Sequence[int], agents: int, alpha: float
+) -> npt.NDArray[np.int64]:
     """How many samples of each class each device gets [agents, classes]."""
     counts = np.zeros((agents, len(sizes)), np.int64)
     for label, size in enumerate(sizes):
@@ -246,7 +283,11 @@ def _proportions(rng: np.random.Generator, sizes: Sequence[int], agents: int, al
 
 
 def _blocks(
-    data: DataSet, seed: int, part: Literal["training", "test"], holders: Sequence[Sequence[int]], size: int
+    data: DataSet,
+    seed: int,
+    part: Literal["training", "test"],
+    holders: Sequence[Sequence[int]],
+    size: int,
 ) -> Mapping[int, list[Ints]]:
     """Per device one block of `size` rows for each class it holds, no row in two blocks."""
     first, last = (0, data.n_train) if part == "training" else (data.n_train, len(data.y))
@@ -254,7 +295,9 @@ def _blocks(
     missing = [len(by) * size - len(rows) for by, rows in zip(holders, of_class, strict=True)]
     worst = int(np.argmax(missing))
     if missing[worst] > 0:
-        words = f"{len(holders[worst])} devices need {size} each, the set has {len(of_class[worst])}"
+        words = (
+            f"{len(holders[worst])} devices need {size} each, the set has {len(of_class[worst])}"
+        )
         raise DataError(
             f"{data.name}: class {data.classes[worst]!r} is {missing[worst]} {part} samples short ({words})",
             f"lower agents, ways or {'shots' if part == 'training' else 'test_shots'}",
@@ -267,13 +310,17 @@ def _blocks(
     return blocks
 
 
-def _dealt(kind: str, data: DataSet, held: Sequence[Ints], seed: int, options: PartitionOptions) -> Partition:
+def _dealt(
+    kind: str, data: DataSet, held: Sequence[Ints], seed: int, options: PartitionOptions
+) -> Partition:
     """Each device's rows split into test (a quarter of each class), validation and train."""
     share = VALIDATION_SHARE if options.validation is None else options.validation
     shards = []
     for agent, rows in enumerate(held):
         if len(rows) < 2 or np.bincount(data.y[rows]).max() < 2:
-            words = f"{_name(agent)} would have {len(rows)} samples, too few to train and to test on"
+            words = (
+                f"{_name(agent)} would have {len(rows)} samples, too few to train and to test on"
+            )
             raise DataError(f"{data.name}: {words}", "use fewer agents or more samples")
         rng = generator("partition", "split", seed, agent)
         train, test = stratified(data.y[rows], TEST_SHARE, rng)

@@ -1,4 +1,6 @@
-"""The pictures a run leaves beside its numbers: curve, partition, and a map of embeddings with their prototypes."""
+"""The pictures a run leaves beside its numbers: curve, partition, and a map of embeddings with
+their prototypes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ def draw(outcome: Outcome, path: Path) -> None:
     """Into `curve.png`, `partition.png` and `embeddings.png` in this directory."""
     setup, run = outcome.setup, outcome.setup.config.run
     names = [name for name in ("prototype", "head") if name in outcome.rows[-1].accuracy]
-    series = {name: [(r.round, r.accuracy[name]) for r in outcome.rows if name in r.accuracy] for name in names}
+    series = {
+        name: [(r.round, r.accuracy[name]) for r in outcome.rows if name in r.accuracy]
+        for name in names
+    }
     title = f"{run.method} on {run.dataset}, {run.agents} devices, {run.partition}"
     plots.curves(series, path / "curve.png", title, "accuracy (mean over devices)")
     counts = setup.partition.table(setup.data.y, len(setup.data.classes))
@@ -25,8 +30,17 @@ def draw(outcome: Outcome, path: Path) -> None:
     labels = np.concatenate([y for _, y in outcome.embedded.values()])
     if not len(points):
         return
-    shared = [p for p in outcome.state.shared.values() if isinstance(p, Prototypes) and p.dim == points.shape[1]]
+    shared = [
+        p
+        for p in outcome.state.shared.values()
+        if isinstance(p, Prototypes) and p.dim == points.shape[1]
+    ]
     known = shared[0] if shared else class_means(points, labels)
     plots.embedding_map(
-        points, labels, known.vectors, known.classes.tolist(), setup.data.classes, path / "embeddings.png"
+        points,
+        labels,
+        known.vectors,
+        known.classes.tolist(),
+        setup.data.classes,
+        path / "embeddings.png",
     )

@@ -1,7 +1,7 @@
 """Pictures of a run: who holds what, accuracy per round, and the embedding with its prototypes.
 
-Each function writes one small PNG; matplotlib is imported when a picture is asked for, and its global state is not
-touched.
+Each function writes one small PNG; matplotlib is imported when a picture is asked for, and its
+global state is not touched.
 """
 
 from __future__ import annotations
@@ -29,18 +29,24 @@ DASHES = ("-", "--", ":", "-.")
 Array = npt.NDArray[Any]
 
 
-def partition_picture(table: Array, classes: Sequence[str], agents: Sequence[str], path: Path) -> None:
+def partition_picture(
+    table: Array, classes: Sequence[str], agents: Sequence[str], path: Path
+) -> None:
     """Samples per class and agent: one column an agent, one row a class, the darker the more."""
     n_agents, n_classes = table.shape
     figure, axes = _canvas(min(3.0 + 0.36 * n_agents, 14.0), min(1.6 + 0.3 * n_classes, 12.0))
     most = max(int(table.max()), 1)
     # The scale begins below zero so that a single sample is still seen; none at all stays white.
-    image = axes.imshow(np.ma.masked_equal(table.T, 0), cmap="Blues", aspect="auto", vmin=-0.15 * most, vmax=most)
+    image = axes.imshow(
+        np.ma.masked_equal(table.T, 0), cmap="Blues", aspect="auto", vmin=-0.15 * most, vmax=most
+    )
     if n_agents <= 30 and n_classes <= 30:
         for agent, label in np.argwhere(table > 0):
             count = int(table[agent, label])
             colour = "white" if count > 0.5 * most else INK
-            axes.text(agent, label, _short(count), ha="center", va="center", fontsize=7, color=colour)
+            axes.text(
+                agent, label, _short(count), ha="center", va="center", fontsize=7, color=colour
+            )
     else:
         figure.colorbar(image, ax=axes, label="samples", aspect=40).ax.set_ylim(0, most)
     axes.set_xticks(*_ticks([a.removeprefix("agent-") for a in agents]))
@@ -52,11 +58,16 @@ def partition_picture(table: Array, classes: Sequence[str], agents: Sequence[str
     axes.grid(which="minor", color="#eeeeee", linewidth=0.6)
     axes.tick_params(which="both", length=0)
     held = int((table > 0).sum())
-    _title(axes, f"{int(table.sum()):,} samples on {n_agents} agents, {held / max(n_agents, 1):.1f} classes each")
+    _title(
+        axes,
+        f"{int(table.sum()):,} samples on {n_agents} agents, {held / max(n_agents, 1):.1f} classes each",
+    )
     _save(figure, path)
 
 
-def curves(series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title: str, ylabel: str) -> None:
+def curves(
+    series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title: str, ylabel: str
+) -> None:
     """A value per round for one or several methods, each line named at its end."""
     from matplotlib.ticker import MaxNLocator
 
@@ -88,9 +99,12 @@ def curves(series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title:
     _save(figure, path)
 
 
-def against_bytes(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], path: Path) -> None:
-    """Accuracy over bytes on a logarithmic scale, a panel each; a method keeps its colour, and one that sends nothing
-    is a level line; the one that ends highest is named in the picture."""
+def against_bytes(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], path: Path
+) -> None:
+    """Accuracy over bytes on a logarithmic scale, a panel each; a method keeps its colour, and one
+    that sends nothing is a level line; the one that ends highest is named in the picture.
+    """
     from matplotlib.ticker import EngFormatter
 
     names = sorted({name for series in panels.values() for name in series})
@@ -101,12 +115,20 @@ def against_bytes(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]
             colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
             sent = [(x, y) for x, y in points if x > 0]
             if sent:
-                axes.plot(*zip(*sent, strict=True), color=colour, linestyle=dash, linewidth=1.6, label=name)
+                axes.plot(
+                    *zip(*sent, strict=True),
+                    color=colour,
+                    linestyle=dash,
+                    linewidth=1.6,
+                    label=name,
+                )
                 axes.plot(*sent[-1], "o", color=colour, markersize=4)
             else:
                 axes.axhline(points[-1][1], color=colour, linestyle=dash, linewidth=1.0, label=name)
         best = max(series, key=lambda name: series[name][-1][1])
-        axes.annotate(best, series[best][-1], (6, 4), textcoords="offset points", color=INK, fontsize=9)
+        axes.annotate(
+            best, series[best][-1], (6, 4), textcoords="offset points", color=INK, fontsize=9
+        )
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
         axes.grid(color=FAINT, linewidth=0.7)
@@ -115,9 +137,13 @@ def against_bytes(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]
         _title(axes, title)
     handles = {h.get_label(): h for axes in several for h in axes.get_legend_handles_labels()[0]}
     figure.legend(
-        [handles[name] for name in names], names, loc="outside right center", frameon=False, fontsize=9,
+        [handles[name] for name in names],
+        names,
+        loc="outside right center",
+        frameon=False,
+        fontsize=9,
         handlelength=3.2,
-    )  # fmt: skip
+    )
     _save(figure, path)
 
 
@@ -129,9 +155,13 @@ def embedding_map(
     classes: Sequence[str],
     path: Path,
 ) -> None:
-    """Samples as dots and prototypes as named stars, in the plane that shows most of their spread."""
+    """Samples as dots and prototypes as named stars, in the plane that shows most of their
+    spread.
+    """
     total = len(points)
-    few = slice(None, None, max(1, math.ceil(total / MAX_DOTS)))  # the eye sees no more in all of them
+    few = slice(
+        None, None, max(1, math.ceil(total / MAX_DOTS))
+    )  # the eye sees no more in all of them
     points, labels = points[few], labels[few]
     flat, stars, axis_names = _plane(points, prototypes)
     figure, axes = _canvas(6.4, 5.6)
@@ -139,7 +169,14 @@ def embedding_map(
     own = np.asarray(prototype_classes, int)
     axes.scatter(flat[:, 0], flat[:, 1], s=8, c=colours[labels], alpha=0.45, linewidths=0)
     axes.scatter(
-        stars[:, 0], stars[:, 1], s=200, marker="*", c=colours[own], edgecolors="black", linewidths=0.9, zorder=3
+        stars[:, 0],
+        stars[:, 1],
+        s=200,
+        marker="*",
+        c=colours[own],
+        edgecolors="black",
+        linewidths=0.9,
+        zorder=3,
     )
     for label in np.unique(own):  # one name is enough where a class has several prototypes
         place = tuple(stars[own == label][0])
@@ -192,8 +229,13 @@ def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
-    # 256 colours are enough for a picture of this kind, in less than half the bytes; rare ones (a star) must stay.
-    few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    # 256 colours are enough for a picture of this kind, in less than half the bytes; rare ones (a
+    # star) must stay.
+    few = (
+        Image.open(drawn)
+        .convert("RGB")
+        .quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    )
     few.save(path, format="png", optimize=True)
 
 
@@ -241,9 +283,14 @@ def _plane(points: Array, prototypes: Array) -> tuple[Array, Array, tuple[str, s
     mean = base.mean(axis=0)
     _, spread, rows = np.linalg.svd(base - mean, full_matrices=False)
     axes = rows[:2].T  # [d, 2]
-    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1)  # one sign always
+    axes = axes * np.where(
+        axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1
+    )  # one sign always
     share = 100 * spread[:2] ** 2 / max(float((spread**2).sum()), 1e-12)
-    named = (f"first principal axis ({share[0]:.0f} %)", f"second principal axis ({share[1]:.0f} %)")
+    named = (
+        f"first principal axis ({share[0]:.0f} %)",
+        f"second principal axis ({share[1]:.0f} %)",
+    )
     return (points - mean) @ axes, (prototypes - mean) @ axes, named
 
 

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from simulators.run.result import Row, primary
 from simulators.run.rounds import Watch
@@ -20,9 +27,14 @@ def watched(label: str, rounds: int) -> Iterator[Watch]:
         yield lambda row: _line(console, label, rounds, row)
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[now]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(label, total=rounds, now="starting")
         yield lambda row: bar.update(task, completed=row.round, now=words(row))
@@ -32,7 +44,9 @@ def _line(console: Console, label: str, rounds: int, row: Row) -> None:
     every = max(1, rounds // 10)
     if row.round % every == 0 or row.round == rounds:
         console.print(
-            f"{label}  round {row.round}/{rounds}  {words(row)}  {row.seconds:.2f} s", highlight=False, soft_wrap=True
+            f"{label}  round {row.round}/{rounds}  {words(row)}  {row.seconds:.2f} s",
+            highlight=False,
+            soft_wrap=True,
         )
 
 

@@ -1,4 +1,6 @@
-"""What a run says of itself: rows as they come, and the one document that `--json` prints and `result.json` holds."""
+"""What a run says of itself: rows as they come, and the one document that `--json` prints and
+`result.json` holds.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from simulators.run.setup import Setup
 from simulators.run.workers import Embedded
 
 SCHEMA = 1
-PRIMARY = ("prototype", "head")  # the accuracy a run is known by: the first of these that its method has
+PRIMARY = (
+    "prototype",
+    "head",
+)  # the accuracy a run is known by: the first of these that its method has
 Numbers = Mapping[str, float]
 
 
@@ -35,7 +40,9 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Row:
-    """One round. Accuracies are fractions, means over devices; empty in rounds without evaluation."""
+    """One round. Accuracies are fractions, means over devices; empty in rounds without
+    evaluation.
+    """
 
     round: int
     accuracy: Numbers
@@ -60,7 +67,9 @@ class Outcome:
     rows: tuple[Row, ...]
     seconds: float
     peak_rss: int
-    embedded: Mapping[str, Embedded] = field(default_factory=dict)  # some test samples of each device, for the picture
+    embedded: Mapping[str, Embedded] = field(
+        default_factory=dict
+    )  # some test samples of each device, for the picture
 
     @property
     def evaluator(self) -> str:
@@ -73,12 +82,16 @@ def primary(accuracy: Numbers) -> str:
     return next((name for name in PRIMARY if name in accuracy), "head")
 
 
-def row_of(round: int, tallies: Mapping[str, Tallies], up: Traffic, down: Traffic, paper_floats: int) -> Row:
+def row_of(
+    round: int, tallies: Mapping[str, Tallies], up: Traffic, down: Traffic, paper_floats: int
+) -> Row:
     """From every device's tallies to one row."""
     each = _accuracies(tallies, "test")
     checks = _accuracies(tallies, "validation")
     names = sorted({name for numbers in each.values() for name in numbers})
-    columns = {name: [numbers[name] for numbers in each.values() if name in numbers] for name in names}
+    columns = {
+        name: [numbers[name] for numbers in each.values() if name in numbers] for name in names
+    }
     return Row(
         round,
         {name: fmean(column) for name, column in columns.items()},
@@ -144,7 +157,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "each": dict(last.accuracy),
             "per_agent": {agent: dict(numbers) for agent, numbers in last.per_agent.items()},
             "per_class": {
-                each: dict(zip(setup.data.classes, row, strict=True)) for each, row in last.per_class.items()
+                each: dict(zip(setup.data.classes, row, strict=True))
+                for each, row in last.per_class.items()
             },
         },
         "selected_by_validation": None
@@ -198,9 +212,17 @@ def table(rows: Sequence[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     counted = ["up_bytes", "down_bytes", "up_floats", "down_floats", "paper_floats", "seconds"]
-    heads = [f"accuracy_{n}" for n in names] + [f"accuracy_std_{n}" for n in names] + [f"validation_{n}" for n in names]
+    heads = (
+        [f"accuracy_{n}" for n in names]
+        + [f"accuracy_std_{n}" for n in names]
+        + [f"validation_{n}" for n in names]
+    )
     writer.writerow(["round", *heads, *counted])
     for row in rows:
-        numbers = [source.get(n, "") for source in (row.accuracy, row.accuracy_std, row.validation) for n in names]
+        numbers = [
+            source.get(n, "")
+            for source in (row.accuracy, row.accuracy_std, row.validation)
+            for n in names
+        ]
         writer.writerow([row.round, *numbers, *(getattr(row, c) for c in counted)])
     return text.getvalue()

@@ -1,4 +1,6 @@
-"""The laboratory: a run's rounds in memory, with the agents, the codec and the fusion of the live fleet."""
+"""The laboratory: a run's rounds in memory, with the agents, the codec and the fusion of the live
+fleet.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,16 @@ Watch = Callable[[Row], None]
 
 
 @dataclass(frozen=True)
-class How:
+class LabOptions:
     """What changes how long a run takes, and nothing else."""
 
     workers: int = 1
     checkpoint_every: int = 5
 
 
-def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resume: bool = False) -> Outcome:
+def run(
+    setup: Setup, how: LabOptions, watch: Watch, out: RunDir | None = None, *, resume: bool = False
+) -> Outcome:
     """All rounds, from the beginning or from the last checkpoint in `out`."""
     began = time.perf_counter()
     crew = hire(setup, how.workers)
@@ -51,7 +55,14 @@ def run(setup: Setup, how: How, watch: Watch, out: RunDir | None = None, *, resu
             if out is not None and (last or round % how.checkpoint_every == 0):
                 out.save(round, state, rows, crew.checkpoint())
         seconds = time.perf_counter() - began
-        return Outcome(setup, state, tuple(rows), seconds, crew.peak_rss(), crew.embed(40) if out is not None else {})
+        return Outcome(
+            setup,
+            state,
+            tuple(rows),
+            seconds,
+            crew.peak_rss(),
+            crew.embed(40) if out is not None else {},
+        )
     finally:
         crew.close()
 
@@ -66,7 +77,9 @@ def _came_out_of(setup: Setup, round: int) -> int:
 def one_round(
     setup: Setup, crew: Crew, before: GlobalState, round: int, among: Sequence[str] | None = None
 ) -> tuple[GlobalState, Row]:
-    """Train, send, fuse, give back, evaluate; `among` are the devices that are there, all where nobody says."""
+    """Train, send, fuse, give back, evaluate; `among` are the devices that are there, all where
+    nobody says.
+    """
     began = time.perf_counter()
     run, recipe = setup.config.run, setup.recipe
     turn = Turn(setup.contract, setup.hyper, round)
@@ -95,7 +108,12 @@ def _open(setup: Setup, message: bytes) -> Upload:
 def published(setup: Setup, state: GlobalState, round: int) -> Traffic:
     """What reaches the devices: the shared part each, and to each its own part."""
     envelope = wire.Envelope(
-        t="global", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, round=round, method=setup.recipe.name
+        t="global",
+        fleet=setup.contract.fleet,
+        run=RUN_ID,
+        epoch=1,
+        round=round,
+        method=setup.recipe.name,
     )
 
     def size(kind: str, parts: Parts) -> int:
@@ -113,7 +131,9 @@ def published(setup: Setup, state: GlobalState, round: int) -> Traffic:
     )
 
 
-def run_in(setup: Setup, how: How, watch: Watch, path: Path | None, *, resume: bool = False) -> Outcome:
+def run_in(
+    setup: Setup, how: LabOptions, watch: Watch, path: Path | None, *, resume: bool = False
+) -> Outcome:
     """As `run`, leaving everything a person or a program may want in a directory."""
     if path is None:
         return run(setup, how, watch)

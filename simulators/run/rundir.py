@@ -1,4 +1,6 @@
-"""A run's directory: checkpoints to continue from, and what is left for people and programs at the end."""
+"""A run's directory: checkpoints to continue from, and what is left for people and programs at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from simulators.run.setup import Setup
 
 
 @dataclass(frozen=True)
-class Saved:
+class RunCheckpoint:
     """A run as it stood after a round."""
 
     state: GlobalState
@@ -41,14 +43,23 @@ class RunDir:
         if known.exists():
             if not resume:
                 raise CheckpointError(
-                    f"{self.path} already holds a run", "--resume continues it; or name another --out"
+                    f"{self.path} already holds a run",
+                    "--resume continues it; or name another --out",
                 )
             if _but_rounds(json.loads(known.read_text())) != _but_rounds(config):
-                raise CheckpointError(f"{self.path} holds a run with other settings", "name another --out")
+                raise CheckpointError(
+                    f"{self.path} holds a run with other settings", "name another --out"
+                )
         self.path.mkdir(parents=True, exist_ok=True)
         _write(known, json.dumps(config, indent=1).encode())
 
-    def save(self, round: int, state: GlobalState, rows: Sequence[Row], agents: Mapping[str, dict[str, Parts]]) -> None:
+    def save(
+        self,
+        round: int,
+        state: GlobalState,
+        rows: Sequence[Row],
+        agents: Mapping[str, dict[str, Parts]],
+    ) -> None:
         """A checkpoint is whole or not there: it gets its name last."""
         new = self.path / f".checkpoint-{os.getpid()}"
         shutil.rmtree(new, ignore_errors=True)
@@ -56,25 +67,30 @@ class RunDir:
         _write(new / "state.cbor", pack_state(state))
         _write(new / "rows.json", json.dumps([to_plain(row) for row in rows]).encode())
         for name, groups in agents.items():
-            _write(new / "agents" / f"{name}.cbor", pack({f"memory/{g}": parts for g, parts in groups.items()}))
+            _write(
+                new / "agents" / f"{name}.cbor",
+                pack({f"memory/{g}": parts for g, parts in groups.items()}),
+            )
         old = self._checkpoints()
         new.rename(self.path / f"checkpoint-{round:06d}")
         for path in old:
             if path.name != f"checkpoint-{round:06d}":
                 shutil.rmtree(path)
 
-    def latest(self, setup: Setup) -> Saved | None:
+    def latest(self, setup: Setup) -> RunCheckpoint | None:
         """The newest checkpoint; None where there is none yet."""
         found = self._checkpoints()
         if not found:
             return None
         try:
-            rows = [from_plain(Row, row) for row in json.loads((found[-1] / "rows.json").read_text())]
+            rows = [
+                from_plain(Row, row) for row in json.loads((found[-1] / "rows.json").read_text())
+            ]
             state = unpack_state((found[-1] / "state.cbor").read_bytes())
             agents = {name: _memory(found[-1] / "agents" / f"{name}.cbor") for name in setup.agents}
         except (OSError, ValueError, FleetError) as error:
             raise CheckpointError(f"{found[-1]} cannot be read: {error}") from error
-        return Saved(state, rows, agents)
+        return RunCheckpoint(state, rows, agents)
 
     def result(self, setup: Setup) -> dict[str, Any] | None:
         """The document of this very run, if it is finished."""
@@ -103,7 +119,9 @@ def _but_rounds(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _memory(path: Path) -> dict[str, Parts]:
-    return {group.removeprefix("memory/"): parts for group, parts in unpack(path.read_bytes()).items()}
+    return {
+        group.removeprefix("memory/"): parts for group, parts in unpack(path.read_bytes()).items()
+    }
 
 
 def _write(path: Path, data: bytes) -> None:

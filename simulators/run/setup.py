@@ -1,4 +1,6 @@
-"""From a configuration to what runs: data set, partition, contract, recipe, and every device's network and data."""
+"""From a configuration to what runs: data set, partition, contract, recipe, and every device's
+network and data.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from edge_agent.networks import backbones
 from edge_agent.networks.device import resolve_device
 from edge_agent.networks.net import natural
 from edge_agent.training.agent import Agent
-from edge_agent.training.batches import LocalData, Samples
-from edge_agent.training.context import Workshop
+from edge_agent.training.batches import LocalData, SampleTensors
+from edge_agent.training.context import TrainingContext
 from protofleet import registry
 from protofleet.contract import Contract
 from protofleet.errors import UsageError
@@ -48,16 +50,20 @@ class Setup:
         """Every device, in the order of their names."""
         return [shard.agent for shard in self.partition.shards]
 
-    def workshop(self) -> Workshop:
+    def workshop(self) -> TrainingContext:
         """What one process trains with."""
-        return Workshop(self.contract, self.recipe, self.hyper)
+        return TrainingContext(self.contract, self.recipe, self.hyper)
 
-    def agent(self, shard: Shard, workshop: Workshop) -> Agent:
+    def agent(self, shard: Shard, workshop: TrainingContext) -> Agent:
         """One device with its own data; tested on its own samples or on everyone's."""
         kind = self.contract.input
-        train, validation = (samples_of(self.data, shard, rows) for rows in (shard.train, shard.validation))
+        train, validation = (
+            samples_of(self.data, shard, rows) for rows in (shard.train, shard.validation)
+        )
         data = LocalData(
-            Samples.of(*train, kind), Samples.of(*validation, kind), Samples.of(*self.test_samples(shard), kind)
+            SampleTensors.of(*train, kind),
+            SampleTensors.of(*validation, kind),
+            SampleTensors.of(*self.test_samples(shard), kind),
         )
         return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
 
@@ -82,7 +88,12 @@ def prepare(config: LabConfig) -> Setup:
     recipe = registry.load(run.method)
     hyper = parse_pairs(recipe.hyper, config.settings)
     where = os.environ.get("PROTOFLEET_DATA")
-    data = load(run.dataset, data_dir=Path(where) if where else None, seed=run.seed, image_size=run.image_size or None)
+    data = load(
+        run.dataset,
+        data_dir=Path(where) if where else None,
+        seed=run.seed,
+        image_size=run.image_size or None,
+    )
     dealt_by = run.seed if run.partition_seed is None else run.partition_seed
     partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
     chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
@@ -96,10 +107,14 @@ def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) 
             words = f"{recipe.name} wants the same network on every device"
             raise UsageError(words, "it needs one backbone for all: name it with --backbone")
         return {agent: backbones.mixed(data.input, i) for i, agent in enumerate(agents)}
-    return dict.fromkeys(agents, run.backbone or recipe.traits.backbone or backbones.default_for(data.input))
+    return dict.fromkeys(
+        agents, run.backbone or recipe.traits.backbone or backbones.default_for(data.input)
+    )
 
 
-def _contract(config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Mapping[str, str]) -> Contract:
+def _contract(
+    config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Mapping[str, str]
+) -> Contract:
     run = config.run
     kinds = sorted(set(chosen.values()))
     dim, hidden = natural(kinds[0], data.input)
@@ -107,7 +122,8 @@ def _contract(config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Map
         hidden = ()
     if len(kinds) > 1:  # different networks meet in one embedding size and one form of classifier
         dim, hidden = 128, ()
-    # A frozen extractor that every device drew for itself would make embeddings that mean nothing to each other.
+    # A frozen extractor that every device drew for itself would make embeddings that mean nothing
+    # to each other.
     frozen = run.freeze or recipe.traits.frozen
     wanted = recipe.traits.common_start or frozen
     common = wanted if run.common_start == "auto" else run.common_start == "yes"

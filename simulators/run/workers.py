@@ -1,7 +1,7 @@
 """The devices of a run and the processes they live in: all in this one, or dealt out to several.
 
-A device stays in its process for the whole run and computes the same there as anywhere, so the number of workers
-changes how long a run takes and nothing else.
+A device stays in its process for the whole run and computes the same there as anywhere, so the
+number of workers changes how long a run takes and nothing else.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Here:
         workshop = setup.workshop()
         chosen = [shard for shard in setup.partition.shards if shard.agent in set(agents)]
         self.base = GlobalState().base
-        self.agents: dict[str, Agent] = {shard.agent: setup.agent(shard, workshop) for shard in chosen}
+        self.agents: dict[str, Agent] = {
+            shard.agent: setup.agent(shard, workshop) for shard in chosen
+        }
 
     def receive(self, round: int, state: GlobalState) -> None:
         """Give every device the state."""
@@ -67,7 +69,9 @@ class Here:
         return {name: agent.evaluate(round) for name, agent in self.agents.items()}
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
-        """Let these devices train; the messages they would send (none in a round without exchange)."""
+        """Let these devices train; the messages they would send (none in a round without
+        exchange).
+        """
         sent: dict[str, bytes] = {}
         turn = Turn(self.setup.contract, self.setup.hyper, round)
         for name in agents:
@@ -102,10 +106,20 @@ class Here:
 def upload_message(setup: Setup, agent: str, round: int, base: str, parts: Parts) -> bytes:
     """An upload as it crosses the wire."""
     envelope = wire.Envelope(
-        t="upload", fleet=setup.contract.fleet, run=RUN_ID, epoch=1, agent=agent, boot="0" * 16, seq=round,
-        round=round, method=setup.recipe.name, base=base,
-    )  # fmt: skip
-    return wire.encode(envelope, parts, precision=setup.contract.wire, exceptions=setup.recipe.precision)
+        t="upload",
+        fleet=setup.contract.fleet,
+        run=RUN_ID,
+        epoch=1,
+        agent=agent,
+        boot="0" * 16,
+        seq=round,
+        round=round,
+        method=setup.recipe.name,
+        base=base,
+    )
+    return wire.encode(
+        envelope, parts, precision=setup.contract.wire, exceptions=setup.recipe.precision
+    )
 
 
 @dataclass
@@ -127,7 +141,9 @@ class Processes:
         self.workers: list[_Worker] = []
         for _, agents in loads:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, setup.config, agents), daemon=True)
+            process = context.Process(
+                target=_serve, args=(theirs, setup.config, agents), daemon=True
+            )
             process.start()
             theirs.close()
             self.workers.append(_Worker(process, ours, agents))
@@ -143,7 +159,9 @@ class Processes:
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """As `Here.work`, everywhere at once."""
         chosen = set(agents)
-        orders = [("work", round, [a for a in worker.agents if a in chosen]) for worker in self.workers]
+        orders = [
+            ("work", round, [a for a in worker.agents if a in chosen]) for worker in self.workers
+        ]
         return _joined(self._each(orders))
 
     def embed(self, most: int) -> dict[str, Embedded]:
@@ -188,7 +206,10 @@ class Processes:
             return worker.pipe.recv()
         except EOFError:
             worker.process.join(timeout=5)
-            return FleetError(f"a worker process died (exit code {worker.process.exitcode})", "use fewer --workers")
+            return FleetError(
+                f"a worker process died (exit code {worker.process.exitcode})",
+                "use fewer --workers",
+            )
 
 
 def _joined(answers: list[dict[str, Any]]) -> dict[str, Any]:

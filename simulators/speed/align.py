@@ -1,7 +1,8 @@
-"""What matrix products save on the server: ProtoNorm's alignment and FedPAC's D, beside the formulas as written.
+"""What matrix products save on the server: ProtoNorm's alignment and FedPAC's D, beside the
+formulas as written.
 
-Both sides of a row start from the same numbers, take the same number of steps and run on one thread; blocks take turns,
-so a busy moment hits all alike, and the fastest block counts.
+Both sides of a row start from the same numbers, take the same number of steps and run on one
+thread; blocks take turns, so a busy moment hits all alike, and the fastest block counts.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ def bench_align(repeats: int = 3) -> list[AlignRow]:
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        return [*(_alignment(k, steps, repeats) for k, steps in STEPS.items()), _collaboration(repeats)]
+        return [
+            *(_alignment(k, steps, repeats) for k, steps in STEPS.items()),
+            _collaboration(repeats),
+        ]
 
 
 def pairwise_forces(points: Array) -> Array:
-    """ProtoNorm (11) by pairwise differences; a block of rows at a time where K × K × d would not fit."""
+    """ProtoNorm (11) by pairwise differences; a block of rows at a time where K × K × d would not
+    fit.
+    """
     rows = block_rows(len(points))
     found = []
     for start in range(0, len(points), rows):
@@ -67,12 +73,16 @@ def block_rows(k: int) -> int:
 
 
 def _alignment(k: int, steps: int, repeats: int) -> AlignRow:
-    points = alignment.units(np.random.default_rng(0).standard_normal((k, DIM)), np.random.default_rng(1))
+    points = alignment.units(
+        np.random.default_rng(0).standard_normal((k, DIM)), np.random.default_rng(1)
+    )
 
     def after(force: alignment.Force) -> Array:
         return next(itertools.islice(alignment.iterations(points, force), steps - 1, None))
 
-    times, (written, ours) = _best([lambda: after(pairwise_forces), lambda: after(alignment.forces)], repeats)
+    times, (written, ours) = _best(
+        [lambda: after(pairwise_forces), lambda: after(alignment.forces)], repeats
+    )
     rows = block_rows(k)
     note = (
         ""
@@ -102,8 +112,13 @@ def _collaboration(repeats: int, devices: int = 8, classes: int = 10) -> AlignRo
         return np.stack([among.distances(i) for i in range(devices)])
 
     times, (one, two) = _best([written, ours], repeats)
-    what, difference = f"FedPAC's D, {devices} devices, {classes} classes", float(np.abs(one - two).max())
-    return AlignRow(what, 1e3 * times[0], 1e3 * times[1], difference, "written: traces of outer products")
+    what, difference = (
+        f"FedPAC's D, {devices} devices, {classes} classes",
+        float(np.abs(one - two).max()),
+    )
+    return AlignRow(
+        what, 1e3 * times[0], 1e3 * times[1], difference, "written: traces of outer products"
+    )
 
 
 def _best(contenders: list[Callable[[], Any]], repeats: int) -> tuple[list[float], list[Any]]:

@@ -1,7 +1,9 @@
-"""What the codec costs: our message beside protobuf, msgpack and JSON of the same upload, in bytes and microseconds.
+"""What the codec costs: our message beside protobuf, msgpack and JSON of the same upload, in bytes
+and microseconds.
 
-Everybody carries the same envelope and the same arrays and hands back numpy float32; only ours also checks and hashes
-what came in. `cbor2 alone` is our format without the checks, so the difference between the two is their price.
+Everybody carries the same envelope and the same arrays and hands back numpy float32; only ours also
+checks and hashes what came in. `cbor2 alone` is our format without the checks, so the difference
+between the two is their price.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ BASE = bytes(range(32))
 
 @dataclass(frozen=True)
 class CodecRow:
-    """One codec's size and best times; `over_raw` is what it adds to the half-precision values themselves."""
+    """One codec's size and best times; `over_raw` is what it adds to the half-precision values
+    themselves.
+    """
 
     name: str
     bytes: int
@@ -54,7 +58,9 @@ class Codec:
 
 
 def bench_codec(repeats: int = 30, block: int = 50) -> list[CodecRow]:
-    """Minimum over `repeats` blocks of each codec; the blocks take turns, so a busy moment hits all alike."""
+    """Minimum over `repeats` blocks of each codec; the blocks take turns, so a busy moment hits all
+    alike.
+    """
     codecs = _codecs(_upload())
     encoded = [codec.encode() for codec in codecs]
     best = [[float("inf"), float("inf")] for _ in codecs]
@@ -88,10 +94,18 @@ def _codecs(protos: Prototypes) -> list[Codec]:
     parts = {"protos": protos}
     return [
         Codec("protofleet", lambda: wire.encode(envelope, parts), wire.decode),
-        Codec("cbor2 alone", lambda: cbor2.dumps(_plain(protos)), lambda data: _values(cbor2.loads(data))),
+        Codec(
+            "cbor2 alone",
+            lambda: cbor2.dumps(_plain(protos)),
+            lambda data: _values(cbor2.loads(data)),
+        ),
         _protobuf(protos),
         *_msgpack(protos),
-        Codec("JSON", lambda: _json(protos), lambda data: np.array(json.loads(data)["vectors"], np.float32)),
+        Codec(
+            "JSON",
+            lambda: _json(protos),
+            lambda data: np.array(json.loads(data)["vectors"], np.float32),
+        ),
     ]
 
 
@@ -120,7 +134,13 @@ def _json(protos: Prototypes) -> bytes:
 def _msgpack(protos: Prototypes) -> list[Codec]:
     import msgpack
 
-    return [Codec("msgpack", lambda: msgpack.packb(_plain(protos)), lambda data: _values(msgpack.unpackb(data)))]
+    return [
+        Codec(
+            "msgpack",
+            lambda: msgpack.packb(_plain(protos)),
+            lambda data: _values(msgpack.unpackb(data)),
+        )
+    ]
 
 
 def _protobuf(protos: Prototypes) -> Codec:
@@ -130,7 +150,12 @@ def _protobuf(protos: Prototypes) -> Codec:
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="upload.proto", package="bench", syntax="proto3")
     message = file.message_type.add(name="Upload")
-    types = {str: kinds.TYPE_STRING, bytes: kinds.TYPE_BYTES, int: kinds.TYPE_UINT64, list: kinds.TYPE_UINT64}
+    types = {
+        str: kinds.TYPE_STRING,
+        bytes: kinds.TYPE_BYTES,
+        int: kinds.TYPE_UINT64,
+        list: kinds.TYPE_UINT64,
+    }
     for number, (name, value) in enumerate(_plain(protos).items(), 1):
         kind = types[type(value)]
         label = kinds.LABEL_REPEATED if isinstance(value, list) else kinds.LABEL_OPTIONAL

@@ -1,4 +1,6 @@
-"""What a bundle costs on a device, beside its bare backbone, its float form and torch: CPU time on one thread."""
+"""What a bundle costs on a device, beside its bare backbone, its float form and torch: CPU time on
+one thread.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Ratio:
-    """One thing beside another: milliseconds each, and how often the first fits into the second or the reverse."""
+    """One thing beside another: milliseconds each, and how often the first fits into the second or
+    the reverse.
+    """
 
     what: str
     ours: float
@@ -56,7 +60,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class TorchAgreement:
     """One network: the graph beside torch on a thousand images, before and after a swap."""
 
     net: str
@@ -66,7 +70,9 @@ class Agreement:
     same_class: bool
 
 
-def interleaved(runs: Mapping[str, Callable[[], object]], blocks: int, seconds: float = 0.006) -> dict[str, float]:
+def interleaved(
+    runs: Mapping[str, Callable[[], object]], blocks: int, seconds: float = 0.006
+) -> dict[str, float]:
     """Milliseconds of CPU a call: the fastest of many short blocks, taken in turns."""
     repeats = {}
     for name, run in runs.items():
@@ -87,7 +93,9 @@ def interleaved(runs: Mapping[str, Callable[[], object]], blocks: int, seconds: 
 
 def contract_of(kind: Input, classes: int = 10) -> Contract:
     """A fleet with this input."""
-    return Contract("bench", "device", 1, tuple(f"class {i}" for i in range(classes)), kind, EMBEDDING)
+    return Contract(
+        "bench", "device", 1, tuple(f"class {i}" for i in range(classes)), kind, EMBEDDING
+    )
 
 
 def pictures(kind: Input, n: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -101,7 +109,9 @@ def pictures(kind: Input, n: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 def lively(net: FleetNet, kind: Input) -> FleetNet:
-    """Running statistics as training would leave them: with those of a new network deep embeddings vanish."""
+    """Running statistics as training would leave them: with those of a new network deep embeddings
+    vanish.
+    """
     x = torch.from_numpy(pictures(kind, 128, 9)).permute(0, 3, 1, 2).float() / 255
     x = (x - torch.tensor(kind.mean).view(1, -1, 1, 1)) / torch.tensor(kind.std).view(1, -1, 1, 1)
     for module in net.modules():
@@ -117,11 +127,13 @@ def points_of(features: NDArray[np.float32], classes: int, each: int, seed: int 
     """Prototypes where embeddings lie: some of them, moved a little."""
     rng = np.random.default_rng(seed)
     at = rng.integers(0, len(features), classes * each)
-    vectors = features[at] + 0.3 * features.std(0) * rng.normal(size=(len(at), features.shape[1])).astype(np.float32)
+    vectors = features[at] + 0.3 * features.std(0) * rng.normal(
+        size=(len(at), features.shape[1])
+    ).astype(np.float32)
     return Prototypes(np.repeat(np.arange(classes), each), vectors)
 
 
-def agree(names: Sequence[str], samples: int, say: Say) -> Iterator[Agreement]:
+def agree(names: Sequence[str], samples: int, say: Say) -> Iterator[TorchAgreement]:
     """Each network's graph beside torch."""
     reading = Reading("prototypes")
     for name in names:
@@ -136,9 +148,11 @@ def agree(names: Sequence[str], samples: int, say: Say) -> Iterator[Agreement]:
         found = []
         for i, each in enumerate((1, 4)):
             made = ready(bank_of(points_of(features, 10, each, i), 10), reading)
-            found.append(verify.check(model, module, Trial(x, np.full(len(x), -1)), made, "prototypes"))
+            found.append(
+                verify.check(model, module, Trial(x, np.full(len(x), -1)), made, "prototypes")
+            )
         same = all(each.agreement_clear == 1 for each in found)
-        yield Agreement(name, samples, found[0].difference, found[1].difference, same)
+        yield TorchAgreement(name, samples, found[0].difference, found[1].difference, same)
 
 
 def bank_of(points: Points, classes: int) -> Bank:
@@ -161,7 +175,10 @@ def costs(blocks: int, say: Say) -> Iterator[Ratio]:
     x = np.random.default_rng(0).normal(size=(1, kind.shape[2], *kind.shape[:2])).astype(np.float32)
     _, features = verify.by_torch(module, pictures(kind, 64), first.inputs)
     sizes = {"10 × 1": (10, 1), "100 × 4": (100, 4), "1,000 × 4": (1000, 4)}
-    made = {name: ready(bank_of(points_of(features, *size), size[0]), reading).inputs for name, size in sizes.items()}
+    made = {
+        name: ready(bank_of(points_of(features, *size), size[0]), reading).inputs
+        for name, size in sizes.items()
+    }
     runs: dict[str, Callable[[], object]] = {
         "bare": lambda: bare.run(["feature"], {"x": x}),
         "uint8": lambda: stored.run(["feature"], {"image": one}),
@@ -171,9 +188,17 @@ def costs(blocks: int, say: Say) -> Iterator[Ratio]:
     took = interleaved(runs, blocks)
     for name, target in (("10 × 1", ""), ("100 × 4", "≤ 1.07"), ("1,000 × 4", "≤ 1.22")):
         yield Ratio(
-            f"MobileNetV3-small, whole bundle, {name} prototypes, to bare backbone", took[name], took["bare"], target
+            f"MobileNetV3-small, whole bundle, {name} prototypes, to bare backbone",
+            took[name],
+            took["bare"],
+            target,
         )
-    yield Ratio("MobileNetV3-small, uint8 N×H×W×C input, to float N×C×H×W", took["uint8"], took["bare"], "≤ 1.10")
+    yield Ratio(
+        "MobileNetV3-small, uint8 N×H×W×C input, to float N×C×H×W",
+        took["uint8"],
+        took["bare"],
+        "≤ 1.10",
+    )
     yield from _swaps(net, kind, features, blocks, say)
     yield from _int8(blocks, say)
 
@@ -191,9 +216,16 @@ def bare_graph(net: FleetNet, kind: Input) -> bytes:
 
     x = torch.zeros(2, kind.shape[2], *kind.shape[:2])
     program = torch.onnx.export(
-        Bare().eval(), (x,), dynamo=True, external_data=False, opset_version=graph.OPSET, verbose=False,
-        input_names=["x"], output_names=["feature"], dynamic_shapes={"x": {0: torch.export.Dim("n")}},
-    )  # fmt: skip
+        Bare().eval(),
+        (x,),
+        dynamo=True,
+        external_data=False,
+        opset_version=graph.OPSET,
+        verbose=False,
+        input_names=["x"],
+        output_names=["feature"],
+        dynamic_shapes={"x": {0: torch.export.Dim("n")}},
+    )
     assert program is not None
     written: bytes = graph.cleaned(program.model_proto).SerializeToString()
     return written
@@ -207,7 +239,10 @@ def stored_graph(model: bytes) -> bytes:
     kept = [node for node in whole.graph.node if "proto_w" not in node.input]
     del whole.graph.node[:]
     whole.graph.node.extend(kept)
-    for values, drop in ((whole.graph.input, {"proto_w", "proto_b"}), (whole.graph.output, {"score"})):
+    for values, drop in (
+        (whole.graph.input, {"proto_w", "proto_b"}),
+        (whole.graph.output, {"score"}),
+    ):
         left = [each for each in values if each.name not in drop]
         del values[:]
         values.extend(left)
@@ -215,11 +250,14 @@ def stored_graph(model: bytes) -> bytes:
     return written
 
 
-def _swaps(net: FleetNet, kind: Input, features: NDArray[np.float32], blocks: int, say: Say) -> Iterator[Ratio]:
+def _swaps(
+    net: FleetNet, kind: Input, features: NDArray[np.float32], blocks: int, say: Say
+) -> Iterator[Ratio]:
     say("swap")
     with tempfile.TemporaryDirectory() as folder:
         bundle = writer.write(
-            writer.export(source_of(net, "mobilenet_v3_small", kind, features), writer.Wanted()), Path(folder) / "b"
+            writer.export(source_of(net, "mobilenet_v3_small", kind, features), writer.Wanted()),
+            Path(folder) / "b",
         )
         classifier = Classifier(bundle)
         bank = classifier.loaded.bank
@@ -236,8 +274,15 @@ def _swaps(net: FleetNet, kind: Input, features: NDArray[np.float32], blocks: in
             },
             max(4, blocks // 8),
         )
-    yield Ratio("swap: made ready and exchanged, to building a session", took["use"], took["session"], "≤ 0.005")
-    yield Ratio("swap: the exchange alone, to building a session", took["exchange"], took["session"], "")
+    yield Ratio(
+        "swap: made ready and exchanged, to building a session",
+        took["use"],
+        took["session"],
+        "≤ 0.005",
+    )
+    yield Ratio(
+        "swap: the exchange alone, to building a session", took["exchange"], took["session"], ""
+    )
 
 
 def source_of(net: FleetNet, name: str, kind: Input, features: NDArray[np.float32]) -> Source:
@@ -256,12 +301,17 @@ def _int8(blocks: int, say: Say) -> Iterator[Ratio]:
         kind, reading = NETS[name], Reading("prototypes")
         net = lively(build_net(contract_of(kind), name, {}, 1), kind)
         module = graph.classifying(net, kind, reading)
-        inputs = ready(bank_of(points_of(np.zeros((1, EMBEDDING), np.float32), 10, 1), 10), reading).inputs
+        inputs = ready(
+            bank_of(points_of(np.zeros((1, EMBEDDING), np.float32), 10, 1), 10), reading
+        ).inputs
         model = graph.to_onnx(module, kind, inputs)
         x = pictures(kind, 64, 3)
         lower = quantise.to_int8(model, Trial(x, np.full(64, -1)), inputs)
         live, low = verify.session(model), verify.session(lower)
         given = {"image": x[:1], **inputs}
-        both = {"fp32": partial(live.run, ["score"], given), "int8": partial(low.run, ["score"], given)}
+        both = {
+            "fp32": partial(live.run, ["score"], given),
+            "int8": partial(low.run, ["score"], given),
+        }
         took = interleaved(both, max(4, blocks // 2))
         yield Ratio(f"int8 {name} at {SIDE}×{SIDE}, to fp32", took["int8"], took["fp32"], target)

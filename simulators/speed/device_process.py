@@ -1,4 +1,6 @@
-"""A process that classifies, from its start to its first answer: memory and CPU, beside the same with torch."""
+"""A process that classifies, from its start to its first answer: memory and CPU, beside the same
+with torch.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ from edge_agent.inference.bundle import Reading
 from edge_agent.inference.inputs import ready
 from edge_agent.networks.net import build_net
 from export import graph, verify, writer
-from simulators.speed.device import EMBEDDING, NETS, Say, bank_of, contract_of, lively, pictures, points_of, source_of
+from simulators.speed.device import (
+    EMBEDDING,
+    NETS,
+    Say,
+    bank_of,
+    contract_of,
+    lively,
+    pictures,
+    points_of,
+    source_of,
+)
 
 OURS = """
 import sys
@@ -69,7 +81,9 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 @dataclass(frozen=True)
 class Process:
-    """A process that starts, loads a model and classifies one image: median memory, least CPU of some starts."""
+    """A process that starts, loads a model and classifies one image: median memory, least CPU of
+    some starts.
+    """
 
     name: str
     rss_mb: float
@@ -85,10 +99,17 @@ def processes(repeats: int, say: Say) -> list[Process]:
         np.save(folder / "x.npy", pictures(kind, 1))
         module = graph.Embedder(net, kind, Reading("prototypes"))
         _, features = verify.by_torch(
-            graph.classifying(net, kind, Reading("prototypes")), pictures(kind, 64),
-            ready(bank_of(points_of(np.zeros((1, EMBEDDING), np.float32), 10, 1), 10), Reading("prototypes")).inputs,
-        )  # fmt: skip
-        writer.write(writer.export(source_of(net, "mobilenet_v3_small", kind, features), writer.Wanted()), folder / "b")
+            graph.classifying(net, kind, Reading("prototypes")),
+            pictures(kind, 64),
+            ready(
+                bank_of(points_of(np.zeros((1, EMBEDDING), np.float32), 10, 1), 10),
+                Reading("prototypes"),
+            ).inputs,
+        )
+        writer.write(
+            writer.export(source_of(net, "mobilenet_v3_small", kind, features), writer.Wanted()),
+            folder / "b",
+        )
         with torch.no_grad():
             torch.jit.trace(  # type: ignore[no-untyped-call]
                 module, torch.from_numpy(pictures(kind, 1))
@@ -103,26 +124,36 @@ def processes(repeats: int, say: Say) -> list[Process]:
             "Python and numpy alone": ("import resource, sys, numpy", folder, ONE_THREAD),
         }
         found: dict[str, list[tuple[float, float]]] = {each: [] for each in codes}
-        # Modules compiled as an installation leaves them, for all alike; the first start compiles. Threads as each has
-        # them when nobody says: ours tells numpy's algebra to have one before it imports it.
-        mine = {n: v for n, v in os.environ.items() if n not in {"PYTHONDONTWRITEBYTECODE", *ONE_THREAD}}
+        # Modules compiled as an installation leaves them, for all alike; the first start compiles.
+        # Threads as each has them when nobody says: ours tells numpy's algebra to have one before
+        # it imports it.
+        mine = {
+            n: v for n, v in os.environ.items() if n not in {"PYTHONDONTWRITEBYTECODE", *ONE_THREAD}
+        }
         mine |= {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
         for i in range(repeats + 1):
             say(f"start {i} of {repeats}")
             for each, (code, where, more) in codes.items():
                 command = [sys.executable, "-c", code + ASKED, str(where), str(folder / "x.npy")]
-                run = subprocess.run(command, capture_output=True, text=True, check=True, env={**mine, **more})
+                run = subprocess.run(
+                    command, capture_output=True, text=True, check=True, env={**mine, **more}
+                )
                 rss, cpu = json.loads(run.stdout)
                 if i:
                     found[each].append((rss, cpu))
     return [
-        Process(each, statistics.median(r for r, _ in rows), min(c for _, c in rows)) for each, rows in found.items()
+        Process(each, statistics.median(r for r, _ in rows), min(c for _, c in rows))
+        for each, rows in found.items()
     ]
 
 
 def tables(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """The three tables for people."""
-    lines = ["One thread, CPU milliseconds a call, the fastest of interleaved blocks"] if "cost" in found else []
+    lines = (
+        ["One thread, CPU milliseconds a call, the fastest of interleaved blocks"]
+        if "cost" in found
+        else []
+    )
     lines += [
         f"{row['what']:<72}{row['ours']:>9.4f}{row['beside']:>9.3f}{row['ratio']:>9.4f}  {row['target']}"
         for row in found.get("cost", ())
@@ -134,11 +165,21 @@ def tables(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
             f"{'A process from start to first answer':<42}{'RSS MB':>8}{'of torch':>10}{'CPU s':>8}{'of torch':>10}",
         ]
         for row in found["process"]:
-            rss, cpu = row["rss_mb"] / torch_row["rss_mb"], row["cpu_seconds"] / torch_row["cpu_seconds"]
-            lines.append(f"{row['name']:<42}{row['rss_mb']:>8.1f}{rss:>10.3f}{row['cpu_seconds']:>8.3f}{cpu:>10.3f}")
+            rss, cpu = (
+                row["rss_mb"] / torch_row["rss_mb"],
+                row["cpu_seconds"] / torch_row["cpu_seconds"],
+            )
+            lines.append(
+                f"{row['name']:<42}{row['rss_mb']:>8.1f}{rss:>10.3f}{row['cpu_seconds']:>8.3f}{cpu:>10.3f}"
+            )
     if "agree" in found:
-        lines += ["", f"{'Largest difference to torch':<42}{'before':>10}{'after swap':>12}  same class where clear"]
+        lines += [
+            "",
+            f"{'Largest difference to torch':<42}{'before':>10}{'after swap':>12}  same class where clear",
+        ]
         for row in found["agree"]:
             same = "all" if row["same_class"] else "NOT ALL"
-            lines.append(f"{row['net']:<42}{row['before']:>10.1e}{row['after']:>12.1e}  {same} of {row['samples']}")
+            lines.append(
+                f"{row['net']:<42}{row['before']:>10.1e}{row['after']:>12.1e}  {same} of {row['samples']}"
+            )
     return lines

@@ -1,11 +1,13 @@
-"""`protofleet bench ingest`: uploads from 20 publishers through mosquitto, to a subscriber that drops them and to us.
+"""`protofleet bench ingest`: uploads from 20 publishers through mosquitto, to a subscriber that
+drops them and to us.
 
-Publishers write ready-made packets to plain sockets, a window of unacknowledged ones each, so that they cost next to
-nothing; CPU is what the receiving process used, read from the system. The coordinator does all it does in the field:
-decoding, admission, hash, journal, folding, receipts.
+Publishers write ready-made packets to plain sockets, a window of unacknowledged ones each, so that
+they cost next to nothing; CPU is what the receiving process used, read from the system. The
+coordinator does all it does in the field: decoding, admission, hash, journal, folding, receipts.
 
-The receiver has a processor to itself, broker and publishers have another: left to the scheduler, the same subscriber
-took 15,000 uploads a second or 31,000, by whom it had to share with. The two receivers take turns, and medians count.
+The receiver has a processor to itself, broker and publishers have another: left to the scheduler,
+the same subscriber took 15,000 uploads a second or 31,000, by whom it had to share with. The two
+receivers take turns, and medians count.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 
 from coordinator.service.control import ask
 from protofleet import wire
-from protofleet.mqtt.broker.run import Running, running_broker
+from protofleet.mqtt.broker.run import RunningBroker, running_broker
 from protofleet.mqtt.topics import Topics
 from protofleet.values.prototypes import Prototypes
 from simulators.speed import raw
@@ -53,14 +55,21 @@ class Ingested:
     p99_ms: float | None = None
 
 
-def bench_ingest(uploads: int, runs: int, folder: Path, tell: Callable[[str], None]) -> list[Ingested]:
-    """The bare subscriber and the coordinator in turn on the same packets, each time with a broker of its own."""
+def bench_ingest(
+    uploads: int, runs: int, folder: Path, tell: Callable[[str], None]
+) -> list[Ingested]:
+    """The bare subscriber and the coordinator in turn on the same packets, each time with a broker
+    of its own.
+    """
     found = []
     for run in range(1, runs + 1):
         for measure in (_bare, _coordinator):
             tell(f"run {run} of {runs}: {measure.__name__.strip('_')}")
             place = folder / f"{run}{measure.__name__}"
-            with running_broker(place / "broker", prefer="mosquitto") as broker, _apart(broker.pid) as receive:
+            with (
+                running_broker(place / "broker", prefer="mosquitto") as broker,
+                _apart(broker.pid) as receive,
+            ):
                 found.append(measure(uploads, place, broker, receive))
     return found
 
@@ -70,20 +79,32 @@ def middle(found: Sequence[Ingested]) -> list[Ingested]:
     made = []
     for name in dict.fromkeys(each.name for each in found):
         runs = [each for each in found if each.name == name]
-        figures = {f.name: [getattr(each, f.name) for each in runs] for f in fields(Ingested) if f.name != "name"}
-        medians = {key: None if None in values else median(values) for key, values in figures.items()}
+        figures = {
+            f.name: [getattr(each, f.name) for each in runs]
+            for f in fields(Ingested)
+            if f.name != "name"
+        }
+        medians = {
+            key: None if None in values else median(values) for key, values in figures.items()
+        }
         made.append(Ingested(name, **{**medians, "lost": sum(figures["lost"])}))
     return made
 
 
-def _bare(uploads: int, folder: Path, broker: Running, receive: Callable[[int], None]) -> Ingested:
+def _bare(
+    uploads: int, folder: Path, broker: RunningBroker, receive: Callable[[int], None]
+) -> Ingested:
     host, port = broker.address.host, broker.address.port
     with _subscriber(host, port) as process:
         receive(process.pid)
-        return _measure("bare paho subscriber", process, broker, bench_uploads(uploads, "0" * 64), None)
+        return _measure(
+            "bare paho subscriber", process, broker, bench_uploads(uploads, "0" * 64), None
+        )
 
 
-def _coordinator(uploads: int, folder: Path, broker: Running, receive: Callable[[int], None]) -> Ingested:
+def _coordinator(
+    uploads: int, folder: Path, broker: RunningBroker, receive: Callable[[int], None]
+) -> Ingested:
     serve = {"run": "bench", "round_timeout": 3600.0}
     with serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as process:
         _open_round(folder, broker.address.host, broker.address.port)
@@ -95,7 +116,9 @@ def _coordinator(uploads: int, folder: Path, broker: Running, receive: Callable[
 
 @contextmanager
 def _apart(broker: int) -> Iterator[Callable[[int], None]]:
-    """Broker and publishers (which are this process) on one processor; what is given moves a receiver to another."""
+    """Broker and publishers (which are this process) on one processor; what is given moves a
+    receiver to another.
+    """
     before = os.sched_getaffinity(0)
     ours, *others = sorted(before)
     if not others:
@@ -110,12 +133,17 @@ def _apart(broker: int) -> Iterator[Callable[[int], None]]:
 
 
 def _measure(
-    name: str, process: subprocess.Popen[str], broker: Running, messages: Sequence[tuple[str, bytes]],
+    name: str,
+    process: subprocess.Popen[str],
+    broker: RunningBroker,
+    messages: Sequence[tuple[str, bytes]],
     count: Callable[[], int] | None,
-) -> Ingested:  # fmt: skip
+) -> Ingested:
     host, port = broker.address.host, broker.address.port
     before = _used(process.pid, broker.pid)
-    sent, answered, began = blast(host, port, messages, Topics(FLEET), wait_for_receipts=count is not None)
+    sent, answered, began = blast(
+        host, port, messages, Topics(FLEET), wait_for_receipts=count is not None
+    )
     taken = len(messages)
     if count is not None:
         taken = count()
@@ -129,9 +157,15 @@ def _measure(
     after = _used(process.pid, broker.pid)
     each = [1e6 * (b - a) / max(taken, 1) for a, b in zip(before, after, strict=True)]
     waits = np.array([1e3 * (answered[a] - sent[a]) for a in answered]) if answered else None
-    waited = (None, None) if waits is None else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
+    waited = (
+        (None, None)
+        if waits is None
+        else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
+    )
     lost, rate = len(messages) - int(taken), taken / (ended - began)
-    return Ingested(name, int(taken), lost, rate, each[0], raw.rss(process.pid), each[1], each[2], *waited)
+    return Ingested(
+        name, int(taken), lost, rate, each[0], raw.rss(process.pid), each[1], each[2], *waited
+    )
 
 
 def _used(receiver: int, broker: int) -> tuple[float, float, float]:
@@ -148,16 +182,29 @@ def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
     for number in range(count):
         agent = f"agent-{number:05d}"
         envelope = wire.Envelope(
-            t="upload", fleet=FLEET, run="bench", epoch=1, agent=agent, boot="b", seq=1, round=1, method="fedproto",
+            t="upload",
+            fleet=FLEET,
+            run="bench",
+            epoch=1,
+            agent=agent,
+            boot="b",
+            seq=1,
+            round=1,
+            method="fedproto",
             base=base,
-        )  # fmt: skip
+        )
         parts = {"prototypes": Prototypes(classes, np.roll(vectors, number, axis=1), counts)}
         made.append((agent, wire.encode(envelope, parts)))
     return made
 
 
 def blast(
-    host: str, port: int, messages: Sequence[tuple[str, bytes]], topics: Topics, *, wait_for_receipts: bool
+    host: str,
+    port: int,
+    messages: Sequence[tuple[str, bytes]],
+    topics: Topics,
+    *,
+    wait_for_receipts: bool,
 ) -> tuple[dict[str, float], dict[str, float], float]:
     """Publish all, by QoS 1 from so many sockets; when each was sent, and when its receipt came."""
     selector = selectors.DefaultSelector()
@@ -166,7 +213,9 @@ def blast(
     selector.register(ear, selectors.EVENT_READ, None)
     hands = []
     for number in range(PUBLISHERS):
-        hand = _Hand(raw.connected(host, port, f"bench-{number}"), list(messages[number::PUBLISHERS]), topics)
+        hand = _Hand(
+            raw.connected(host, port, f"bench-{number}"), list(messages[number::PUBLISHERS]), topics
+        )
         hand.socket.setblocking(False)
         selector.register(hand.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, hand)
         hands.append(hand)
@@ -184,7 +233,9 @@ def blast(
                 wanted = key.data.work(mask, sent)
                 if wanted != key.events:
                     selector.modify(key.fileobj, wanted, key.data)
-        if all(hand.done for hand in hands) and (not wait_for_receipts or len(answered) >= len(messages)):
+        if all(hand.done for hand in hands) and (
+            not wait_for_receipts or len(answered) >= len(messages)
+        ):
             break
     for hand in hands:
         hand.socket.close()
@@ -195,7 +246,9 @@ def blast(
 class _Hand:
     """One publisher: a socket, what is left to send, and how much of it is unacknowledged."""
 
-    def __init__(self, connection: socket.socket, messages: list[tuple[str, bytes]], topics: Topics) -> None:
+    def __init__(
+        self, connection: socket.socket, messages: list[tuple[str, bytes]], topics: Topics
+    ) -> None:
         self.socket, self._messages, self._topics = connection, messages[::-1], topics
         self._out, self._in, self._flying, self._number = b"", bytearray(), 0, 0
 
@@ -232,8 +285,10 @@ def _subscriber(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
     """A process with nothing but paho, which counts and drops."""
     process = subprocess.Popen(
         [sys.executable, "-c", _BARE, host, str(port), f"{Topics(FLEET).prefix}/d/+/up/+"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout is not None
         process.stdout.readline()

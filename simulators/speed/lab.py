@@ -1,7 +1,9 @@
-"""`protofleet bench lab`: a round of ours beside reference loops, side by side in one run, as ratios.
+"""`protofleet bench lab`: a round of ours beside reference loops, side by side in one run, as
+ratios.
 
-Every contender runs the same rounds of FedProto (or FedMPS) on the same devices, one round each in turn, so that a
-noisy machine is noisy for all; a contender's time is the median of its rounds after the first two.
+Every contender runs the same rounds of FedProto (or FedMPS) on the same devices, one round each in
+turn, so that a noisy machine is noisy for all; a contender's time is the median of its rounds after
+the first two.
 """
 
 from __future__ import annotations
@@ -44,7 +46,14 @@ Round = Callable[[int], float | None]
 def cifar_few_shot() -> LabConfig:
     """The papers' CIFAR-10 cell: 20 devices, 3 ways, 100 shots, LeNet, batch 8, crop and flip."""
     return LabConfig(
-        Run(method="fedproto", dataset="cifar10", agents=20, partition="few-shot", backbone="lenet", rounds=100),
+        Run(
+            method="fedproto",
+            dataset="cifar10",
+            agents=20,
+            partition="few-shot",
+            backbone="lenet",
+            rounds=100,
+        ),
         PartitionOptions(ways=3, shots=100, spread=1, test_shots=15, validation=0.0),
         Training(batch_size=8, lr=0.01, momentum=0.5, augment="crop-flip"),
     )
@@ -53,7 +62,14 @@ def cifar_few_shot() -> LabConfig:
 def fashion_cnn4() -> LabConfig:
     """20 devices with 600 samples each of Fashion-MNIST, batch 32, the 4-layer CNN."""
     return LabConfig(
-        Run(method="fedproto", dataset="fashion-mnist", agents=20, partition="iid", backbone="cnn4", rounds=100),
+        Run(
+            method="fedproto",
+            dataset="fashion-mnist",
+            agents=20,
+            partition="iid",
+            backbone="cnn4",
+            rounds=100,
+        ),
         PartitionOptions(limit=16_000, validation=0.0),
         Training(batch_size=32, lr=0.01, momentum=0.5),
     )
@@ -111,8 +127,12 @@ def variant(config: LabConfig, **numerics: object) -> LabConfig:
 Contender = tuple[Callable[..., Round], tuple[object, ...]]
 
 
-def measure(contenders: dict[str, Contender], rounds: int, tell: Callable[[str], None]) -> list[Timed]:
-    """All contenders, a round each in turn, every one in a process of its own so that none inherits another's ways."""
+def measure(
+    contenders: dict[str, Contender], rounds: int, tell: Callable[[str], None]
+) -> list[Timed]:
+    """All contenders, a round each in turn, every one in a process of its own so that none inherits
+    another's ways.
+    """
     context = multiprocessing.get_context("spawn")
     pipes, processes = {}, []
     for name, (make, arguments) in contenders.items():
@@ -144,7 +164,11 @@ def measure(contenders: dict[str, Contender], rounds: int, tell: Callable[[str],
             process.kill()
     warm = min(WARM_UP, rounds - 1)
     return [
-        Timed(name, median(seconds[name][warm:]), fmean(accuracy[name][-5:]) if accuracy[name] else None)
+        Timed(
+            name,
+            median(seconds[name][warm:]),
+            fmean(accuracy[name][-5:]) if accuracy[name] else None,
+        )
         for name in contenders
     ]
 
@@ -170,7 +194,10 @@ def bench_cifar(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     contenders: dict[str, Contender] = {
         "ours": (ours, (cell,)),
         "ours, compiled": (ours, (variant(cell, compile=True),)),
-        "ours, compiled, channels-last": (ours, (variant(cell, compile=True, layout="channels-last"),)),
+        "ours, compiled, channels-last": (
+            ours,
+            (variant(cell, compile=True, layout="channels-last"),),
+        ),
         "in-memory loop": (theirs, (cell, reference.in_memory)),
         "DataLoader way": (theirs, (cell, reference.with_loader)),
         "floor": (floor, (cell,)),
@@ -179,14 +206,19 @@ def bench_cifar(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
 
 
 def bench_fedmps(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
-    """FedMPS's losses there: two contrasts and a KL a step, two levels of prototypes, a taught classifier."""
+    """FedMPS's losses there: two contrasts and a KL a step, two levels of prototypes, a taught
+    classifier.
+    """
     cell = cifar_few_shot()
     cell = replace(cell, run=replace(cell.run, method="fedmps"))
     prepare(cell)
     contenders: dict[str, Contender] = {
         "ours": (ours, (cell,)),
         "ours, compiled": (ours, (variant(cell, compile=True),)),
-        "ours, compiled, channels-last": (ours, (variant(cell, compile=True, layout="channels-last"),)),
+        "ours, compiled, channels-last": (
+            ours,
+            (variant(cell, compile=True, layout="channels-last"),),
+        ),
         "in-memory loop": (theirs, (cell, reference.in_memory)),
         "floor": (floor, (cell,)),
     }
@@ -212,5 +244,8 @@ def bench_workers(rounds: int, tell: Callable[[str], None]) -> list[Timed]:
     """One worker and two, same devices, same result."""
     cell = variant(fashion_cnn4(), layout="channels-last", dtype="bf16")
     prepare(cell)
-    contenders: dict[str, Contender] = {"ours, 1 worker": (ours, (cell, 1)), "ours, 2 workers": (ours, (cell, 2))}
+    contenders: dict[str, Contender] = {
+        "ours, 1 worker": (ours, (cell, 1)),
+        "ours, 2 workers": (ours, (cell, 2)),
+    }
     return measure(contenders, rounds, tell)

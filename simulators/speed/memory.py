@@ -1,6 +1,8 @@
-"""`protofleet bench memory`: what a coordinator holds for each device and each upload, and after many rounds.
+"""`protofleet bench memory`: what a coordinator holds for each device and each upload, and after
+many rounds.
 
-Devices are plain sockets that answer each announcement with a small upload, so that a thousand rounds take a minute.
+Devices are plain sockets that answer each announcement with a small upload, so that a thousand
+rounds take a minute.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ EARLY = 50  # rounds after which growth is counted
 
 
 @dataclass(frozen=True)
-class Held:
+class MemoryRow:
     """Megabytes held by a coordinator at one time."""
 
     when: str
@@ -36,9 +38,16 @@ class Held:
 
 
 def bench_memory(
-    registered: int, uploads: int, rounds: int, devices: int, folder: Path, tell: Callable[[str], None]
-) -> list[Held]:
-    """A crowd that registers, uploads that pour in, then rounds; each with a coordinator of its own."""
+    registered: int,
+    uploads: int,
+    rounds: int,
+    devices: int,
+    folder: Path,
+    tell: Callable[[str], None],
+) -> list[MemoryRow]:
+    """A crowd that registers, uploads that pour in, then rounds; each with a coordinator of its
+    own.
+    """
     with running_broker(folder / "broker", prefer="mosquitto") as broker:
         host, port, url = broker.address.host, broker.address.port, str(broker.address)
         tell("devices")
@@ -49,7 +58,7 @@ def bench_memory(
         return found + _rounds(rounds, devices, folder / "rounds", url, host, port)
 
 
-def _crowd(registered: int, folder: Path, url: str, host: str, port: int) -> list[Held]:
+def _crowd(registered: int, folder: Path, url: str, host: str, port: int) -> list[MemoryRow]:
     folder.mkdir()
     topics = Topics("crowd")
     serve = {"min_agents": registered + 1}
@@ -58,17 +67,23 @@ def _crowd(registered: int, folder: Path, url: str, host: str, port: int) -> lis
         with raw.connected(host, port, "crowd") as made:
             for number in range(registered):
                 made.sendall(raw.birth(topics, f"agent-{number:05d}"))
-            raw.until(lambda: ask(folder / "data", "status")["agents_known"] == registered, PATIENCE)
+            raw.until(
+                lambda: ask(folder / "data", "status")["agents_known"] == registered, PATIENCE
+            )
         full = raw.rss(process.pid)
     each = f"{1024 * (full - idle) / registered:.1f} KB a device"
-    return [Held("idle", idle), Held(f"{registered:,} devices registered", full, each)]
+    return [MemoryRow("idle", idle), MemoryRow(f"{registered:,} devices registered", full, each)]
 
 
-def _flood(uploads: int, folder: Path, url: str, host: str, port: int) -> list[Held]:
-    """As fast as they can be sent: unread ones wait in the link, up to a bound, and then with the broker."""
+def _flood(uploads: int, folder: Path, url: str, host: str, port: int) -> list[MemoryRow]:
+    """As fast as they can be sent: unread ones wait in the link, up to a bound, and then with the
+    broker.
+    """
     folder.mkdir()
     topics = Topics(FLEET)
-    with serving(folder, url, FLEET, CLASSES, 1024, {"run": "bench", "round_timeout": 3600.0}) as process:
+    with serving(
+        folder, url, FLEET, CLASSES, 1024, {"run": "bench", "round_timeout": 3600.0}
+    ) as process:
         with raw.connected(host, port, "sleeper") as made:
             made.sendall(raw.birth(topics, "sleeper"))
             raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)
@@ -77,15 +92,20 @@ def _flood(uploads: int, folder: Path, url: str, host: str, port: int) -> list[H
         blast(host, port, bench_uploads(uploads, base), topics, wait_for_receipts=True)
         peak = raw.peak(process.pid)
     each = f"{1024 * (peak - idle) / uploads:.1f} KB an upload of 20 KB"
-    return [Held("a round of large uploads is open", idle), Held(f"at most, while {uploads:,} pour in", peak, each)]
+    return [
+        MemoryRow("a round of large uploads is open", idle),
+        MemoryRow(f"at most, while {uploads:,} pour in", peak, each),
+    ]
 
 
-def _rounds(rounds: int, devices: int, folder: Path, url: str, host: str, port: int) -> list[Held]:
+def _rounds(
+    rounds: int, devices: int, folder: Path, url: str, host: str, port: int
+) -> list[MemoryRow]:
     folder.mkdir()
     topics = Topics("rounds")
     agents = [f"agent-{number:03d}" for number in range(devices)]
     serve = {"run": "bench", "min_agents": devices, "rounds": rounds, "round_timeout": 60.0}
-    found: list[Held] = []
+    found: list[MemoryRow] = []
     with serving(folder, url, topics.fleet, CLASSES, DIM, serve) as process:
         ear = raw.connected(host, port, "ear")
         ear.sendall(raw.packet(0x82, b"\0\1" + raw.text(topics.round) + b"\0"))
@@ -99,14 +119,18 @@ def _rounds(rounds: int, devices: int, folder: Path, url: str, host: str, port: 
                 continue
             answered = opened.round or 0
             if answered - 1 == min(EARLY, rounds - 1):
-                found.append(Held(f"after {answered - 1:,} rounds of {devices} devices", raw.rss(process.pid)))
+                found.append(
+                    MemoryRow(
+                        f"after {answered - 1:,} rounds of {devices} devices", raw.rss(process.pid)
+                    )
+                )
             _answer(hands, topics, opened)
         raw.until(lambda: ask(folder / "data", "status")["phase"] == "done", PATIENCE)
         late = raw.rss(process.pid)
         for made in (ear, *hands.values()):
             made.close()
     growth = f"{100 * (late / found[0].rss_mb - 1):+.1f} %"
-    return [*found, Held(f"after {rounds:,} rounds of {devices} devices", late, growth)]
+    return [*found, MemoryRow(f"after {rounds:,} rounds of {devices} devices", late, growth)]
 
 
 def _announced(ear: socket.socket, heard: bytearray) -> wire.Envelope | None:
@@ -123,10 +147,22 @@ def _answer(hands: dict[str, socket.socket], topics: Topics, opened: wire.Envelo
     number = (opened.round or 0) % 65_535 + 1
     for agent, hand in hands.items():
         parts = {
-            "prototypes": Prototypes(np.arange(CLASSES), rng.random((CLASSES, DIM), np.float32), np.full(CLASSES, 9))
+            "prototypes": Prototypes(
+                np.arange(CLASSES), rng.random((CLASSES, DIM), np.float32), np.full(CLASSES, 9)
+            )
         }
         envelope = wire.Envelope(
-            t="upload", fleet=topics.fleet, run=opened.run, epoch=opened.epoch, agent=agent, boot="b", seq=number,
-            round=opened.round, method=opened.method, base=opened.base,
-        )  # fmt: skip
-        hand.sendall(raw.upload(topics, agent, opened.round or 0, number, wire.encode(envelope, parts)))
+            t="upload",
+            fleet=topics.fleet,
+            run=opened.run,
+            epoch=opened.epoch,
+            agent=agent,
+            boot="b",
+            seq=number,
+            round=opened.round,
+            method=opened.method,
+            base=opened.base,
+        )
+        hand.sendall(
+            raw.upload(topics, agent, opened.round or 0, number, wire.encode(envelope, parts))
+        )

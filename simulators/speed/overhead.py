@@ -1,7 +1,8 @@
-"""`protofleet bench overhead`: what a round costs beside its training: time, memory of idle devices, bytes on the wire.
+"""`protofleet bench overhead`: what a round costs beside its training: time, memory of idle
+devices, bytes on the wire.
 
-Everything is real: a broker, a coordinator, five device daemons with their training processes. Only the data is next to
-nothing, so that a round is little but overhead.
+Everything is real: a broker, a coordinator, five device daemons with their training processes. Only
+the data is next to nothing, so that a round is little but overhead.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from coordinator.service.control import ask
 from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.mqtt.broker.run import running_broker
-from simulators.live.fleet import Member, last_words, start, toml
+from simulators.live.fleet import FleetProcess, last_words, start, toml
 from simulators.speed import raw
 from simulators.speed.serving import serving
 
@@ -60,27 +61,39 @@ def bench_overhead(rounds: int, devices: int, folder: Path) -> Overhead:
     with running_broker(folder / "broker", prefer="mosquitto") as broker:
         url = str(broker.address)
         serve = {"run": "bench", "min_agents": devices, "rounds": rounds, "round_timeout": 600.0}
-        with serving(folder, url, FLEET, CLASSES, DIM, serve), _devices(folder, url, devices) as members:
+        with (
+            serving(folder, url, FLEET, CLASSES, DIM, serve),
+            _devices(folder, url, devices) as members,
+        ):
             until = partial(_until, members, PATIENCE + rounds)
             until(lambda: _round(folder) > min(FIRST, rounds - 1))
             since, before = _round(folder), _loopback()
             until(lambda: ask(folder / "data", "status")["phase"] == "done")
             counted, after = rounds - since + 1, _loopback()
             pids = [member.process.pid for member in members]
-            busy, children = [raw.rss(pid) for pid in pids], [raw.rss(c) for pid in pids for c in _children(pid)]
+            busy, children = (
+                [raw.rss(pid) for pid in pids],
+                [raw.rss(c) for pid in pids for c in _children(pid)],
+            )
             until(lambda: not any(_children(pid) for pid in pids))
             idle = [raw.rss(pid) for pid in pids]
     up, down = _payloads(folder, rounds)
     return Overhead(
-        rounds, devices, _round_ms(folder), _training_ms(members, rounds), statistics.median(busy),
-        statistics.median(children or [0.0]), statistics.median(idle),
+        rounds,
+        devices,
+        _round_ms(folder),
+        _training_ms(members, rounds),
+        statistics.median(busy),
+        statistics.median(children or [0.0]),
+        statistics.median(idle),
         None if before is None or after is None else (after - before) / counted,
-        up + devices * down, 2 * up + (1 + devices) * down,
-    )  # fmt: skip
+        up + devices * down,
+        2 * up + (1 + devices) * down,
+    )
 
 
 @contextmanager
-def _devices(folder: Path, url: str, devices: int) -> Iterator[list[Member]]:
+def _devices(folder: Path, url: str, devices: int) -> Iterator[list[FleetProcess]]:
     rng = np.random.default_rng(0)
     with ExitStack() as stack:
         members = []
@@ -88,11 +101,18 @@ def _devices(folder: Path, url: str, devices: int) -> Iterator[list[Member]]:
             name = f"agent-{number:02d}"
             home = folder / "agents" / name
             home.mkdir(parents=True)
-            x, y = rng.normal(size=(SAMPLES, INPUT)).astype(np.float32), np.arange(SAMPLES) % CLASSES
+            x, y = (
+                rng.normal(size=(SAMPLES, INPUT)).astype(np.float32),
+                np.arange(SAMPLES) % CLASSES,
+            )
             np.savez(
-                home / "samples.npz", x_train=x, y_train=y, x_test=x, y_test=y,
+                home / "samples.npz",
+                x_train=x,
+                y_train=y,
+                x_test=x,
+                y_test=y,
                 classes=np.array([f"c{i}" for i in range(CLASSES)]),
-            )  # fmt: skip
+            )
             settings = {
                 "agent": {"id": name},
                 "broker": {"url": url},
@@ -101,7 +121,9 @@ def _devices(folder: Path, url: str, devices: int) -> Iterator[list[Member]]:
                 "limits": {"nice": 0, "min_free_mb": 0, "idle_seconds": IDLE},
             }
             (home / "agent.toml").write_text(toml(settings))
-            member = start(name, folder, ["edge_agent", "run", "--config", str(home / "agent.toml")])
+            member = start(
+                name, folder, ["edge_agent", "run", "--config", str(home / "agent.toml")]
+            )
             stack.callback(member.process.wait)
             stack.callback(member.process.terminate)
             members.append(member)
@@ -112,7 +134,7 @@ def _round(folder: Path) -> int:
     return int(ask(folder / "data", "status")["round"])
 
 
-def _until(members: list[Member], patience: float, there: Callable[[], bool]) -> None:
+def _until(members: list[FleetProcess], patience: float, there: Callable[[], bool]) -> None:
     """Wait for it, as long as all devices live."""
 
     def living() -> bool:
@@ -137,14 +159,18 @@ def _round_ms(folder: Path) -> float:
     """From one announcement to the next, in the middle."""
     with sqlite3.connect(f"file:{folder / 'data' / 'journal.db'}?mode=ro", uri=True) as db:
         opened = [float(at) for (at,) in db.execute("SELECT at FROM rounds ORDER BY round")]
-    return 1e3 * statistics.median(later - at for at, later in pairwise(opened[min(FIRST, len(opened) - 2) :]))
+    return 1e3 * statistics.median(
+        later - at for at, later in pairwise(opened[min(FIRST, len(opened) - 2) :])
+    )
 
 
-def _training_ms(members: list[Member], rounds: int) -> float:
+def _training_ms(members: list[FleetProcess], rounds: int) -> float:
     """What the slowest training process said it took, in the middle."""
     slowest: dict[int, float] = {}
     for member in members:
-        for round, seconds in re.findall(r"trained.* round=(\d+) seconds=([\d.]+)", member.log.read_text()):
+        for round, seconds in re.findall(
+            r"trained.* round=(\d+) seconds=([\d.]+)", member.log.read_text()
+        ):
             slowest[int(round)] = max(slowest.get(int(round), 0.0), float(seconds))
     counted = [seconds for round, seconds in slowest.items() if round > min(FIRST, rounds - 1)]
     return 1e3 * statistics.median(counted or [0.0])
@@ -159,5 +185,7 @@ def _payloads(folder: Path, round: int) -> tuple[int, int]:
     finally:
         journal.close()
     assert state is not None  # it was the last round
-    envelope = wire.Envelope(t="global", fleet=FLEET, run="bench", epoch=1, round=round, base=state[1].base)
+    envelope = wire.Envelope(
+        t="global", fleet=FLEET, run="bench", epoch=1, round=round, base=state[1].base
+    )
     return up, len(wire.encode(envelope, state[1].shared))

@@ -1,4 +1,6 @@
-"""MQTT by plain sockets, so that whoever talks to what is measured costs next to nothing; and what a process uses."""
+"""MQTT by plain sockets, so that whoever talks to what is measured costs next to nothing; and what
+a process uses.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""FedProto's round as reference codes write it: what `protofleet bench lab` measures ourselves against.
+"""FedProto's round as reference codes write it: what `protofleet bench lab` measures ourselves
+against.
 
-One plain per-device PyTorch loop; samples reach it from tensors in memory, or from a DataLoader with per-sample
-transforms as in the official code. The floor is nothing but forward, backward and step on one batch.
+One plain per-device PyTorch loop; samples reach it from tensors in memory, or from a DataLoader
+with per-sample transforms as in the official code. The floor is nothing but forward, backward and
+step on one batch.
 """
 
 from __future__ import annotations
@@ -15,19 +17,21 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from edge_agent.networks.vision import torchvision
-from edge_agent.training.batches import Samples, prepare
+from edge_agent.training.batches import SampleTensors, prepare
 from protofleet.contract import Contract
 
-Feed = Callable[[Samples, Contract, bool], Iterator[tuple[Tensor, Tensor]]]
+Feed = Callable[[SampleTensors, Contract, bool], Iterator[tuple[Tensor, Tensor]]]
 
 
 @dataclass(eq=False)
 class PlainFedProto:
-    """Every device with a model of its own; a round trains, takes class means, averages them and evaluates."""
+    """Every device with a model of its own; a round trains, takes class means, averages them and
+    evaluates.
+    """
 
     models: Sequence[nn.Module]
-    train: Sequence[Samples]
-    test: Sequence[Samples]
+    train: Sequence[SampleTensors]
+    test: Sequence[SampleTensors]
     contract: Contract
     feed: Feed
     table: Tensor = field(init=False)
@@ -38,12 +42,16 @@ class PlainFedProto:
         self.have = torch.zeros(self.contract.n_classes)
 
     def round(self) -> float:
-        """One round; the mean accuracy by the nearest global prototype among a device's own classes."""
+        """One round; the mean accuracy by the nearest global prototype among a device's own
+        classes.
+        """
         training = self.contract.training
         sums, holders = torch.zeros_like(self.table), torch.zeros_like(self.have)
         for model, samples in zip(self.models, self.train, strict=True):
             model.train()
-            optimiser = torch.optim.SGD(model.parameters(), lr=training.lr, momentum=training.momentum)
+            optimiser = torch.optim.SGD(
+                model.parameters(), lr=training.lr, momentum=training.momentum
+            )
             for x, y in self.feed(samples, self.contract, True):
                 optimiser.zero_grad()
                 _, z, logits = model(x)
@@ -67,12 +75,16 @@ class PlainFedProto:
             own, right = torch.unique(train.y), 0
             with torch.no_grad():
                 for x, y in self.feed(test, self.contract, False):
-                    right += int((own[torch.cdist(model(x)[1], self.table[own]).argmin(1)] == y).sum())
+                    right += int(
+                        (own[torch.cdist(model(x)[1], self.table[own]).argmin(1)] == y).sum()
+                    )
             each.append(right / len(test))
         return sum(each) / len(each)
 
 
-def in_memory(samples: Samples, contract: Contract, training: bool) -> Iterator[tuple[Tensor, Tensor]]:
+def in_memory(
+    samples: SampleTensors, contract: Contract, training: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches sliced from tensors that were made ready once; augmentation per batch."""
     size = contract.training.batch_size
     if not training:
@@ -96,27 +108,42 @@ def in_memory(samples: Samples, contract: Contract, training: bool) -> Iterator[
 
 def _crop_flip(x: Tensor, size: int) -> Tensor:
     rows, columns = torch.randint(0, 9, (2, len(x))).tolist()
-    cropped = torch.stack([s[:, r : r + size, c : c + size] for s, r, c in zip(x, rows, columns, strict=True)])
+    cropped = torch.stack(
+        [s[:, r : r + size, c : c + size] for s, r, c in zip(x, rows, columns, strict=True)]
+    )
     return torch.where(torch.rand(len(x), 1, 1, 1) < 0.5, cropped.flip(3), cropped)
 
 
-def with_loader(samples: Samples, contract: Contract, training: bool) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches from a DataLoader over PIL images and per-sample transforms, as the official code has it."""
+def with_loader(
+    samples: SampleTensors, contract: Contract, training: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches from a DataLoader over PIL images and per-sample transforms, as the official code has
+    it.
+    """
     transforms = torchvision().transforms
     kind = contract.input
     steps = [transforms.ToPILImage()]
     if training and contract.training.augment == "crop-flip":
-        steps += [transforms.RandomCrop(kind.shape[0], padding=4), transforms.RandomHorizontalFlip()]
-    ready = transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(kind.mean, kind.std)])
+        steps += [
+            transforms.RandomCrop(kind.shape[0], padding=4),
+            transforms.RandomHorizontalFlip(),
+        ]
+    ready = transforms.Compose(
+        [*steps, transforms.ToTensor(), transforms.Normalize(kind.mean, kind.std)]
+    )
     pairs = [(image, int(label)) for image, label in zip(samples.x, samples.y, strict=True)]
     loader: DataLoader[tuple[Tensor, int]] = DataLoader(
-        _Transformed(pairs, ready), batch_size=contract.training.batch_size if training else 64, shuffle=training
+        _Transformed(pairs, ready),
+        batch_size=contract.training.batch_size if training else 64,
+        shuffle=training,
     )
     yield from loader
 
 
 class _Transformed(Dataset[tuple[Tensor, int]]):
-    def __init__(self, pairs: Sequence[tuple[Tensor, int]], transform: Callable[[Tensor], Tensor]) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[Tensor, int]], transform: Callable[[Tensor], Tensor]
+    ) -> None:
         self.pairs, self.transform = pairs, transform
 
     def __len__(self) -> int:
@@ -127,11 +154,13 @@ class _Transformed(Dataset[tuple[Tensor, int]]):
         return self.transform(image), label
 
 
-def floor(model: nn.Module, samples: Samples, contract: Contract, steps: int) -> None:
+def floor(model: nn.Module, samples: SampleTensors, contract: Contract, steps: int) -> None:
     """As many bare steps on one batch: forward, backward, step."""
     size = contract.training.batch_size
     x, y = prepare(samples.x[:size], contract.input, contract.numerics), samples.y[:size]
-    optimiser = torch.optim.SGD(model.parameters(), lr=contract.training.lr, momentum=contract.training.momentum)
+    optimiser = torch.optim.SGD(
+        model.parameters(), lr=contract.training.lr, momentum=contract.training.momentum
+    )
     model.train()
     for _ in range(steps):
         optimiser.zero_grad()

@@ -1,4 +1,6 @@
-"""FedMPS's round as reference codes write it: the same losses in a plain per-device loop over tensors in memory."""
+"""FedMPS's round as reference codes write it: the same losses in a plain per-device loop over
+tensors in memory.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edge_agent.networks.net import FleetNet
-from edge_agent.training.batches import Samples
+from edge_agent.training.batches import SampleTensors
 from protofleet.contract import Contract
 from protofleet.methods.fedmps import Hyper
 from simulators.speed.reference import Feed
@@ -21,11 +23,13 @@ Table = dict[int, Tensor]
 
 @dataclass(eq=False)
 class PlainFedMPS:
-    """Every device with a model of its own; a round trains, takes means of two levels, averages, teaches, evaluates."""
+    """Every device with a model of its own; a round trains, takes means of two levels, averages,
+    teaches, evaluates.
+    """
 
     models: Sequence[FleetNet]
-    train: Sequence[Samples]
-    test: Sequence[Samples]
+    train: Sequence[SampleTensors]
+    test: Sequence[SampleTensors]
     contract: Contract
     feed: Feed
     hyper: Hyper = field(default_factory=Hyper)
@@ -35,14 +39,18 @@ class PlainFedMPS:
     server: nn.Module | None = None
 
     def round(self) -> float:
-        """One round; the mean accuracy by the nearest global prototype among a device's own classes."""
+        """One round; the mean accuracy by the nearest global prototype among a device's own
+        classes.
+        """
         lows: list[Table] = []
         highs: list[Table] = []
         for model, samples in zip(self.models, self.train, strict=True):
             self._learn(model, samples)
             model.eval()
             with torch.no_grad():
-                seen = [(*_levels(model, x), y) for x, y in self.feed(samples, self.contract, False)]
+                seen = [
+                    (*_levels(model, x), y) for x, y in self.feed(samples, self.contract, False)
+                ]
             u, z, y = (torch.cat(each) for each in zip(*seen, strict=True))
             lows.append({int(c): u[y == c].mean(0) for c in torch.unique(y)})
             highs.append({int(c): z[y == c].mean(0) for c in torch.unique(y)})
@@ -50,7 +58,7 @@ class PlainFedMPS:
         self._teach(highs)
         return self._accuracy()
 
-    def _learn(self, model: FleetNet, samples: Samples) -> None:
+    def _learn(self, model: FleetNet, samples: SampleTensors) -> None:
         training, hyper = self.contract.training, self.hyper
         optimiser = torch.optim.SGD(model.parameters(), lr=training.lr, momentum=training.momentum)
         contrast = SupCon(hyper.tau1)
@@ -61,10 +69,16 @@ class PlainFedMPS:
             logits = model.head(z)
             loss = functional.cross_entropy(logits, y)
             if self.high:
-                low = contrast(torch.cat([u, torch.stack([self.low[int(c)] for c in y])]), torch.cat([y, y]))
-                high = contrast(torch.cat([z, torch.stack([self.high[int(c)] for c in y])]), torch.cat([y, y]))
+                low = contrast(
+                    torch.cat([u, torch.stack([self.low[int(c)] for c in y])]), torch.cat([y, y])
+                )
+                high = contrast(
+                    torch.cat([z, torch.stack([self.high[int(c)] for c in y])]), torch.cat([y, y])
+                )
                 soft = torch.stack([self.soft[int(c)] for c in y])
-                pull = functional.kl_div(functional.log_softmax(logits / hyper.tau2, 1), soft, reduction="batchmean")
+                pull = functional.kl_div(
+                    functional.log_softmax(logits / hyper.tau2, 1), soft, reduction="batchmean"
+                )
                 loss = loss + hyper.lam * (hyper.alpha * low + hyper.beta * high) + hyper.mu * pull
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -91,7 +105,9 @@ class PlainFedMPS:
             table = torch.stack([self.high[int(c)] for c in own])
             with torch.no_grad():
                 for x, y in self.feed(test, self.contract, False):
-                    right += int((own[torch.cdist(_levels(model, x)[1], table).argmin(1)] == y).sum())
+                    right += int(
+                        (own[torch.cdist(_levels(model, x)[1], table).argmin(1)] == y).sum()
+                    )
             each.append(right / len(test))
         return sum(each) / len(each)
 

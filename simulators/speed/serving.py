@@ -23,9 +23,10 @@ def serving(
     """One that has reached its broker; its data is in `data` of the folder."""
     file = folder / "fleet.toml"
     contract = {
-        "classes": [f"c{i}" for i in range(classes)], "embedding": embedding,
+        "classes": [f"c{i}" for i in range(classes)],
+        "embedding": embedding,
         "input": {"kind": "vector", "shape": [4]},
-    }  # fmt: skip
+    }
     held = {
         "serve": {"method": "fedproto", "fleet": fleet, "data_dir": "data", **serve},
         "broker": {"url": url},

@@ -8,9 +8,9 @@ import numpy as np
 
 from coordinator.core import Core, Terms
 from coordinator.journal.journal import Journal
-from coordinator.messages import Voice
+from coordinator.messages import Messages
 from coordinator.rounds import selection
-from coordinator.rounds.machine import Rules
+from coordinator.rounds.machine import RoundRules
 from coordinator.uploads.validation import Expected
 from protofleet import registry, wire
 from protofleet.contract import Contract, Input
@@ -20,28 +20,52 @@ from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 
 TOPICS = Topics("orchard")
-CONTRACT = Contract("orchard", "r1", 0, ("apple", "pear", "plum"), Input("vector", (4,)), embedding=4)
+CONTRACT = Contract(
+    "orchard", "r1", 0, ("apple", "pear", "plum"), Input("vector", (4,)), embedding=4
+)
 AGENTS = ("a", "b", "c")
 
 
 def core(
-    folder, *, rounds=3, min_agents=3, timeout=60.0, quorum=0.8, cut=None, staleness=0, share=1.0, method="fedproto",
-    contract=CONTRACT, hyper=None,
-):  # fmt: skip
+    folder,
+    *,
+    rounds=3,
+    min_agents=3,
+    timeout=60.0,
+    quorum=0.8,
+    cut=None,
+    staleness=0,
+    share=1.0,
+    method="fedproto",
+    contract=CONTRACT,
+    hyper=None,
+):
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
     hyper = hyper or recipe.hyper()
     expected = Expected(contract.fleet, contract.run, recipe, contract)
-    rules = Rules(
-        lambda n, who: selection.participants(contract, n, who, share), rounds, min_agents, quorum, timeout, cut
+    rules = RoundRules(
+        lambda n, who: selection.participants(contract, n, who, share),
+        rounds,
+        min_agents,
+        quorum,
+        timeout,
+        cut,
     )
     terms = Terms(expected, hyper, staleness, share >= 1, lost_after=100.0)
-    voice = Voice(topics, contract, recipe, hyper, 1, "boot", 131_072)
+    voice = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
     return Core(journal, rules, terms, topics, voice, Log(io.StringIO()))
 
 
 def birth(agent, online=True, boot="b1", fleet="orchard", **more):
-    body = {"online": online, "version": "1", "wire": [1], "classes": ["apple"], "samples": 5, **more}
+    body = {
+        "online": online,
+        "version": "1",
+        "wire": [1],
+        "classes": ["apple"],
+        "samples": 5,
+        **more,
+    }
     message = wire.encode(wire.Envelope(t="birth", fleet=fleet, agent=agent, boot=boot), body)
     return TOPICS.parse(TOPICS.state(agent)), message
 
@@ -54,7 +78,15 @@ def parts_of(agent, round, dim=4):
 
 
 def upload(agent, round, base, parts=None, **envelope):
-    held = {"t": "upload", "fleet": "orchard", "run": "r1", "epoch": 1, "agent": agent, "boot": "b1", "seq": round}
+    held = {
+        "t": "upload",
+        "fleet": "orchard",
+        "run": "r1",
+        "epoch": 1,
+        "agent": agent,
+        "boot": "b1",
+        "seq": round,
+    }
     held |= {"round": round, "method": "fedproto", "base": base, **envelope}
     message = wire.encode(wire.Envelope(**held), parts_of(agent, round) if parts is None else parts)
     return TOPICS.parse(TOPICS.upload(agent, round)), message
@@ -79,7 +111,11 @@ def receipts(said):
 def announced(said):
     """The last announcement among publications, as (round, phase, base)."""
     rounds = [wire.decode(p.payload) for p in said if parsed(p.topic).kind == "round"]
-    return (rounds[-1].envelope.round, rounds[-1].body["phase"], rounds[-1].envelope.base) if rounds else None
+    return (
+        (rounds[-1].envelope.round, rounds[-1].body["phase"], rounds[-1].envelope.base)
+        if rounds
+        else None
+    )
 
 
 def joined(made, agents=AGENTS, now=0.0):
@@ -89,7 +125,9 @@ def joined(made, agents=AGENTS, now=0.0):
 
 
 def packed_bundle(path, bank, **changes):
-    """A bundle as far as a coordinator looks into it: prototypes, and a manifest with the hashes of what is there."""
+    """A bundle as far as a coordinator looks into it: prototypes, and a manifest with the hashes of
+    what is there.
+    """
     message = published.write(bank, wire.Envelope("global", "f"))
     files = {"model.onnx": b"a graph", "prototypes.cbor": message, "selftest.npz": b"vectors"}
     manifest = {
@@ -97,5 +135,7 @@ def packed_bundle(path, bank, **changes):
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},
         "state": wire.decode(message).digest,
     }
-    path.write_bytes(archive.pack({archive.MANIFEST: json.dumps(manifest | changes).encode(), **files}))
+    path.write_bytes(
+        archive.pack({archive.MANIFEST: json.dumps(manifest | changes).encode(), **files})
+    )
     return path

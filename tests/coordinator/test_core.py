@@ -1,4 +1,6 @@
-"""The coordinator without a network: what it answers is on disk, and order, repetition and crashes change nothing."""
+"""The coordinator without a network: what it answers is on disk, and order, repetition and crashes
+change nothing.
+"""
 
 import itertools
 
@@ -15,9 +17,21 @@ from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
 from protofleet.toolbox import summaries
 from protofleet.values.prototypes import Prototypes, Tensors
-from tests.coordinator.made import AGENTS, CONTRACT, announced, birth, core, joined, parts_of, receipts, upload
+from tests.coordinator.made import (
+    AGENTS,
+    CONTRACT,
+    announced,
+    birth,
+    core,
+    joined,
+    parts_of,
+    receipts,
+    upload,
+)
 
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def as_sent(agent, round):
@@ -53,7 +67,9 @@ def test_order_repetition_and_batches_change_nothing(tmp_path_factory, deliverie
     _, _, base = joined(made)
     statuses = []
     for start in range(0, len(deliveries), batch):
-        statuses += receipts(made.take([upload(a, 1, base) for a, _ in deliveries[start : start + batch]], 1.0))
+        statuses += receipts(
+            made.take([upload(a, 1, base) for a, _ in deliveries[start : start + batch]], 1.0)
+        )
     assert {s for _, s, _ in statuses} <= {"accepted", "duplicate"}
     assert sorted(a for a, s, _ in statuses if s == "accepted") == list(AGENTS)
     assert made.state.sha256 == expected(made, 1).sha256
@@ -61,7 +77,9 @@ def test_order_repetition_and_batches_change_nothing(tmp_path_factory, deliverie
 
 @pytest.mark.parametrize("dies_at", range(1, 12))
 def test_a_crash_at_any_commit_ends_in_the_same_state(tmp_path, dies_at):
-    """Before each commit the process dies once; what was receipted is there, and devices send the rest again."""
+    """Before each commit the process dies once; what was receipted is there, and devices send the
+    rest again.
+    """
     made, commits, receipted = core(tmp_path), itertools.count(1), set()
     real = made.journal.commit
 
@@ -104,7 +122,9 @@ def test_a_journal_that_cannot_be_written_is_not_answered_and_nothing_is_lost(tm
         made.take([upload("a", 1, base)], 1.0)
     made.journal.commit = real
     made.recover(2.0)
-    assert receipts(made.take([upload(a, 1, base) for a in AGENTS], 3.0)) == [(a, "accepted", "") for a in AGENTS]
+    assert receipts(made.take([upload(a, 1, base) for a in AGENTS], 3.0)) == [
+        (a, "accepted", "") for a in AGENTS
+    ]
     assert made.state.sha256 == expected(made, 1).sha256
 
 
@@ -228,7 +248,10 @@ def test_a_device_that_leaves_or_declines_is_not_waited_for(tmp_path):
     _, _, base = joined(made)
     made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
     report = wire.Envelope(t="report", fleet="orchard", agent="c", round=1)
-    declined = made.topics.parse(made.topics.evt("c")), wire.encode(report, {"refused": "outside its training windows"})
+    declined = (
+        made.topics.parse(made.topics.evt("c")),
+        wire.encode(report, {"refused": "outside its training windows"}),
+    )
     assert announced(made.take([declined], 2.0))[0] == 2
     base = made.state.base
     made.take([upload("a", 2, base), upload("c", 2, base)], 3.0)
@@ -276,9 +299,18 @@ def test_replay_computes_the_same_states(tmp_path):
     _, _, base = joined(made)
     for number in (1, 2, 3):
         base = announced(made.take([upload(a, number, base) for a in AGENTS], 1.0))[2]
-    agreement = {"method": "fedproto", "settings": to_plain(made.terms.hyper), "contract": to_plain(CONTRACT)}
+    agreement = {
+        "method": "fedproto",
+        "settings": to_plain(made.terms.hyper),
+        "contract": to_plain(CONTRACT),
+    }
     with made.journal.commit():
         made.journal.set_meta("agreement", json.dumps(agreement))
     assert [each.verdict for each in replayed(made.journal)] == ["same"] * 4
     made.journal.compact(1)
-    assert [each.verdict for each in replayed(made.journal)] == ["same", "compacted", "compacted", "compacted"]
+    assert [each.verdict for each in replayed(made.journal)] == [
+        "same",
+        "compacted",
+        "compacted",
+        "compacted",
+    ]

@@ -1,4 +1,6 @@
-"""An upload that is not what its method sends changes nothing: not a sum, not a state, and nobody else's upload."""
+"""An upload that is not what its method sends changes nothing: not a sum, not a state, and nobody
+else's upload.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -30,16 +32,25 @@ def honest(method):
     run = Run(method=method, dataset="digits", agents=5, partition="dirichlet", rounds=2, seed=2)
     setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3), settings=SETTINGS.get(method, ())))
     crew = Here(setup, setup.agents)
-    state = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), "half", setup.recipe.precision)
+    state = as_published(
+        setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), "half", setup.recipe.precision
+    )
     crew.receive(0, state)
     uploads, states = {}, [state]
-    if not setup.recipe.talks(Turn(setup.contract, setup.hyper, 1)):  # no parts, and yet devices say when they are done
-        silent = {r: [Upload(shard.agent, r, state.base, {}) for shard in setup.partition.shards] for r in (1, 2)}
+    if not setup.recipe.talks(
+        Turn(setup.contract, setup.hyper, 1)
+    ):  # no parts, and yet devices say when they are done
+        silent = {
+            r: [Upload(shard.agent, r, state.base, {}) for shard in setup.partition.shards]
+            for r in (1, 2)
+        }
         return setup, silent, [state] * 3
     for round in (1, 2):
         decoded = [wire.decode(message) for message in crew.work(round, setup.agents).values()]
         uploads[round] = [Upload(m.envelope.agent, round, m.envelope.base, m.body) for m in decoded]
-        state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, round), state, uploads[round])
+        state = fuse_round(
+            setup.recipe, Turn(setup.contract, setup.hyper, round), state, uploads[round]
+        )
         crew.receive(round, state)
         states.append(state)
     return setup, uploads, states
@@ -76,7 +87,11 @@ def strange(parts):
         others = {n: p for n, p in parts.items() if n != name}
         if name not in OPTIONAL:
             yield f"{name} missing", others
-        kind = Tensors({"x": np.ones(3)}) if not isinstance(part, Tensors) else Head([0], np.ones((1, 3)), np.ones(1))
+        kind = (
+            Tensors({"x": np.ones(3)})
+            if not isinstance(part, Tensors)
+            else Head([0], np.ones((1, 3)), np.ones(1))
+        )
         yield f"{name} of another kind", {**others, name: kind}
         yield f"{name} elsewhere", {**others, f"{name}x": part}
         for what, other in twisted(part):
@@ -89,17 +104,27 @@ def message(setup, agent, round, base, parts):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_whatever_a_stranger_sends_first_the_honest_are_all_accepted_and_end_in_their_own_states(method, tmp_path):
+def test_whatever_a_stranger_sends_first_the_honest_are_all_accepted_and_end_in_their_own_states(
+    method, tmp_path
+):
     setup, uploads, states = honest(method)
     agents = [each.agent for each in uploads[1]]
     kinds = list(strange(uploads[1][0].parts))
     for at, (what, parts) in enumerate(kinds):
-        made = core(tmp_path / str(at), rounds=2, method=method, contract=setup.contract, hyper=setup.hyper)
+        made = core(
+            tmp_path / str(at), rounds=2, method=method, contract=setup.contract, hyper=setup.hyper
+        )
         joined(made, [STRANGER, *agents])
 
         def send(agent, round, base, parts, made=made):
             return made.take(
-                [(made.topics.parse(made.topics.upload(agent, round)), message(setup, agent, round, base, parts))], 1.0
+                [
+                    (
+                        made.topics.parse(made.topics.upload(agent, round)),
+                        message(setup, agent, round, base, parts),
+                    )
+                ],
+                1.0,
             )
 
         for round in (1, 2):
@@ -112,8 +137,12 @@ def test_whatever_a_stranger_sends_first_the_honest_are_all_accepted_and_end_in_
             for each in uploads[round]:
                 said += send(each.agent, round, base, each.parts)
             made_receipts = receipts(said + made.tick(100.0 * round))
-            assert [r for r in made_receipts if r[0] != STRANGER] == [(a, "accepted", "") for a in agents], what
-            assert any(who == STRANGER and status == "refused" for who, status, _ in first + made_receipts), what
+            assert [r for r in made_receipts if r[0] != STRANGER] == [
+                (a, "accepted", "") for a in agents
+            ], what
+            assert any(
+                who == STRANGER and status == "refused" for who, status, _ in first + made_receipts
+            ), what
             assert made.state.sha256 == states[round].sha256, what
         assert made.standing.phase == "done"
         made.journal.close()
@@ -162,5 +191,7 @@ def test_a_restart_between_the_uploads_of_a_round_and_after_its_cut_changes_no_v
 def test_more_samples_than_are_plausible_do_not_keep_the_others_out(tmp_path):
     made = core(tmp_path, method="fedavg")
     _, _, base = joined(made)
-    assert receipts(answer(made, "a", 1, base, weights(3, 2**31 - 1))) == [("a", "refused", "count")]
+    assert receipts(answer(made, "a", 1, base, weights(3, 2**31 - 1))) == [
+        ("a", "refused", "count")
+    ]
     assert receipts(answer(made, "b", 1, base, weights(3))) == [("b", "accepted", "")]

@@ -1,4 +1,6 @@
-"""A coordinator that does what a test says, word by word, over the real wire; and devices as real processes."""
+"""A coordinator that does what a test says, word by word, over the real wire; and devices as real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from coordinator.uploads.fuse import as_published, fuse_round
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.mqtt.blobs.sender import Incoming, Outgoing, Slip, slip_message
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor, slip_message
+from protofleet.mqtt.blobs.sender import OutgoingBlob
+from protofleet.mqtt.blobs.store import IncomingBlob
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Turn
 from protofleet.settings.fields import to_plain
@@ -46,14 +50,16 @@ class Scripted:
     hyper: Any
     epoch: int = 1
     chunk: int = 0  # larger states go in chunks of this size
-    large: Outgoing | None = None
+    large: OutgoingBlob | None = None
     heard: list[tuple[str, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.contract.fleet)
         self.recipe = registry.load(self.method)
         turn = Turn(self.contract, self.hyper, 0)
-        self.state = as_published(self.recipe.start(turn), self.contract.wire, self.recipe.precision)
+        self.state = as_published(
+            self.recipe.start(turn), self.contract.wire, self.recipe.precision
+        )
         self.round_of_state = 0
         self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
         self.client.on_message = lambda c, u, m: self.heard.append((m.topic, m.payload))
@@ -66,10 +72,14 @@ class Scripted:
         self.client.disconnect()
 
     def say(self, topic: str, t: str, body: Any, retain: bool = True, **envelope: Any) -> None:
-        head = wire.Envelope(t=t, fleet=self.contract.fleet, run=self.contract.run, epoch=self.epoch, **envelope)
-        data = wire.encode(head, body, precision=self.contract.wire, exceptions=self.recipe.precision)
+        head = wire.Envelope(
+            t=t, fleet=self.contract.fleet, run=self.contract.run, epoch=self.epoch, **envelope
+        )
+        data = wire.encode(
+            head, body, precision=self.contract.wire, exceptions=self.recipe.precision
+        )
         if self.chunk and t in ("global", "own") and len(data) > self.chunk:
-            self.large = Outgoing(data, self.chunk)
+            self.large = OutgoingBlob(data, self.chunk)
             data = slip_message(head, self.large.slip)
         self.client.publish(topic, data, 1, retain).wait_for_publish(10)
 
@@ -80,13 +90,26 @@ class Scripted:
         for agent, own in self.state.own.items():
             self.say(self.topics.down(agent), "own", own, **at)
 
-    def open(self, round: int, participants: list[str] | None = None, phase: str = "open", **more: Any) -> None:
+    def open(
+        self, round: int, participants: list[str] | None = None, phase: str = "open", **more: Any
+    ) -> None:
         body = {
-            "phase": phase, "contract": to_plain(self.contract), "hyper": to_plain(self.hyper),
-            "participants": participants, "base_round": self.round_of_state, "own": bool(self.state.own),
-            "talks": True, "deadline": 60.0, "quorum": 0.8, "packet": 131072, "staleness": 0, **more,
-        }  # fmt: skip
-        self.say(self.topics.round, "round", body, round=round, method=self.method, base=self.state.base)
+            "phase": phase,
+            "contract": to_plain(self.contract),
+            "hyper": to_plain(self.hyper),
+            "participants": participants,
+            "base_round": self.round_of_state,
+            "own": bool(self.state.own),
+            "talks": True,
+            "deadline": 60.0,
+            "quorum": 0.8,
+            "packet": 131072,
+            "staleness": 0,
+            **more,
+        }
+        self.say(
+            self.topics.round, "round", body, round=round, method=self.method, base=self.state.base
+        )
 
     def messages(self, kind: str, agent: str | None = None) -> list[wire.Message]:
         found = []
@@ -98,18 +121,32 @@ class Scripted:
 
     def upload(self, agent: str, round: int, seconds: float = 120.0) -> wire.Message:
         def there() -> wire.Message | None:
-            return next((m for m in self.messages("upload", agent) if m.envelope.round == round), None)
+            return next(
+                (m for m in self.messages("upload", agent) if m.envelope.round == round), None
+            )
 
         return until(there, f"the upload of {agent} in round {round}", seconds)
 
     def receipt(self, upload: wire.Message, status: str = "accepted") -> None:
         agent = str(upload.envelope.agent)
-        body = {"digest": upload.digest, "round": upload.envelope.round, "status": status, "reason": "", "words": ""}
-        self.say(self.topics.receipt(agent), "receipt", body, retain=False, round=upload.envelope.round)
+        body = {
+            "digest": upload.digest,
+            "round": upload.envelope.round,
+            "status": status,
+            "reason": "",
+            "words": "",
+        }
+        self.say(
+            self.topics.receipt(agent), "receipt", body, retain=False, round=upload.envelope.round
+        )
 
     def fuse(self, round: int, uploads: list[wire.Message]) -> GlobalState:
-        opened = [Upload(str(u.envelope.agent), round, str(u.envelope.base), u.body) for u in uploads]
-        self.state = fuse_round(self.recipe, Turn(self.contract, self.hyper, round), self.state, opened)
+        opened = [
+            Upload(str(u.envelope.agent), round, str(u.envelope.base), u.body) for u in uploads
+        ]
+        self.state = fuse_round(
+            self.recipe, Turn(self.contract, self.hyper, round), self.state, opened
+        )
         self.round_of_state = round
         return self.state
 
@@ -124,10 +161,17 @@ class Scripted:
                 self.client.publish(topic, self.large.chunk(index), 1).wait_for_publish(10)
 
     def large_upload(self, agent: str, round: int, folder: Path) -> wire.Message:
-        """Ask for every chunk of an upload for which a slip came, as a coordinator does that has none."""
-        slip = Slip.from_body(self.upload(agent, round).body)
-        incoming = Incoming(folder / "parcel", slip, time.monotonic)
-        body = {"digest": slip.digest, "round": round, "status": "missing", "missing": [[0, slip.chunks - 1]]}
+        """Ask for every chunk of an upload for which a slip came, as a coordinator does that has
+        none.
+        """
+        slip = BlobDescriptor.from_body(self.upload(agent, round).body)
+        incoming = IncomingBlob(folder / "parcel", slip, time.monotonic)
+        body = {
+            "digest": slip.digest,
+            "round": round,
+            "status": "missing",
+            "missing": [[0, slip.chunks - 1]],
+        }
         self.say(self.topics.receipt(agent), "receipt", body, retain=False, round=round)
 
         def whole() -> bytes | None:
@@ -143,7 +187,9 @@ class Scripted:
 class Device:
     """`edge-agent run` as a process, with its words in a file."""
 
-    def __init__(self, folder: Path, agent: str, *words: str, port: int, fleet: str = "lab") -> None:
+    def __init__(
+        self, folder: Path, agent: str, *words: str, port: int, fleet: str = "lab"
+    ) -> None:
         self.folder, self.agent = folder / agent, agent
         self.folder.mkdir(exist_ok=True)
         broker = f"mqtt://127.0.0.1:{port}"
@@ -163,7 +209,15 @@ class Device:
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
-            command = [sys.executable, "-m", "edge_agent", "run", "--set", "limits.nice=0", *self.words]
+            command = [
+                sys.executable,
+                "-m",
+                "edge_agent",
+                "run",
+                "--set",
+                "limits.nice=0",
+                *self.words,
+            ]
             self.process = subprocess.Popen(command, stderr=log, stdout=log, cwd=ROOT)
 
     @property
@@ -192,4 +246,11 @@ def rows_file(setup: Any, shard: Any, folder: Path) -> list[str]:
     """The flags that give a device exactly one shard of a laboratory's data."""
     path = folder / f"{shard.agent}-rows.npz"
     np.savez(path, train=shard.train, validation=shard.validation, test=shard.test)
-    return ["--data", "digits", "--set", f"data.rows={path}", "--set", f"data.seed={setup.config.run.seed}"]
+    return [
+        "--data",
+        "digits",
+        "--set",
+        f"data.rows={path}",
+        "--set",
+        f"data.seed={setup.config.run.seed}",
+    ]

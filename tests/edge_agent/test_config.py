@@ -36,14 +36,27 @@ def test_every_setting_in_the_written_file_has_its_words():
 
 
 def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path):
-    file = written(tmp_path, '[broker]\nurl = "mqtt://file"\n[fleet]\nname = "file"\n[agent]\nid = "file"\n')
-    environ = {"PROTOFLEET_BROKER_URL": "mqtt://environment", "PROTOFLEET_FLEET_NAME": "environment"}
+    file = written(
+        tmp_path, '[broker]\nurl = "mqtt://file"\n[fleet]\nname = "file"\n[agent]\nid = "file"\n'
+    )
+    environ = {
+        "PROTOFLEET_BROKER_URL": "mqtt://environment",
+        "PROTOFLEET_FLEET_NAME": "environment",
+    }
     found = load(file, environ, {"broker": {"url": "mqtt://flag"}})
-    assert (found.broker.url, found.fleet.name, found.agent.id) == ("mqtt://flag", "environment", "file")
+    assert (found.broker.url, found.fleet.name, found.agent.id) == (
+        "mqtt://flag",
+        "environment",
+        "file",
+    )
 
 
 def test_the_environment_speaks_of_numbers_and_lists_too():
-    found = load(None, {"PROTOFLEET_LIMITS_NICE": "5", "PROTOFLEET_LIMITS_WINDOWS": "22:00-06:00,12:00-13:00"}, {})
+    found = load(
+        None,
+        {"PROTOFLEET_LIMITS_NICE": "5", "PROTOFLEET_LIMITS_WINDOWS": "22:00-06:00,12:00-13:00"},
+        {},
+    )
     assert found.limits.nice == 5
     assert found.limits.windows == ("22:00-06:00", "12:00-13:00")
 
@@ -81,14 +94,24 @@ def test_paths_in_the_file_are_relative_to_the_file_and_names_of_data_sets_stay_
 
 
 def test_any_setting_can_be_given_as_a_pair():
-    assert from_pairs(("limits.nice=5", "data.seed = 4")) == {"limits": {"nice": "5"}, "data": {"seed": "4"}}
+    assert from_pairs(("limits.nice=5", "data.seed = 4")) == {
+        "limits": {"nice": "5"},
+        "data": {"seed": "4"},
+    }
     with pytest.raises(SettingError, match=r"not of the form section\.name=value"):
         from_pairs(("nice=5",))
 
 
 def test_windows_go_over_midnight():
     windows = parse_windows(["22:00-06:00", "12:30-13:00"])
-    hours = {time(23): True, time(5, 59): True, time(6): False, time(12, 45): True, time(13): False, time(21): False}
+    hours = {
+        time(23): True,
+        time(5, 59): True,
+        time(6): False,
+        time(12, 45): True,
+        time(13): False,
+        time(21): False,
+    }
     assert {at: is_open(windows, at) for at in hours} == hours
     assert is_open((), time(3))
     assert is_open(parse_windows(["00:00-24:00"]), time(23, 59))

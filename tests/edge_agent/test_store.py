@@ -1,11 +1,21 @@
-"""What was committed stays, what was not never was: over cut logs, full disks, left-over processes and damage."""
+"""What was committed stays, what was not never was: over cut logs, full disks, left-over processes
+and damage.
+"""
 
 import shutil
 import sqlite3
 
 import pytest
 
-from edge_agent.records import Checkpoint, DiskFull, Held, Orphaned, StoreError, Taken, Upload
+from edge_agent.records import (
+    Checkpoint,
+    DiskFull,
+    HeldState,
+    Orphaned,
+    OutboxEntry,
+    StoreError,
+    StoreInUse,
+)
 from edge_agent.store import Store, lock
 
 BOOT = "b" * 16
@@ -16,7 +26,16 @@ def checkpoint(round, size=100):
 
 
 def upload(round, run="r", size=50):
-    return Upload(run, round, f"base{round}", "fedproto", f"digest{round}", bytes([round % 256]) * size, BOOT, round)
+    return OutboxEntry(
+        run,
+        round,
+        f"base{round}",
+        "fedproto",
+        f"digest{round}",
+        bytes([round % 256]) * size,
+        BOOT,
+        round,
+    )
 
 
 def commit(store, round, run="r", boot=BOOT, size=100):
@@ -121,7 +140,9 @@ def test_a_file_of_a_newer_release_is_left_alone(tmp_path):
         Store(tmp_path)
 
 
-def test_receipts_empty_the_outbox_but_the_newest_bytes_stay_for_a_coordinator_that_lost_them(store):
+def test_receipts_empty_the_outbox_but_the_newest_bytes_stay_for_a_coordinator_that_lost_them(
+    store,
+):
     for round in range(1, 6):
         store.commit_round(BOOT, "r", checkpoint(round), upload(round, size=5 << 20), 0.0)
         store.settle("r", round, "accepted", "", "", 7)
@@ -137,7 +158,13 @@ def test_small_uploads_are_kept_longer(store):
     for round in range(1, 6):
         commit(store, round)
         store.settle("r", round, "accepted", "", "", 7)
-    assert [round for round in range(1, 6) if store.upload("r", round) is not None] == [1, 2, 3, 4, 5]
+    assert [round for round in range(1, 6) if store.upload("r", round) is not None] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def test_an_upload_without_receipt_keeps_its_bytes_however_old_it_is(store):
@@ -172,8 +199,8 @@ def test_runs_are_kept_apart_and_the_oldest_is_forgotten(store):
 
 def test_the_two_newest_states_of_a_kind_are_held(store):
     for round in range(4):
-        store.hold("global", Held("r", round, "base", bytes([round])))
-        store.hold("own", Held("r", round, "base", b"own"))
+        store.hold("global", HeldState("r", round, "base", bytes([round])))
+        store.hold("own", HeldState("r", round, "base", b"own"))
     assert store.held("global", "r", 1, "base") is None
     assert store.held("global", "r", 2, "base") == b"\2"
     assert store.held("global", "r", 3, "base") == b"\3"
@@ -182,7 +209,7 @@ def test_the_two_newest_states_of_a_kind_are_held(store):
 
 def test_one_daemon_a_directory(tmp_path):
     first = lock(tmp_path)
-    with pytest.raises(Taken, match="another edge-agent works here"):
+    with pytest.raises(StoreInUse, match="another edge-agent works here"):
         lock(tmp_path)
     first.close()
     lock(tmp_path).close()

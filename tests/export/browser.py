@@ -16,13 +16,20 @@ import pytest
 from export import page
 
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
 )
 
 
 @pytest.fixture(scope="module")
 def node_modules(request):
-    """The npm packages: those that PROTOFLEET_NODE_MODULES names, else fetched once and kept in pytest's cache."""
+    """The npm packages: those that PROTOFLEET_NODE_MODULES names, else fetched once and kept in
+    pytest's cache.
+    """
     if os.environ.get("PROTOFLEET_NODE_MODULES"):
         return Path(os.environ["PROTOFLEET_NODE_MODULES"])
     kept = Path(request.config.cache.mkdir("npm"))
@@ -58,11 +65,23 @@ class Site(http.server.SimpleHTTPRequestHandler):
 @contextmanager
 def visited(out, address, profile, *flags):
     """Chromium at a page of the folder; what the page posts comes out of the queue."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Site, directory=str(out))) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Site, directory=str(out))
+    ) as server:
         server.answers = Queue()
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
-        command += ["--remote-debugging-port=0", *flags, f"http://127.0.0.1:{server.server_port}/{address}"]
+        command = [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={profile}",
+        ]
+        command += [
+            "--remote-debugging-port=0",
+            *flags,
+            f"http://127.0.0.1:{server.server_port}/{address}",
+        ]
         browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield server.answers

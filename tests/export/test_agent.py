@@ -1,4 +1,6 @@
-"""A device exports its own model from what its daemon keeps on disk, and answers as it would itself."""
+"""A device exports its own model from what its daemon keeps on disk, and answers as it would
+itself.
+"""
 
 import time
 from pathlib import Path
@@ -11,12 +13,12 @@ from edge_agent.config import AgentSection, Config, DataSection, LimitsSection
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from edge_agent.protocol.events import Train
-from edge_agent.records import Held
+from edge_agent.records import HeldState
 from edge_agent.store import Store
 from edge_agent.training.context import settle
 from edge_agent.worker.exporter import Exporter
-from edge_agent.worker.ipc import Done, Job, Plan, Work
-from edge_agent.worker.supervisor import Foreman
+from edge_agent.worker.ipc import Job, RoundSpec, TaskDone, Work
+from edge_agent.worker.supervisor import WorkerSupervisor
 from export import agent, writer
 from protofleet import wire
 from protofleet.errors import CheckpointError
@@ -40,19 +42,35 @@ def trained(small_lab, tmp_path):
     config = Config(AgentSection(shard.agent, str(tmp_path / "agent")), data=data)
     store = Store(config.data_dir)
     store.take_over(BOOT)
-    job = Job(shard.agent, config.data_dir, BOOT, data, None, LimitsSection(nice=0), 1, tmp_path / "every")
-    foreman = Foreman(job, lambda: None)
-    first = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {})
+    job = Job(
+        shard.agent, config.data_dir, BOOT, data, None, LimitsSection(nice=0), 1, tmp_path / "every"
+    )
+    foreman = WorkerSupervisor(job, lambda: None)
+    first = as_published(
+        setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {}
+    )
     hold(store, setup, 0, first)
     lab.receive(0, first.shared, {})
     parts = lab.work(1)
-    plan = Plan("lab", setup.recipe.name, to_plain(setup.contract), to_plain(setup.hyper))
+    plan = RoundSpec("lab", setup.recipe.name, to_plain(setup.contract), to_plain(setup.hyper))
     foreman.order(Work(plan, Train("lab", 1, 0, first.base, False, False), 0))
-    assert isinstance(last(foreman), Done)
-    state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, 1), first, [Upload("x", 1, first.base, parts)])
+    assert isinstance(last(foreman), TaskDone)
+    state = fuse_round(
+        setup.recipe,
+        Turn(setup.contract, setup.hyper, 1),
+        first,
+        [Upload("x", 1, first.base, parts)],
+    )
     hold(store, setup, 1, state)
     lab.receive(1, state.shared, {})
-    yield setup, shard, lab, config, foreman, Work(plan, Train("lab", 2, 1, state.base, False, False), 0)
+    yield (
+        setup,
+        shard,
+        lab,
+        config,
+        foreman,
+        Work(plan, Train("lab", 2, 1, state.base, False, False), 0),
+    )
     foreman.dismiss()
     store.close()
 
@@ -68,8 +86,10 @@ def last(foreman, seconds=60.0):
 
 def hold(store, setup, round, state):
     envelope = wire.Envelope("global", "lab", "lab", 1, round=round, base=state.base)
-    message = wire.encode(envelope, state.shared, precision=setup.contract.wire, exceptions=setup.recipe.precision)
-    store.hold("global", Held("lab", round, state.base, message))
+    message = wire.encode(
+        envelope, state.shared, precision=setup.contract.wire, exceptions=setup.recipe.precision
+    )
+    store.hold("global", HeldState("lab", round, state.base, message))
 
 
 def test_the_bundle_answers_as_the_device_does(trained, tmp_path):
@@ -86,7 +106,7 @@ def test_the_bundle_answers_as_the_device_does(trained, tmp_path):
 def test_a_bundle_comes_with_the_next_state(trained):
     *_, foreman, work = trained
     foreman.order(work)
-    assert isinstance(last(foreman), Done)
+    assert isinstance(last(foreman), TaskDone)
     every, end = Path(foreman.job.export_to), time.monotonic() + 90
     while not every.exists() and time.monotonic() < end:
         time.sleep(0.1)

@@ -48,7 +48,9 @@ def test_nobodys_pictures_are_in_it(made):
     source = device()
     with np.load(__import__("io").BytesIO(made.files["selftest.npz"])) as vectors:
         assert len(vectors["image"]) >= 16
-        flat = {each.tobytes() for each in source.check.x} | {each.tobytes() for each in source.calibration.x}
+        flat = {each.tobytes() for each in source.check.x} | {
+            each.tobytes() for each in source.calibration.x
+        }
         assert not any(each.tobytes() in flat for each in vectors["image"])
 
 
@@ -81,16 +83,28 @@ NEEDED = ("model.onnx", "prototypes.cbor", "selftest.npz")
 DAMAGE = {
     "bad hash": (lambda b: (b / "model.onnx").write_bytes(b"x"), "model.onnx is damaged"),
     "truncated graph": (lambda b: (truncated(b), rewrite(b)), "the graph cannot be loaded"),
-    "other embedding size": (lambda b: (other_model(b), rewrite(b)), "sizes are not the manifest's"),
-    "unknown schema": (lambda b: rewrite(b, schema="protofleet-bundle/9"), "schema 'protofleet-bundle/9' is not known"),
+    "other embedding size": (
+        lambda b: (other_model(b), rewrite(b)),
+        "sizes are not the manifest's",
+    ),
+    "unknown schema": (
+        lambda b: rewrite(b, schema="protofleet-bundle/9"),
+        "schema 'protofleet-bundle/9' is not known",
+    ),
     "unknown field": (lambda b: rewrite(b, colour="red"), "unknown setting 'colour'"),
-    "path out of the bundle": (lambda b: rewrite(b, files=dict.fromkeys(NEEDED, "0") | {"../x": "0"}), "no file name"),
+    "path out of the bundle": (
+        lambda b: rewrite(b, files=dict.fromkeys(NEEDED, "0") | {"../x": "0"}),
+        "no file name",
+    ),
     "other state": (lambda b: rewrite(b, state="0" * 64), "not the state"),
     "failing self-test": (lambda b: (broken_selftest(b), rewrite(b)), "self-test fails"),
     "missing file": (lambda b: (b / "selftest.npz").unlink(), "selftest.npz is missing"),
     "no JSON": (lambda b: (b / "manifest.json").write_bytes(b"\xff{"), "not JSON"),
-    "not prototypes": (lambda b: ((b / "prototypes.cbor").write_bytes(b"\x80"), rewrite(b)), "prototypes.cbor"),
-}  # fmt: skip
+    "not prototypes": (
+        lambda b: ((b / "prototypes.cbor").write_bytes(b"\x80"), rewrite(b)),
+        "prototypes.cbor",
+    ),
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -121,7 +135,10 @@ def test_prototypes_that_do_not_fit_are_refused_and_the_running_ones_stay(bundle
     narrow = Prototypes(points.classes, points.vectors[:, :5])
     for wrong, words in (
         (message_of(Bank(About("run:f/other", about.classes), points)), "of run:f/other"),
-        (message_of(Bank(About("run:f/other", about.classes, "ab" * 32), points)), "fetch the bundle abababab"),
+        (
+            message_of(Bank(About("run:f/other", about.classes, "ab" * 32), points)),
+            "fetch the bundle abababab",
+        ),
         (message_of(Bank(about, narrow)), "5 numbers each"),
         (message_of(Bank(about, Prototypes([], np.zeros((0, points.dim))))), "not one class"),
         (b"\xa0", "no prototypes"),

@@ -30,14 +30,19 @@ def listings(language):
 
 @pytest.fixture(scope="module")
 def made():
-    return export(device("cnn-mnist", kind=Input("image", (28, 28, 3), (0.5,) * 3, (0.5,) * 3)), Wanted(also=("raw",)))
+    return export(
+        device("cnn-mnist", kind=Input("image", (28, 28, 3), (0.5,) * 3, (0.5,) * 3)),
+        Wanted(also=("raw",)),
+    )
 
 
 @pytest.fixture
 def place(made, tmp_path):
     write(made, tmp_path / "bundle")
     bank = published.read(made.files["prototypes.cbor"]).bank
-    (tmp_path / "other.cbor").write_bytes(published.write(other_bank(bank), wire.Envelope("global", "f", "r", round=9)))
+    (tmp_path / "other.cbor").write_bytes(
+        published.write(other_bank(bank), wire.Envelope("global", "f", "r", round=9))
+    )
     Image.fromarray(np.full((40, 40, 3), 90, np.uint8)).save(tmp_path / "photo.png")
     return tmp_path
 
@@ -45,9 +50,13 @@ def place(made, tmp_path):
 @pytest.mark.parametrize("number", range(len(listings("python"))))
 def test_python(place, number):
     run = subprocess.run(
-        [sys.executable, "-c", listings("python")[number]], cwd=place, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", listings("python")[number]],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    )
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.strip()
 
@@ -57,7 +66,9 @@ def test_javascript(made, place, node_modules):
     page.write({"manifest.json": manifest_bytes(made), **made.files}, place / "page", node_modules)
     (listing,) = listings("js")
     (place / "listing.mjs").write_text(listing + "\nprocess.exit(0);\n")
-    run = subprocess.run(["node", "listing.mjs"], cwd=place, capture_output=True, text=True, check=False, timeout=120)
+    run = subprocess.run(
+        ["node", "listing.mjs"], cwd=place, capture_output=True, text=True, check=False, timeout=120
+    )
     assert (run.returncode, run.stderr) == (0, "")
     labels = set("abcd")
     lines = run.stdout.strip().splitlines()

@@ -1,4 +1,6 @@
-"""The graph beside the network: every way of classifying, every kind of input, before and after a swap."""
+"""The graph beside the network: every way of classifying, every kind of input, before and after a
+swap.
+"""
 
 import json
 from dataclasses import replace
@@ -9,7 +11,7 @@ import pytest
 import torch
 
 from edge_agent.inference.classifier import Classifier
-from edge_agent.training.batches import Samples, blocks
+from edge_agent.training.batches import SampleTensors, blocks
 from edge_agent.training.evaluate import _scores
 from export.graph import OPSET, ExportError, cleaned
 from export.verify import session
@@ -30,13 +32,15 @@ def scored_by_evaluation(source, name, x, points):
     for held in ("prototypes", "mixtures"):
         scorer = replace(scorer, **{held: points}) if hasattr(scorer, held) else scorer
     kind = source.contract.input
-    samples = Samples.of(x, np.zeros(len(x), np.int64), kind)
+    samples = SampleTensors.of(x, np.zeros(len(x), np.int64), kind)
     with torch.no_grad():
         z = torch.cat([source.net.features(each)[1] for each in blocks(samples, kind, Numerics())])
         return _scores(scorer, source.net, z, source.contract.n_classes)
 
 
-@pytest.mark.parametrize("by", ["prototype", "cosine", "unit", "head", "unit-head", "mixture", "through"])
+@pytest.mark.parametrize(
+    "by", ["prototype", "cosine", "unit", "head", "unit-head", "mixture", "through"]
+)
 def test_a_device_answers_what_evaluation_answers(source, by, tmp_path):
     classifier = Classifier(write(export(source, Wanted(by=by)), tmp_path / "b"))
     x = source.check.x[:200]
@@ -81,8 +85,13 @@ def test_new_prototypes_in_another_number_agree_with_the_network(source, tmp_pat
     bank = other_bank(classifier.loaded.bank)
     x = source.check.x
     with torch.no_grad():
-        samples = Samples.of(x, np.zeros(len(x), np.int64), source.contract.input)
-        z = torch.cat([source.net.features(each)[1] for each in blocks(samples, source.contract.input, Numerics())])
+        samples = SampleTensors.of(x, np.zeros(len(x), np.int64), source.contract.input)
+        z = torch.cat(
+            [
+                source.net.features(each)[1]
+                for each in blocks(samples, source.contract.input, Numerics())
+            ]
+        )
     due = nearest.prototype_scores(z.numpy(), bank.points, source.contract.n_classes)
     classifier.use(bank, "other")
     answer = classifier.look(x)
@@ -99,7 +108,9 @@ def test_a_graph_says_nothing_of_the_machine_it_was_made_on(source):
 
 def test_the_graph_is_of_the_opset_that_was_asked_for(source):
     model = onnx.load_from_string(export(source, Wanted()).files["model.onnx"])
-    assert [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")] == [OPSET]
+    assert [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")] == [
+        OPSET
+    ]
     model.opset_import[0].version = OPSET - 1
     with pytest.raises(ExportError, match="opset"):
         cleaned(model)

@@ -28,7 +28,10 @@ def case(request, tmp_path_factory, node_modules):
     """A page with a bundle, samples, other prototypes, and what Python says of both."""
     source = device("cnn-mnist", kind=Input("image", (28, 28, 1), (0.2,), (0.3,)), embedding=20)
     quantised = request.param == "int8"
-    made = export(source, Wanted("int8", smallest=True, by="prototype") if quantised else Wanted(by=request.param))
+    made = export(
+        source,
+        Wanted("int8", smallest=True, by="prototype") if quantised else Wanted(by=request.param),
+    )
     out = tmp_path_factory.mktemp(request.param) / "page"
     page.write({"manifest.json": manifest_bytes(made), **made.files}, out, node_modules)
     classifier = Classifier(write(made, out.parent / "b"))

@@ -1,4 +1,6 @@
-"""The page itself in Chromium: what a real coordinator publishes over a real broker's WebSocket, and the camera."""
+"""The page itself in Chromium: what a real coordinator publishes over a real broker's WebSocket,
+and the camera.
+"""
 
 import shutil
 import subprocess
@@ -31,7 +33,9 @@ needs_broker = pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is
 
 @pytest.fixture(scope="module")
 def made():
-    source = device("cnn-mnist", kind=Input("image", (28, 28, 3), (0.4,) * 3, (0.3,) * 3), embedding=20)
+    source = device(
+        "cnn-mnist", kind=Input("image", (28, 28, 3), (0.4,) * 3, (0.3,) * 3), embedding=20
+    )
     return export(source, Wanted(by="prototype", freeze=True))
 
 
@@ -79,13 +83,20 @@ def test_what_a_coordinator_publishes_swaps_live_small_and_in_pieces(made, site,
             foreign = Bank(About("extractor:other", own.about.classes), own.points)
             frozen(tmp_path / "c", packed_bundle(tmp_path / "foreign.pfb", foreign))
             refused = answer(answers)
-    for found, bank in ((small, other_bank(own)), (large, larger(own, 60)), (largest, larger(own, 64))):
+    for found, bank in (
+        (small, other_bank(own)),
+        (large, larger(own, 60)),
+        (largest, larger(own, 64)),
+    ):
         sent = published.read(published.write(bank, wire.Envelope("global", "f"))).bank
         due.use(sent, "")
         assert found["label"] == due.look(image(found)).best[0]
         assert found["rows"] == 4
     assert renamed["labels"] == ["apple", "b", "c", "d"]
-    assert len({small["state"], renamed["state"], large["state"], largest["state"], back["state"]}) >= 4
+    assert (
+        len({small["state"], renamed["state"], large["state"], largest["state"], back["state"]})
+        >= 4
+    )
     assert back["labels"] == ["a", "b", "c", "d"]
     assert refused["state"] == back["state"]
     assert "these prototypes are of extractor:other" in refused["said"]
@@ -93,7 +104,9 @@ def test_what_a_coordinator_publishes_swaps_live_small_and_in_pieces(made, site,
 
 @needs_chromium
 @needs_broker
-def test_the_broker_may_ask_for_a_password_and_let_a_page_fetch_under_its_own_name_only(made, site, tmp_path):
+def test_the_broker_may_ask_for_a_password_and_let_a_page_fetch_under_its_own_name_only(
+    made, site, tmp_path
+):
     users = {"coordinator": "c", "page-1": "p"}
     due = Classifier(write(made, tmp_path / "b"))
     own = due.loaded.bank
@@ -127,11 +140,17 @@ def test_the_cameras_frames_are_classified_until_it_is_switched_off(made, site, 
 def test_every_precision_of_the_wire_is_read_to_the_same_numbers(precision, tmp_path):
     rng = np.random.default_rng(2)
     ids = np.array([0, 0, 1, 300])
-    points = Prototypes(ids, rng.normal(size=(4, 7)).astype(np.float32) * [[1], [1e-3], [50], [1e4]], np.arange(1, 5))
+    points = Prototypes(
+        ids,
+        rng.normal(size=(4, 7)).astype(np.float32) * [[1], [1e-3], [50], [1e4]],
+        np.arange(1, 5),
+    )
     bank = Bank(About("run:x", tuple(f"c{i}" for i in range(301))), points)
     data = published.write(bank, wire.Envelope("global", "f"), precision)
     (tmp_path / "p.cbor").write_bytes(data)
-    run = subprocess.run(["node", str(HERE / "read.mjs"), str(tmp_path / "p.cbor")], capture_output=True, check=True)
+    run = subprocess.run(
+        ["node", str(HERE / "read.mjs"), str(tmp_path / "p.cbor")], capture_output=True, check=True
+    )
     found = np.frombuffer(run.stdout, "<f4").reshape(4, 8)
     due = published.read(data).bank.points
     assert np.array_equal(found[:, 0], due.classes)

@@ -18,6 +18,9 @@ def test_fedpac_combines_heads_where_samples_are_few():
 
 
 def test_fedpac_learns_personal_heads_on_a_common_extractor():
-    personal, common = accuracy("fedpac", "head", rounds=8, last=3), accuracy("fedavg", "head", rounds=8, last=3)
+    personal, common = (
+        accuracy("fedpac", "head", rounds=8, last=3),
+        accuracy("fedavg", "head", rounds=8, last=3),
+    )
     assert abs(personal - 0.94) < 0.03
     assert personal > common + 0.1

@@ -12,4 +12,6 @@ def test_mpfedcl_learns_a_common_classifier_where_averaging_alone_does_not():
 def test_mpfedcl_without_weights_still_gains_from_the_pool():
     pooled = accuracy("mpfedcl", "prototype", "prototypes_only=yes", rounds=8)
     assert pooled > 0.92
-    assert pooled > accuracy("mpfedcl", "prototype", "prototypes_only=yes", "lam=0", rounds=8) + 0.01
+    assert (
+        pooled > accuracy("mpfedcl", "prototype", "prototypes_only=yes", "lam=0", rounds=8) + 0.01
+    )

@@ -12,7 +12,10 @@ def test_fedper_keeps_personal_heads():
 
 
 def test_fedrep_trains_the_head_well_before_the_extractor():
-    well, little = accuracy("fedrep", "head", rounds=5), accuracy("fedrep", "head", "head_epochs=1", rounds=5)
+    well, little = (
+        accuracy("fedrep", "head", rounds=5),
+        accuracy("fedrep", "head", "head_epochs=1", rounds=5),
+    )
     assert abs(well - 0.87) < 0.03
     assert well > little + 0.08
 

@@ -34,7 +34,9 @@ class_ids = st.one_of(st.integers(0, 9), st.integers(0, 65_535))
 
 
 @st.composite
-def prototypes(draw: st.DrawFn, peak: float = 1e4, max_rows: int = 6, max_dim: int = 8) -> Prototypes:
+def prototypes(
+    draw: st.DrawFn, peak: float = 1e4, max_rows: int = 6, max_dim: int = 8
+) -> Prototypes:
     classes = draw(st.lists(class_ids, max_size=max_rows))
     vectors = draw(floats((len(classes), draw(st.integers(1, max_dim))), peak))
     counts = draw(st.none() | ints(len(classes), 0, 2**40))
@@ -48,7 +50,9 @@ def mixtures(draw: st.DrawFn, peak: float = 1e4, max_dim: int = 6) -> Mixtures:
     classes = np.repeat(np.array(sorted(distinct), np.int64), components)
     shares = np.concatenate([draw(_distributions(1, n))[0] for n in components] or [np.zeros(0)])
     shape = (len(classes), draw(st.integers(1, max_dim)))
-    variances = hnp.arrays(np.float32, shape, elements=st.floats(float(np.float32(1e-6)), 100, width=32))
+    variances = hnp.arrays(
+        np.float32, shape, elements=st.floats(float(np.float32(1e-6)), 100, width=32)
+    )
     counts = draw(ints(len(distinct), 0, 2**40))
     return Mixtures(classes, shares, draw(floats(shape, peak)), draw(variances), counts)
 
@@ -57,13 +61,17 @@ def mixtures(draw: st.DrawFn, peak: float = 1e4, max_dim: int = 6) -> Mixtures:
 def heads(draw: st.DrawFn, peak: float = 1e4) -> Head:
     classes = draw(st.lists(class_ids, max_size=5, unique=True))
     shape = (len(classes), draw(st.integers(1, 6)))
-    return Head(np.array(classes, np.int64), draw(floats(shape, peak)), draw(floats(len(classes), peak)))
+    return Head(
+        np.array(classes, np.int64), draw(floats(shape, peak)), draw(floats(len(classes), peak))
+    )
 
 
 @st.composite
 def softlabels(draw: st.DrawFn) -> SoftLabels:
     classes = draw(st.lists(class_ids, max_size=5, unique=True))
-    return SoftLabels(np.array(classes, np.int64), draw(_distributions(len(classes), draw(st.integers(1, 6)))))
+    return SoftLabels(
+        np.array(classes, np.int64), draw(_distributions(len(classes), draw(st.integers(1, 6))))
+    )
 
 
 def tensors(peak: float = 1e30) -> st.SearchStrategy[Tensors]:
@@ -87,7 +95,9 @@ def documents() -> st.SearchStrategy[dict[str, Any]]:
         st.text(max_size=20),
     )
     inner = st.recursive(
-        scalars, lambda x: st.lists(x, max_size=3) | st.dictionaries(names, x, max_size=3), max_leaves=8
+        scalars,
+        lambda x: st.lists(x, max_size=3) | st.dictionaries(names, x, max_size=3),
+        max_leaves=8,
     )
     return st.dictionaries(names, inner, max_size=4)
 

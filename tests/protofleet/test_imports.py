@@ -37,11 +37,23 @@ def test_a_room_imports_only_the_rooms_it_may(room):
 
 def loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport sys; print(' '.join(sorted({{m.partition('.')[0] for m in sys.modules}})))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     return set(run.stdout.split())
 
 
-HEAVY = {"torch", "torchvision", "onnxruntime", "onnx", "paho", "sklearn", "scipy", "matplotlib", "rich"}
+HEAVY = {
+    "torch",
+    "torchvision",
+    "onnxruntime",
+    "onnx",
+    "paho",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "rich",
+}
 
 
 def test_the_core_costs_numpy_only():

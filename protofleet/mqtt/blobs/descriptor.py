@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from protofleet.errors import ParcelError
+from protofleet.errors import BlobError
 
 if TYPE_CHECKING:
     from protofleet.wire import Envelope
@@ -21,8 +21,10 @@ HEX = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class ParcelLimits:
-    """`packet` is the largest MQTT packet the broker takes, `window` the chunks under way at a time."""
+class BlobLimits:
+    """`packet` is the largest MQTT packet the broker takes, `window` the chunks under way at a
+    time.
+    """
 
     packet: int = 128 * 1024
     window: int = 4
@@ -30,7 +32,10 @@ class ParcelLimits:
 
     def __post_init__(self) -> None:
         if self.packet < HEADROOM + SMALLEST:
-            raise ParcelError(f"a packet limit of {self.packet} bytes is too small", f"{HEADROOM + SMALLEST} or more")
+            raise BlobError(
+                f"a packet limit of {self.packet} bytes is too small",
+                f"{HEADROOM + SMALLEST} or more",
+            )
 
     @property
     def chunk(self) -> int:
@@ -42,7 +47,7 @@ class ParcelLimits:
 
 
 @dataclass(frozen=True)
-class Slip:
+class BlobDescriptor:
     """What stands in for a payload: its hash, its size, and how it is cut."""
 
     digest: str
@@ -58,16 +63,18 @@ class Slip:
         return {"digest": self.digest, "size": self.size, "chunk": self.chunk}
 
     @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Slip:
+    def from_body(cls, body: Mapping[str, Any]) -> BlobDescriptor:
         """From the body of a decoded message; `ParcelError` if it makes no sense."""
         digest, size, chunk = (body.get(name) for name in ("digest", "size", "chunk"))
         if not isinstance(digest, str) or not HEX.fullmatch(digest):
-            raise ParcelError("slip.digest: not a sha256 in hexadecimal")
+            raise BlobError("slip.digest: not a sha256 in hexadecimal")
         if type(size) is not int or type(chunk) is not int or size <= 0 or chunk <= 0:
-            raise ParcelError("slip: size and chunk are not whole numbers above 0")
+            raise BlobError("slip: size and chunk are not whole numbers above 0")
         slip = cls(digest, size, chunk)
         if (chunk < SMALLEST and slip.chunks > 1) or slip.chunks > MOST_CHUNKS:
-            raise ParcelError(f"slip: {slip.chunks} chunks of {chunk} bytes are too many or too small")
+            raise BlobError(
+                f"slip: {slip.chunks} chunks of {chunk} bytes are too many or too small"
+            )
         return slip
 
     def length(self, index: int) -> int:
@@ -78,7 +85,7 @@ class Slip:
         return [(0, self.chunks - 1)]
 
 
-def slip_message(envelope: Envelope, slip: Slip) -> bytes:
+def slip_message(envelope: Envelope, slip: BlobDescriptor) -> bytes:
     """The message that travels on the topic of the payload whose envelope this is."""
     from dataclasses import replace
 
@@ -101,13 +108,15 @@ def ranges_of(indices: Iterable[int], most: int = 256) -> Ranges:
 
 
 def read_ranges(value: Any, chunks: int) -> Ranges:
-    """`[[first, last], ...]` from a document; `ParcelError` for anything that is not rising and within the payload."""
+    """`[[first, last], ...]` from a document; `ParcelError` for anything that is not rising and
+    within the payload.
+    """
     runs: Ranges = []
     for pair in value if isinstance(value, list) else [None]:
         if not isinstance(pair, list) or len(pair) != 2 or not all(type(n) is int for n in pair):
-            raise ParcelError("missing: not a list of [first, last]")
+            raise BlobError("missing: not a list of [first, last]")
         first, last = pair
         if not (runs[-1][1] if runs else -1) < first <= last < chunks:
-            raise ParcelError(f"missing: [{first}, {last}] is not within {chunks} chunks, rising")
+            raise BlobError(f"missing: [{first}, {last}] is not within {chunks} chunks, rising")
         runs.append((first, last))
     return runs

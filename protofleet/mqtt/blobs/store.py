@@ -1,7 +1,8 @@
 """Where chunks wait until their payload is whole: files in one directory, bounded in size and age.
 
-A payload is two files: its bytes in place, and one byte a chunk that says what is there, written after the bytes. So a
-transfer goes on after a restart; whatever a crash left half written is caught by the hash, which empties it.
+A payload is two files: its bytes in place, and one byte a chunk that says what is there, written
+after the bytes. So a transfer goes on after a restart; whatever a crash left half written is caught
+by the hash, which empties it.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from protofleet.errors import ParcelError
-from protofleet.mqtt.blobs.descriptor import Ranges, Slip, ranges_of
+from protofleet.errors import BlobError
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor, Ranges, ranges_of
 
 DATA, MARKS = ".parcel", ".marks"
 
 
-class Incoming:
+class IncomingBlob:
     """One payload on its way in. `touched` is when something last came, by the given clock."""
 
-    def __init__(self, base: Path, slip: Slip, clock: Callable[[], float]) -> None:
+    def __init__(self, base: Path, slip: BlobDescriptor, clock: Callable[[], float]) -> None:
         self.slip = slip
         self._data, self._marks = base.with_suffix(DATA), base.with_suffix(MARKS)
         self._clock = clock
@@ -33,7 +34,11 @@ class Incoming:
         """The marks of an earlier life, if they fit."""
         try:
             have = self._marks.read_bytes()
-            if len(have) == self.slip.chunks and self._data.stat().st_size == self.slip.size and set(have) <= {0, 1}:
+            if (
+                len(have) == self.slip.chunks
+                and self._data.stat().st_size == self.slip.size
+                and set(have) <= {0, 1}
+            ):
                 return bytearray(have)
         except OSError:
             pass
@@ -51,7 +56,9 @@ class Incoming:
         return self._left == 0
 
     def add(self, index: int, chunk: bytes) -> bool:
-        """Put a chunk in its place; False if it is not one of ours, of the wrong length, or there already."""
+        """Put a chunk in its place; False if it is not one of ours, of the wrong length, or there
+        already.
+        """
         if not 0 <= index < self.slip.chunks or len(chunk) != self.slip.length(index):
             return False
         self.touched = self._clock()
@@ -68,7 +75,9 @@ class Incoming:
         return ranges_of((index for index, there in enumerate(self._have) if not there), most)
 
     def payload(self) -> bytes | None:
-        """The bytes if all are there and the hash fits; a wrong hash empties it, so that all is missing again."""
+        """The bytes if all are there and the hash fits; a wrong hash empties it, so that all is
+        missing again.
+        """
         if not self.complete:
             return None
         data = self._data.read_bytes()
@@ -83,20 +92,36 @@ class Incoming:
             file.unlink(missing_ok=True)
 
 
-class Spool:
-    """Payloads on their way in, by owner and digest: bounded each, together, and in seconds without news."""
+class BlobStore:
+    """Payloads on their way in, by owner and digest: bounded each, together, and in seconds without
+    news.
+    """
 
-    def __init__(self, dir: Path, *, largest: int, total: int, expiry: float, clock: Callable[[], float]) -> None:
-        self._dir, self._largest, self._total, self._expiry, self._clock = dir, largest, total, expiry, clock
-        self._held: dict[tuple[str, str], Incoming] = {}
+    def __init__(
+        self, dir: Path, *, largest: int, total: int, expiry: float, clock: Callable[[], float]
+    ) -> None:
+        self._dir, self._largest, self._total, self._expiry, self._clock = (
+            dir,
+            largest,
+            total,
+            expiry,
+            clock,
+        )
+        self._held: dict[tuple[str, str], IncomingBlob] = {}
         self._strangers: set[Path] = set()
         dir.mkdir(parents=True, exist_ok=True)
-        self._strangers = {path.with_suffix("") for path in dir.iterdir() if path.suffix in (DATA, MARKS)}
+        self._strangers = {
+            path.with_suffix("") for path in dir.iterdir() if path.suffix in (DATA, MARKS)
+        }
 
-    def open(self, owner: str, slip: Slip) -> Incoming:
-        """Where the chunks of this slip go, begun already or not. `ParcelError` if it is too large."""
+    def open(self, owner: str, slip: BlobDescriptor) -> IncomingBlob:
+        """Where the chunks of this slip go, begun already or not. `ParcelError` if it is too
+        large.
+        """
         if slip.size > min(self._largest, self._total):
-            raise ParcelError(f"{slip.size} bytes, at most {min(self._largest, self._total)} are taken in")
+            raise BlobError(
+                f"{slip.size} bytes, at most {min(self._largest, self._total)} are taken in"
+            )
         held = self._held.get((owner, slip.digest))
         if held is not None and held.slip == slip:
             held.touched = self._clock()
@@ -106,14 +131,16 @@ class Spool:
         self._make_room(slip.size, base)
         self._strangers.discard(base)
         try:
-            incoming = Incoming(base, slip, self._clock)
+            incoming = IncomingBlob(base, slip, self._clock)
         except OSError as error:
             _remove(base)
-            raise ParcelError(f"no room for {slip.size} bytes in {self._dir}: {error.strerror}") from None
+            raise BlobError(
+                f"no room for {slip.size} bytes in {self._dir}: {error.strerror}"
+            ) from None
         self._held[owner, slip.digest] = incoming
         return incoming
 
-    def find(self, owner: str, digest: str) -> Incoming | None:
+    def find(self, owner: str, digest: str) -> IncomingBlob | None:
         """Where a chunk goes that has just come; None for what nobody announced."""
         return self._held.get((owner, digest))
 
@@ -124,7 +151,9 @@ class Spool:
             held.remove()
 
     def sweep(self) -> None:
-        """Forget what nothing was added to for too long, and what an earlier process left and nobody asked for."""
+        """Forget what nothing was added to for too long, and what an earlier process left and
+        nobody asked for.
+        """
         old = self._clock() - self._expiry
         for owner, digest in [key for key, held in self._held.items() if held.touched < old]:
             self.close(owner, digest)

@@ -1,10 +1,12 @@
-"""The broker for a machine without mosquitto: amqtt in a process of its own, for development on loopback.
+"""The broker for a machine without mosquitto: amqtt in a process of its own, for development on
+loopback.
 
     python -m protofleet.mqtt.broker.embedded CONFIG.json
 
-amqtt speaks MQTT 3.1.1 only and waits forever for more when a client tries 5, so each connection's first bytes are
-looked at here and such a client is refused at once, as the standard says; it then comes back with 3.1.1. Access rules
-are not applied: amqtt's are not to be relied on. Nothing is kept over a restart.
+amqtt speaks MQTT 3.1.1 only and waits forever for more when a client tries 5, so each connection's
+first bytes are looked at here and such a client is refused at once, as the standard says; it then
+comes back with 3.1.1. Access rules are not applied: amqtt's are not to be relied on. Nothing is
+kept over a restart.
 """
 
 from __future__ import annotations
@@ -60,12 +62,22 @@ async def first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, int]:
 
 async def serve(config: dict[str, Any]) -> None:
     """Until SIGTERM or Ctrl-C."""
-    plugins: dict[str, Any] = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+    plugins: dict[str, Any] = {
+        "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}
+    }
     if config["passwords"] is not None:
-        plugins = {"amqtt.plugins.authentication.FileAuthPlugin": {"password_file": config["passwords"]}}
-    listeners: dict[str, Any] = {GATE: {"type": "external", "bind": f"{config['host']}:{config['port']}"}}
+        plugins = {
+            "amqtt.plugins.authentication.FileAuthPlugin": {"password_file": config["passwords"]}
+        }
+    listeners: dict[str, Any] = {
+        GATE: {"type": "external", "bind": f"{config['host']}:{config['port']}"}
+    }
     if config["ws_port"] is not None:
-        secure = {} if config["cert"] is None else {"ssl": True, "certfile": config["cert"], "keyfile": config["key"]}
+        secure = (
+            {}
+            if config["cert"] is None
+            else {"ssl": True, "certfile": config["cert"], "keyfile": config["key"]}
+        )
         listeners["ws"] = {"type": "ws", "bind": f"{config['host']}:{config['ws_port']}", **secure}
     broker = Broker(config={"listeners": listeners, "plugins": plugins})
 
@@ -73,7 +85,9 @@ async def serve(config: dict[str, Any]) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             first, level = await asyncio.wait_for(first_bytes(reader), 10)
             if level == 4:
-                await broker.external_connected(Peeked(first, reader), StreamWriterAdapter(writer), GATE)
+                await broker.external_connected(
+                    Peeked(first, reader), StreamWriterAdapter(writer), GATE
+                )
             else:
                 writer.write(REFUSED)
                 await writer.drain()
@@ -94,7 +108,9 @@ async def serve(config: dict[str, Any]) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 1)
     server.close()
-    os._exit(0)  # nothing is kept, so nothing is to be finished; amqtt's own shutdown waits for web sockets
+    os._exit(
+        0
+    )  # nothing is kept, so nothing is to be finished; amqtt's own shutdown waits for web sockets
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Configuration, access rules and passwords for mosquitto, as text: for a broker of ours or for one you run yourself.
+"""Configuration, access rules and passwords for mosquitto, as text: for a broker of ours or for one
+you run yourself.
 
 A device's user name is its agent id: the rules let it write under its own id and nowhere else.
 """
@@ -23,7 +24,9 @@ WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt")
 
 @dataclass(frozen=True)
 class Tls:
-    """The broker's certificate and key; with `ca`, clients must show a certificate of that authority."""
+    """The broker's certificate and key; with `ca`, clients must show a certificate of that
+    authority.
+    """
 
     cert: Path
     key: Path
@@ -45,13 +48,22 @@ class Listening:
 def find() -> str | None:
     """The mosquitto program, also where the PATH of an ordinary user does not look."""
     found = shutil.which("mosquitto")
-    return found or next((str(path) for place in PLACES if (path := Path(place, "mosquitto")).is_file()), None)
+    return found or next(
+        (str(path) for place in PLACES if (path := Path(place, "mosquitto")).is_file()), None
+    )
 
 
 def config_text(
-    at: Listening, data_dir: Path, *, packet: int = MEGABYTE, autosave: int = 10, user: str | None = None
+    at: Listening,
+    data_dir: Path,
+    *,
+    packet: int = MEGABYTE,
+    autosave: int = 10,
+    user: str | None = None,
 ) -> str:
-    """A whole mosquitto.conf. `user` is who it runs as when started by root (else mosquitto's own choice)."""
+    """A whole mosquitto.conf. `user` is who it runs as when started by root (else mosquitto's own
+    choice).
+    """
     login = at.passwords is not None or (at.tls is not None and at.tls.ca is not None)
     lines = ["# mosquitto 2 for a ProtoFleet fleet", *_listener(at, at.port)]
     if at.ws_port is not None:
@@ -95,12 +107,18 @@ def _listener(at: Listening, port: int) -> list[str]:
     if at.tls is not None:
         lines += [f"certfile {at.tls.cert}", f"keyfile {at.tls.key}", "tls_version tlsv1.2"]
         if at.tls.ca is not None:
-            lines += [f"cafile {at.tls.ca}", "require_certificate true", "use_identity_as_username true"]
+            lines += [
+                f"cafile {at.tls.ca}",
+                "require_certificate true",
+                "use_identity_as_username true",
+            ]
     return lines
 
 
 def acl_text(fleet: str | None = None) -> str:
-    """Who may read and write what: the user `coordinator` everything, a device its own; `None` is for every fleet."""
+    """Who may read and write what: the user `coordinator` everything, a device its own; `None` is
+    for every fleet.
+    """
     root = f"{ROOT}/{'+' if fleet is None else check_name('fleet', fleet)}"
     lines = [
         "# A device's user name is its agent id (%u).",

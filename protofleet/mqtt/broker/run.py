@@ -1,4 +1,5 @@
-"""A broker for people who have none: mosquitto when it is installed, else the embedded one, in a private directory.
+"""A broker for people who have none: mosquitto when it is installed, else the embedded one, in a
+private directory.
 
 It is up when the `with` block begins (a CONNACK came back) and down when it ends.
 """
@@ -24,8 +25,6 @@ from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.mosquitto import Listening, Tls, acl_text, config_text
 
-__all__ = ["BrokerError", "Listening", "Running", "Tls", "acl_text", "config_text", "running_broker"]
-
 Prefer = Literal["auto", "mosquitto", "embedded"]
 PATIENCE = 20.0  # seconds for a broker to come up
 # CONNECT in 3.1.1, clean session, keep-alive 10 s, client id "ready"
@@ -33,7 +32,7 @@ HELLO = bytes([0x10, 17, 0, 4, *b"MQTT", 4, 2, 0, 10, 0, 5, *b"ready"])
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningBroker:
     """A broker that is up. `kind` is "mosquitto" or "embedded"."""
 
     address: Address
@@ -60,8 +59,10 @@ def running_broker(
     autosave: int = 10,
     packet: int = 2**20,
     prefer: Prefer = "auto",
-) -> Iterator[Running]:
-    """Start a broker with its files in `dir`; `port` 0 takes a free one, and `users` may do what their names allow."""
+) -> Iterator[RunningBroker]:
+    """Start a broker with its files in `dir`; `port` 0 takes a free one, and `users` may do what
+    their names allow.
+    """
     program = None if prefer == "embedded" else mosquitto.find()
     if program is None and prefer == "mosquitto":
         raise BrokerError("mosquitto is not installed", "install your system's package mosquitto")
@@ -71,7 +72,9 @@ def running_broker(
         _free_port(host, port)  # else the one who has it would answer in our place
     dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in (3, 2, 1):
-        at = Listening(host, port or _free_port(host), _free_port(host) if ws_port == 0 else ws_port, tls)
+        at = Listening(
+            host, port or _free_port(host), _free_port(host) if ws_port == 0 else ws_port, tls
+        )
         if program is None:
             command = _embedded(dir, at, users)
         else:
@@ -90,7 +93,7 @@ def running_broker(
         _stop(process)
 
 
-def _running(at: Listening, process: subprocess.Popen[bytes], kind: str) -> Running:
+def _running(at: Listening, process: subprocess.Popen[bytes], kind: str) -> RunningBroker:
     reach = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at.host, at.host)
     secure = at.tls is not None
     address = Address("mqtts" if secure else "mqtt", reach, at.port)
@@ -99,11 +102,16 @@ def _running(at: Listening, process: subprocess.Popen[bytes], kind: str) -> Runn
         if at.ws_port is None
         else replace(address, scheme="wss" if secure else "ws", port=at.ws_port, path="/mqtt")
     )
-    return Running(address, kind, process.pid, ws, process)
+    return RunningBroker(address, kind, process.pid, ws, process)
 
 
 def _mosquitto(
-    program: str, dir: Path, at: Listening, users: Mapping[str, str] | None, fleet: str | None, **how: int
+    program: str,
+    dir: Path,
+    at: Listening,
+    users: Mapping[str, str] | None,
+    fleet: str | None,
+    **how: int,
 ) -> list[str]:
     if users is not None:
         salts = {name: secrets.token_bytes(12) for name in users}
@@ -111,7 +119,9 @@ def _mosquitto(
     if users is not None or (at.tls is not None and at.tls.ca is not None):
         _private(dir / "acl", acl_text(fleet))
         at = replace(at, passwords=None if users is None else dir / "passwords", acl=dir / "acl")
-    user = "root" if os.geteuid() == 0 else None  # else it would become a user that may not read the directory
+    user = (
+        "root" if os.geteuid() == 0 else None
+    )  # else it would become a user that may not read the directory
     _private(dir / "mosquitto.conf", config_text(at, dir, user=user, **how))
     return [program, "-c", str(dir / "mosquitto.conf")]
 
@@ -120,9 +130,13 @@ def _check_embedded(host: str) -> None:
     from importlib.util import find_spec
 
     if host not in ("127.0.0.1", "::1", "localhost"):
-        raise BrokerError("the embedded broker serves this machine only", "install mosquitto to listen elsewhere")
+        raise BrokerError(
+            "the embedded broker serves this machine only", "install mosquitto to listen elsewhere"
+        )
     if find_spec("amqtt") is None:
-        raise BrokerError("no broker here", "install mosquitto, or pip install 'protofleet[coordinator]'")
+        raise BrokerError(
+            "no broker here", "install mosquitto, or pip install 'protofleet[coordinator]'"
+        )
 
 
 def _embedded(dir: Path, at: Listening, users: Mapping[str, str] | None) -> list[str]:
@@ -133,9 +147,20 @@ def _embedded(dir: Path, at: Listening, users: Mapping[str, str] | None) -> list
 
         hasher = PasswordHash((Argon2Hasher(),))
         passwords = dir / "passwords"
-        _private(passwords, "".join(f"{name}:{hasher.hash(password)}\n" for name, password in users.items()))
-    tls = {name: None if at.tls is None else getattr(at.tls, name) for name in ("cert", "key", "ca")}
-    config = {"host": at.host, "port": at.port, "ws_port": at.ws_port, "passwords": passwords, **tls}
+        _private(
+            passwords,
+            "".join(f"{name}:{hasher.hash(password)}\n" for name, password in users.items()),
+        )
+    tls = {
+        name: None if at.tls is None else getattr(at.tls, name) for name in ("cert", "key", "ca")
+    }
+    config = {
+        "host": at.host,
+        "port": at.port,
+        "ws_port": at.ws_port,
+        "passwords": passwords,
+        **tls,
+    }
     _private(dir / "embedded.json", json.dumps(config, default=str))
     return [sys.executable, "-m", "protofleet.mqtt.broker.embedded", str(dir / "embedded.json")]
 
@@ -143,7 +168,9 @@ def _embedded(dir: Path, at: Listening, users: Mapping[str, str] | None) -> list
 def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
         try:  # a session of its own: Ctrl-C is for us, and the broker goes last
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
         except OSError as error:
             raise BrokerError(f"{command[0]} does not start: {error.strerror}") from None
 
@@ -160,7 +187,9 @@ def _await(process: subprocess.Popen[bytes], at: Listening, log: Path) -> None:
 
 
 def _answers(at: Listening) -> bool:
-    """Whether a CONNACK comes back, whatever it says; a demand for a client certificate is an answer as well."""
+    """Whether a CONNACK comes back, whatever it says; a demand for a client certificate is an
+    answer as well.
+    """
     reach = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at.host, at.host)
     try:
         with socket.create_connection((reach, at.port), timeout=2) as plain:
@@ -199,7 +228,9 @@ def _free_port(host: str, port: int = 0) -> int:
 
 def _private(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as file:
         file.write(text)
 
 

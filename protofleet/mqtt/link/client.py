@@ -1,4 +1,6 @@
-"""A paho client made to our measure: versions, credentials, TLS, will, and the few things paho leaves to others."""
+"""A paho client made to our measure: versions, credentials, TLS, will, and the few things paho
+leaves to others.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ PATIENCE = 10.0  # seconds for each step of getting in
 
 
 @dataclass(frozen=True)
-class Setup:
+class ClientSettings:
     """What a link connects with, each time."""
 
     address: Address
@@ -31,7 +33,9 @@ class Setup:
     session_expiry: int
     receive_maximum: int
     max_packet: int
-    answer: float  # seconds before a broker that says nothing is taken for one that only knows 3.1.1
+    answer: (
+        float  # seconds before a broker that says nothing is taken for one that only knows 3.1.1
+    )
 
 
 def tls_context(address: Address) -> ssl.SSLContext:
@@ -42,7 +46,7 @@ def tls_context(address: Address) -> ssl.SSLContext:
     return context
 
 
-def build(setup: Setup, five: bool, clean: bool, complaint: Complaint) -> Client:
+def build(setup: ClientSettings, five: bool, clean: bool, complaint: Complaint) -> Client:
     """A client that is not connected yet and does nothing by itself."""
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -78,7 +82,7 @@ def build(setup: Setup, five: bool, clean: bool, complaint: Complaint) -> Client
     return client
 
 
-def connect(client: Client, setup: Setup, five: bool, clean: bool) -> None:
+def connect(client: Client, setup: ClientSettings, five: bool, clean: bool) -> None:
     """Reach the broker and ask to be let in; raises OSError and ValueError."""
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
@@ -91,7 +95,9 @@ def connect(client: Client, setup: Setup, five: bool, clean: bool) -> None:
     wishes.SessionExpiryInterval = setup.session_expiry
     wishes.ReceiveMaximum = setup.receive_maximum
     wishes.MaximumPacketSize = setup.max_packet
-    client.connect(address.host, address.port, setup.keepalive, clean_start=clean, properties=wishes)
+    client.connect(
+        address.host, address.port, setup.keepalive, clean_start=clean, properties=wishes
+    )
 
 
 def properties(expiry: float | None, correlation: bytes | None) -> Properties | None:
@@ -114,7 +120,9 @@ class Complaint:
 
     def __init__(self) -> None:
         self.words: str | None = None
-        self.logger = logging.Logger("link", logging.ERROR)  # belongs to no tree: nothing is printed
+        self.logger = logging.Logger(
+            "link", logging.ERROR
+        )  # belongs to no tree: nothing is printed
         handler = logging.Handler()
         handler.emit = self._note  # type: ignore[method-assign]
         self.logger.addHandler(handler)
@@ -130,7 +138,9 @@ def stream(client: Client) -> Stream | None:
 
 
 def _no_delay(client: Client, _: Any, sock: Any) -> None:
-    """Small packets go at once; the wrapper around web sockets has no such option, so go by the descriptor."""
+    """Small packets go at once; the wrapper around web sockets has no such option, so go by the
+    descriptor.
+    """
     raw = socket.socket(fileno=sock.fileno())
     try:
         if raw.family != socket.AF_UNIX:

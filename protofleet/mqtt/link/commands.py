@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from protofleet.mqtt.link.client import Setup
+from protofleet.mqtt.link.client import ClientSettings
 from protofleet.mqtt.link.events import Token
 
 
 @dataclass(frozen=True)
-class Ended:
+class LinkEnded:
     """How a connection ended. `greeted` is when the broker let us in, if it did."""
 
     reason: str
@@ -20,7 +20,7 @@ class Ended:
 
 
 @dataclass
-class Orders:
+class Commands:
     """What the owner of the link wants; written by any thread, carried out by the connection's."""
 
     filters: dict[str, int]
@@ -29,7 +29,11 @@ class Orders:
     close_by: float | None = None  # set once: deliver what waits until then, and end
 
 
-def unanswered(setup: Setup, reason: str) -> Ended:
+def unanswered(setup: ClientSettings, reason: str) -> LinkEnded:
     """A broker that hung up before it let us in."""
-    guess = "; it may want a client certificate" if setup.address.tls and setup.address.cert is None else ""
-    return Ended(f"the broker hung up before it answered: {reason}{guess}", early=True)
+    guess = (
+        "; it may want a client certificate"
+        if setup.address.tls and setup.address.cert is None
+        else ""
+    )
+    return LinkEnded(f"the broker hung up before it answered: {reason}{guess}", early=True)

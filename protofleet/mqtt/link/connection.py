@@ -1,7 +1,8 @@
 """One connection to the broker, from the first packet to the last, on one thread.
 
-paho does the protocol; the loop around it is ours, so that paho is touched by one thread only, its callbacks do nothing
-but note what came, and little queues up inside it: a publication is handed over when most of those before have left.
+paho does the protocol; the loop around it is ours, so that paho is touched by one thread only, its
+callbacks do nothing but note what came, and little queues up inside it: a publication is handed
+over when most of those before have left.
 """
 
 from __future__ import annotations
@@ -13,15 +14,25 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from protofleet.mqtt.link import packets
-from protofleet.mqtt.link.client import PATIENCE, Complaint, Setup, build, connect, hang_up, plain, properties, stream
-from protofleet.mqtt.link.commands import Ended, Orders, unanswered
+from protofleet.mqtt.link.client import (
+    PATIENCE,
+    ClientSettings,
+    Complaint,
+    build,
+    connect,
+    hang_up,
+    plain,
+    properties,
+    stream,
+)
+from protofleet.mqtt.link.commands import Commands, LinkEnded, unanswered
 from protofleet.mqtt.link.events import Arrival, Connected, Denied, Token
 from protofleet.mqtt.link.inbox import Inbox
 from protofleet.mqtt.link.outbox import Outbox, Record
 from protofleet.mqtt.link.packets import Delivery
 from protofleet.mqtt.link.stream import Stream
 from protofleet.mqtt.link.waker import Waker
-from protofleet.mqtt.link.watch import Watch
+from protofleet.mqtt.link.watch import StreamWatch
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
@@ -41,15 +52,21 @@ class Connection:
         number: int,
         five: bool,
         clean: bool,
-        setup: Setup,
-        orders: Orders,
+        setup: ClientSettings,
+        orders: Commands,
         inbox: Inbox,
         outbox: Outbox,
         waker: Waker,
         clock: Callable[[], float],
     ) -> None:
         self._number, self._five, self._clean, self._setup = number, five, clean, setup
-        self._orders, self._inbox, self._outbox, self._waker, self._clock = orders, inbox, outbox, waker, clock
+        self._orders, self._inbox, self._outbox, self._waker, self._clock = (
+            orders,
+            inbox,
+            outbox,
+            waker,
+            clock,
+        )
         self._greeted: float | None = None
         self._answer: tuple[ReasonCode, ConnectFlags, Properties | None] | None = None
         self._lost: str | None = None
@@ -66,8 +83,10 @@ class Connection:
     def greeted(self) -> bool:
         return self._greeted is not None
 
-    def run(self) -> Ended:
-        """Connect, serve, and say how it ended; never raises for what a network or a broker may do."""
+    def run(self) -> LinkEnded:
+        """Connect, serve, and say how it ended; never raises for what a network or a broker may
+        do.
+        """
         complaint = Complaint()
         try:
             client = build(self._setup, self._five, self._clean, complaint)
@@ -78,24 +97,36 @@ class Connection:
             client.on_subscribe = self._on_subscribe
             connect(client, self._setup, self._five, self._clean)
         except ssl.SSLCertVerificationError as error:
-            return Ended(f"the broker's certificate does not hold: {error.verify_message}", refused=True)
+            return LinkEnded(
+                f"the broker's certificate does not hold: {error.verify_message}", refused=True
+            )
         except (OSError, ValueError) as error:  # ValueError: host names that cannot be
-            return Ended(f"{self._setup.address} cannot be reached: {plain(error)}")
+            return LinkEnded(f"{self._setup.address} cannot be reached: {plain(error)}")
         try:
             return self._serve(client) or self._gone(complaint.words)
         except Exception as error:  # bytes paho cannot stand cost the connection, not the thread
-            return Ended(f"broken packet ({type(error).__name__}: {error})", self._greeted)
+            return LinkEnded(f"broken packet ({type(error).__name__}: {error})", self._greeted)
         finally:
             client.on_disconnect = None
             hang_up(client)
 
     def _on_connect(
-        self, client: Client, _: Any, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
+        self,
+        client: Client,
+        _: Any,
+        flags: ConnectFlags,
+        reason: ReasonCode,
+        properties: Properties | None,
     ) -> None:
         self._answer = (reason, flags, properties)
 
     def _on_disconnect(
-        self, client: Client, _: Any, flags: DisconnectFlags, reason: ReasonCode, properties: Properties | None
+        self,
+        client: Client,
+        _: Any,
+        flags: DisconnectFlags,
+        reason: ReasonCode,
+        properties: Properties | None,
     ) -> None:
         if flags.is_disconnect_packet_from_server:
             self._lost = f"the broker closed it: {reason}"
@@ -103,12 +134,19 @@ class Connection:
             self._lost = str(reason)
 
     def _on_message(self, client: Client, _: Any, message: MQTTMessage) -> None:
-        inner = None if message.properties is None else message.properties.__dict__.get("CorrelationData")
+        inner = (
+            None
+            if message.properties is None
+            else message.properties.__dict__.get("CorrelationData")
+        )
         try:
             topic = message.topic
         except UnicodeDecodeError:
             topic = None
-        self._came(Delivery(topic, bytes(message.payload), message.qos, message.retain, message.mid, 0), inner)
+        self._came(
+            Delivery(topic, bytes(message.payload), message.qos, message.retain, message.mid, 0),
+            inner,
+        )
 
     def _came(self, came: Delivery, correlation: bytes | None = None) -> None:
         self._progress += 1
@@ -118,14 +156,18 @@ class Connection:
             if token is not None:
                 self._orders.acks.append(token)
             return
-        self._inbox.arrived(Arrival(came.topic, came.payload, came.qos, came.retain, token, correlation))
+        self._inbox.arrived(
+            Arrival(came.topic, came.payload, came.qos, came.retain, token, correlation)
+        )
 
     def _wanted(self, topic: str) -> bool:
         from paho.mqtt.client import topic_matches_sub
 
         return any(topic_matches_sub(wanted, topic) for wanted in self._orders.filters)
 
-    def _on_publish(self, client: Client, _: Any, packet: int, reason: ReasonCode, properties: Properties) -> None:
+    def _on_publish(
+        self, client: Client, _: Any, packet: int, reason: ReasonCode, properties: Properties
+    ) -> None:
         self._progress += 1
         self._acknowledged += 1
         refused = str(reason) if reason.is_failure else None
@@ -134,20 +176,27 @@ class Connection:
             self._inbox.put_status(Denied(record.topic, refused))
 
     def _on_subscribe(
-        self, client: Client, _: Any, packet: int, reasons: list[ReasonCode], properties: Properties | None
+        self,
+        client: Client,
+        _: Any,
+        packet: int,
+        reasons: list[ReasonCode],
+        properties: Properties | None,
     ) -> None:
         for (topic, _qos), reason in zip(self._asked.pop(packet, []), reasons, strict=False):
             if reason.is_failure:
                 self._inbox.put_status(Denied(topic, str(reason)))
 
-    def _serve(self, client: Client) -> Ended | None:
-        """Until the owner is done with it or the broker refuses (then how it ended), or the connection is gone."""
+    def _serve(self, client: Client) -> LinkEnded | None:
+        """Until the owner is done with it or the broker refuses (then how it ended), or the
+        connection is gone.
+        """
         until_answer = self._clock() + self._setup.answer
         rest = min(5.0, self._setup.keepalive / 6)
         next_check = self._clock()
         with selectors.DefaultSelector() as selector:
             selector.register(self._waker, selectors.EVENT_READ)
-            watch = Watch(selector)
+            watch = StreamWatch(selector)
             while client.socket() is not None:
                 ended = self._move(client, until_answer)
                 if ended is not None:
@@ -166,21 +215,25 @@ class Connection:
                     client.loop_misc()
         return None
 
-    def _move(self, client: Client, until_answer: float) -> Ended | None:
+    def _move(self, client: Client, until_answer: float) -> LinkEnded | None:
         """What is to be done now, by what was heard and ordered."""
         closing = self._orders.close_by
         if self._greeted is None:
             if closing is not None:
-                return Ended("stopped")
+                return LinkEnded("stopped")
             if self._answer is None:
-                return Ended("the broker does not answer", early=True) if self._clock() > until_answer else None
+                return (
+                    LinkEnded("the broker does not answer", early=True)
+                    if self._clock() > until_answer
+                    else None
+                )
             refusal = self._refusal()
             if refusal is not None:
                 return refusal
             self._greet(client)
         self._follow(client)
         if closing is not None and (self._outbox.pending == 0 or self._clock() >= closing):
-            return Ended("stopped", self._greeted)
+            return LinkEnded("stopped", self._greeted)
         return None
 
     def _soonest(self, until_answer: float) -> float:
@@ -190,7 +243,9 @@ class Connection:
             deadline = until_answer
         return PATIENCE if deadline is None else max(0.01, deadline - self._clock())
 
-    def _exchange(self, client: Client, through: Stream, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+    def _exchange(
+        self, client: Client, through: Stream, ready: list[tuple[selectors.SelectorKey, int]]
+    ) -> None:
         """Write and read what can be written and read."""
         readable = through.pending
         for key, mask in ready:
@@ -213,18 +268,27 @@ class Connection:
                 if self._inbox.full:
                     return
             before = self._progress
-            if not through.ready or client.loop_read() or self._progress == before or self._inbox.full:
+            if (
+                not through.ready
+                or client.loop_read()
+                or self._progress == before
+                or self._inbox.full
+            ):
                 return
 
-    def _refusal(self) -> Ended | None:
+    def _refusal(self) -> LinkEnded | None:
         if self._answer is None or not self._answer[0].is_failure:
             return None
         reason = self._answer[0]
         early = self._five and reason.value in UNSUPPORTED
-        return Ended(f"the broker refuses: {reason}", early=early, refused=reason.value in BAD_LOGIN)
+        return LinkEnded(
+            f"the broker refuses: {reason}", early=early, refused=reason.value in BAD_LOGIN
+        )
 
     def _greet(self, client: Client) -> None:
-        """The broker let us in: subscribe first, so that nothing that follows from our publications is missed."""
+        """The broker let us in: subscribe first, so that nothing that follows from our publications
+        is missed.
+        """
         assert self._answer is not None
         _, flags, answered = self._answer
         self._greeted = self._clock()
@@ -243,7 +307,11 @@ class Connection:
         through = stream(client)
         if through is None:
             return
-        acks = [packets.puback(packet) for number, packet in _drained(self._orders.acks) if number == self._number]
+        acks = [
+            packets.puback(packet)
+            for number, packet in _drained(self._orders.acks)
+            if number == self._number
+        ]
         through.put(b"".join(acks))
         while not through.full and not client.want_write() and self._outbox.flying < self._window:
             record = self._outbox.next()
@@ -263,7 +331,9 @@ class Connection:
             self._outbox.settle(record, "expired before it could be sent")
             return
         if len(record.payload) + len(record.topic) + 64 > self._packet:
-            self._refuse(record, f"{len(record.payload)} bytes, the broker takes packets of {self._packet}")
+            self._refuse(
+                record, f"{len(record.payload)} bytes, the broker takes packets of {self._packet}"
+            )
             return
         said = properties(left, record.correlation) if self._five else None
         if not record.qos and said is None:
@@ -286,12 +356,16 @@ class Connection:
         self._outbox.settle(record, reason)
         self._inbox.put_status(Denied(record.topic, reason))
 
-    def _gone(self, complaint: str | None) -> Ended:
+    def _gone(self, complaint: str | None) -> LinkEnded:
         refusal = self._refusal()
         if refusal is not None:
             return refusal
         reason = complaint or self._lost or "the connection is gone"
-        return unanswered(self._setup, reason) if self._greeted is None else Ended(reason, self._greeted)
+        return (
+            unanswered(self._setup, reason)
+            if self._greeted is None
+            else LinkEnded(reason, self._greeted)
+        )
 
 
 def _drained(queue: deque[T]) -> Iterator[T]:

@@ -1,4 +1,6 @@
-"""What passes between a link and its owner: values only, so that either side can be tested with made-up ones."""
+"""What passes between a link and its owner: values only, so that either side can be tested with
+made-up ones.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Lost:
 
 @dataclass(frozen=True)
 class Refused:
-    """The broker (or the check of its certificate) said no, which waiting will not mend; the link keeps trying."""
+    """The broker (or the check of its certificate) said no, which waiting will not mend; the link
+    keeps trying.
+    """
 
     reason: str
 
@@ -65,7 +69,9 @@ class Denied:
 
 
 class Arrival(NamedTuple):
-    """A message. QoS 1 is delivered again after a reconnect until `Link.ack`; `token` is None for QoS 0."""
+    """A message. QoS 1 is delivered again after a reconnect until `Link.ack`; `token` is None for
+    QoS 0.
+    """
 
     topic: str
     payload: bytes
@@ -76,7 +82,9 @@ class Arrival(NamedTuple):
 
 
 class Ticket:
-    """What became of a publication: `done` once nothing more will happen to it, `refused` if it was in vain."""
+    """What became of a publication: `done` once nothing more will happen to it, `refused` if it was
+    in vain.
+    """
 
     __slots__ = ("_awaited", "_condition", "done", "refused")
 

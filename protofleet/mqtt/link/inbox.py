@@ -1,7 +1,9 @@
-"""What came in and was not looked at yet: one queue from the link's thread to its owner, bounded in messages and bytes.
+"""What came in and was not looked at yet: one queue from the link's thread to its owner, bounded in
+messages and bytes.
 
-`SimpleQueue` because its `put` may be called by a signal handler at any moment, which no lock of our own allows. The
-thread that fills it and the one that empties it each write their own counters, so none needs a lock.
+`SimpleQueue` because its `put` may be called by a signal handler at any moment, which no lock of
+our own allows. The thread that fills it and the one that empties it each write their own counters,
+so none needs a lock.
 """
 
 from __future__ import annotations
@@ -27,10 +29,15 @@ class Inbox:
     @property
     def full(self) -> bool:
         """Whether the link should stop reading."""
-        return self._came - self._taken >= self._most or self._came_bytes - self._taken_bytes >= self._most_bytes
+        return (
+            self._came - self._taken >= self._most
+            or self._came_bytes - self._taken_bytes >= self._most_bytes
+        )
 
     def pause(self) -> bool:
-        """Whether to stop reading; if so, whoever takes sees `paused` and tells the link when there is room."""
+        """Whether to stop reading; if so, whoever takes sees `paused` and tells the link when there
+        is room.
+        """
         if not self.full:
             self.paused = False
             return False
@@ -40,7 +47,9 @@ class Inbox:
 
     def arrived(self, arrival: Arrival) -> None:
         half = self._came - self._taken >= self._most // 2
-        if arrival.qos == 0 and (half or self._came_bytes - self._taken_bytes >= self._most_bytes // 2):
+        if arrival.qos == 0 and (
+            half or self._came_bytes - self._taken_bytes >= self._most_bytes // 2
+        ):
             self.dropped += 1
             return
         self._came += 1

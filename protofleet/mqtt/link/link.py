@@ -1,8 +1,9 @@
 """The link to a broker that a coordinator or a device keeps for weeks.
 
-One thread of its own connects, listens, sends and connects again; its owner polls for events, publishes and
-acknowledges, and is never blocked. A publication of QoS 1 stays until the broker acknowledges it, over any number of
-connections; what arrives stays with the broker until `ack`, so that a process that dies loses nothing it was given.
+One thread of its own connects, listens, sends and connects again; its owner polls for events,
+publishes and acknowledges, and is never blocked. A publication of QoS 1 stays until the broker
+acknowledges it, over any number of connections; what arrives stays with the broker until `ack`, so
+that a process that dies loses nothing it was given.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from contextlib import contextmanager
 
 from protofleet.errors import LinkError
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.client import Setup, tls_context
-from protofleet.mqtt.link.commands import Ended, Orders
+from protofleet.mqtt.link.client import ClientSettings, tls_context
+from protofleet.mqtt.link.commands import Commands, LinkEnded
 from protofleet.mqtt.link.connection import Connection
 from protofleet.mqtt.link.events import (
     Arrival,
@@ -57,15 +58,19 @@ MEGABYTE = 2**20
 
 
 def jittered(rng: random.Random) -> Backoff:
-    """1 to 2 seconds before the first new attempt, then up to twice as long each time, 60 at most."""
+    """1 to 2 seconds before the first new attempt, then up to twice as long each time, 60 at
+    most.
+    """
     return lambda attempt: rng.uniform(1.0, min(60.0, 2.0 ** (min(attempt, 10) + 1)))
 
 
 class Link:
-    """Beyond the common surface: `Denied` and `Delivered` events, `publish(..., tell=True)` for the latter.
+    """Beyond the common surface: `Denied` and `Delivered` events, `publish(..., tell=True)` for the
+    latter.
 
-    One thread polls; publish, ack, subscribe and wake may be called from any. QoS 0 is dropped while there is no
-    connection (its ticket says so), and on arrival while the owner does not keep up (`dropped` counts those).
+    One thread polls; publish, ack, subscribe and wake may be called from any. QoS 0 is dropped
+    while there is no connection (its ticket says so), and on arrival while the owner does not keep
+    up (`dropped` counts those).
     """
 
     def __init__(
@@ -86,17 +91,21 @@ class Link:
         queue_most: int = 10_000,
         queue_bytes: int = 64 * MEGABYTE,
     ) -> None:
-        self._setup = Setup(address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet, answer)
+        self._setup = ClientSettings(
+            address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet, answer
+        )
         self._clean = clean_start
         self._backoff = backoff or jittered(rng)
         self._clock = clock
         self._inbox = Inbox(max(4 * receive_maximum, 1024), 4 * MEGABYTE)
-        self._outbox = Outbox(queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket)))
+        self._outbox = Outbox(
+            queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket))
+        )
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
         self._strikes = 0
-        self._orders = Orders({}, deque(), deque())
+        self._orders = Commands({}, deque(), deque())
 
     @property
     def address(self) -> Address:
@@ -125,12 +134,18 @@ class Link:
             try:
                 tls_context(self.address)
             except OSError as error:
-                raise LinkError(f"the TLS files cannot be used ({error})", "they must be in PEM form") from None
-        self._thread = threading.Thread(target=self._keep, name=f"link-{self._setup.client_id}", daemon=True)
+                raise LinkError(
+                    f"the TLS files cannot be used ({error})", "they must be in PEM form"
+                ) from None
+        self._thread = threading.Thread(
+            target=self._keep, name=f"link-{self._setup.client_id}", daemon=True
+        )
         self._thread.start()
 
     def stop(self, farewell: Sequence[Publication] = (), patience: float = 5.0) -> None:
-        """Deliver what waits and then the farewell, for `patience` seconds at most, and disconnect without a will."""
+        """Deliver what waits and then the farewell, for `patience` seconds at most, and disconnect
+        without a will.
+        """
         if self._thread is None or self._orders.close_by is not None:
             return
         if self.connected:
@@ -153,7 +168,9 @@ class Link:
             self._waker.wake()
 
     def poll(self, timeout: float | None) -> list[Event]:
-        """Wait up to `timeout` seconds for something to happen; empty if nothing did, or after `wake`."""
+        """Wait up to `timeout` seconds for something to happen; empty if nothing did, or after
+        `wake`.
+        """
         events = self._inbox.take(timeout)
         if self._inbox.paused:
             self._waker.wake()
@@ -181,7 +198,9 @@ class Link:
         correlation: bytes | None = None,
         tell: bool = False,
     ) -> Ticket:
-        """Put it in the queue (`LinkBusy` when that is full); `tell` makes a `Delivered` event when it is done."""
+        """Put it in the queue (`LinkBusy` when that is full); `tell` makes a `Delivered` event when
+        it is done.
+        """
         if not qos and not self.connected:
             return self._outbox.vain("no connection")
         until = None if expiry is None else self._clock() + expiry
@@ -215,14 +234,24 @@ class Link:
     def _stopping(self) -> bool:
         return self._orders.close_by is not None
 
-    def _connect_once(self, number: int, five: bool) -> Ended:
+    def _connect_once(self, number: int, five: bool) -> LinkEnded:
         self._connection = Connection(
-            number, five, self._clean, self._setup, self._orders, self._inbox, self._outbox, self._waker, self._clock
+            number,
+            five,
+            self._clean,
+            self._setup,
+            self._orders,
+            self._inbox,
+            self._outbox,
+            self._waker,
+            self._clock,
         )
         ended = self._connection.run()
         self._strikes = self._strikes + 1 if self._connection.stuck else 0
         self._connection = None
-        if self._strikes == STRIKES:  # else one packet that the broker hangs up on would hold up all others for good
+        if (
+            self._strikes == STRIKES
+        ):  # else one packet that the broker hangs up on would hold up all others for good
             self._strikes = 0
             given_up = self._outbox.give_up_largest(f"the broker hung up on it {STRIKES} times")
             if given_up is not None:

@@ -1,4 +1,5 @@
-"""What waits to be sent: a bounded queue that keeps every QoS 1 publication until the broker acknowledges it.
+"""What waits to be sent: a bounded queue that keeps every QoS 1 publication until the broker
+acknowledges it.
 
 Any thread may put; only the link's own thread takes, holds what is on its way, and settles.
 """
@@ -15,7 +16,9 @@ from protofleet.mqtt.link.events import Ticket
 
 
 class Record(NamedTuple):
-    """A publication on its way; `until` is when it stops being worth sending, by the link's clock."""
+    """A publication on its way; `until` is when it stops being worth sending, by the link's
+    clock.
+    """
 
     topic: str
     payload: bytes
@@ -58,11 +61,16 @@ class Outbox:
         force: bool = False,
     ) -> Ticket:
         """Take a publication in, or raise `LinkBusy`; one that is alone always fits."""
-        record = Record(topic, payload, qos, retain, until, correlation, tell, Ticket(self._condition))
+        record = Record(
+            topic, payload, qos, retain, until, correlation, tell, Ticket(self._condition)
+        )
         with self._lock:
             full = self._count >= self._most or self._bytes + len(payload) > self._most_bytes
             if full and self._count and not force:
-                raise LinkBusy(f"{self._count} publications ({self._bytes} bytes) wait to be sent", "try again later")
+                raise LinkBusy(
+                    f"{self._count} publications ({self._bytes} bytes) wait to be sent",
+                    "try again later",
+                )
             self._count += 1
             self._bytes += len(payload)
             self._waiting.append(record)
@@ -96,8 +104,12 @@ class Outbox:
             self._told(record.ticket)
 
     def give_up_largest(self, reason: str) -> Record | None:
-        """Settle what, of all that is on its way, is likeliest to be what the broker cannot stand."""
-        packet = max(self._flying, key=lambda number: len(self._flying[number].payload), default=None)
+        """Settle what, of all that is on its way, is likeliest to be what the broker cannot
+        stand.
+        """
+        packet = max(
+            self._flying, key=lambda number: len(self._flying[number].payload), default=None
+        )
         return None if packet is None else self.acknowledged(packet, reason)
 
     def disconnected(self) -> None:

@@ -1,4 +1,5 @@
-"""The packets that come and go with every upload, read and written by hand: paho takes ten times as long over each.
+"""The packets that come and go with every upload, read and written by hand: paho takes ten times as
+long over each.
 
 Only what is plain is dealt with here (no properties, QoS 0 and 1); the rest is None, and paho's.
 """
@@ -12,7 +13,9 @@ LONGEST = 2**16 - 1
 
 
 class Delivery(NamedTuple):
-    """A publication that came (topic None: no text); `packet` is to be acknowledged, at `end` begins the next."""
+    """A publication that came (topic None: no text); `packet` is to be acknowledged, at `end`
+    begins the next.
+    """
 
     topic: str | None
     payload: bytes
@@ -23,7 +26,9 @@ class Delivery(NamedTuple):
 
 
 def frame(data: bytes, at: int) -> tuple[int, int] | None:
-    """Where the packet that begins here has its body, and where it ends; None while its length is not there."""
+    """Where the packet that begins here has its body, and where it ends; None while its length is
+    not there.
+    """
     size = 0
     for place in range(4):
         here = at + 1 + place
@@ -57,7 +62,9 @@ def delivery(data: bytes, at: int, five: bool) -> Delivery | None:
 
 
 def puback(packet: int) -> bytes:
-    """The acknowledgement of a delivery: success needs no reason and no properties in either version."""
+    """The acknowledgement of a delivery: success needs no reason and no properties in either
+    version.
+    """
     return b"\x40\x02" + packet.to_bytes(2, "big")
 
 

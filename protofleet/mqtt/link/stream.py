@@ -1,7 +1,9 @@
-"""What stands between paho and its socket: paho asks for a byte or two at a time, and sends each packet by itself.
+"""What stands between paho and its socket: paho asks for a byte or two at a time, and sends each
+packet by itself.
 
-Asking the system is dear (each time another thread may take over), so this reads as much as is there, and gathers what
-is sent until `flush`. It knows where packets begin, so that plain publications can be taken out before paho sees them.
+Asking the system is dear (each time another thread may take over), so this reads as much as is
+there, and gathers what is sent until `flush`. It knows where packets begin, so that plain
+publications can be taken out before paho sees them.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Stream:
 
     @property
     def ready(self) -> bool:
-        """Whether the packet at the front can be dealt with: it is whole, or large and taken in pieces, or the last."""
+        """Whether the packet at the front can be dealt with: it is whole, or large and taken in
+        pieces, or the last.
+        """
         if self._over:
             return True
         if self._begun:

@@ -1,4 +1,6 @@
-"""Wakes a thread that waits for sockets: a pair of sockets, and no second byte while the first is unread."""
+"""Wakes a thread that waits for sockets: a pair of sockets, and no second byte while the first is
+unread.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from collections.abc import Iterator
 
 
 class Waker:
-    """Anyone may `wake`; the one who waits calls `clear` and then looks at everything there is to do."""
+    """Anyone may `wake`; the one who waits calls `clear` and then looks at everything there is to
+    do.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = socket.socketpair()
@@ -23,7 +27,9 @@ class Waker:
     def wake(self) -> None:
         if not self._raised and not self._held:
             self._raised = True
-            with contextlib.suppress(OSError):  # full: it wakes anyway; closed: nobody waits any more
+            with contextlib.suppress(
+                OSError
+            ):  # full: it wakes anyway; closed: nobody waits any more
                 self._writer.send(b"\0")
 
     @contextlib.contextmanager
@@ -39,7 +45,9 @@ class Waker:
     def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._reader.recv(4096)
-        self._raised = False  # only now: a byte sent before would have been swallowed and the flag left up
+        self._raised = (
+            False  # only now: a byte sent before would have been swallowed and the flag left up
+        )
 
     def wait(self, seconds: float) -> None:
         with selectors.DefaultSelector() as selector:

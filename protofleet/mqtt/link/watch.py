@@ -7,7 +7,7 @@ import selectors
 from protofleet.mqtt.link.stream import Stream
 
 
-class Watch:
+class StreamWatch:
     """One stream at a time; the selector is told of changes only."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:

@@ -6,8 +6,14 @@ from simulators.faults.cases import clocks, crowds, deaths, disks, links, rivals
 from simulators.faults.scene import Case
 
 CASES: tuple[Case, ...] = (
-    *deaths.CASES, *links.CASES, *disks.CASES, *rivals.CASES, *crowds.CASES, *clocks.CASES, *trained.CASES,
-)  # fmt: skip
+    *deaths.CASES,
+    *links.CASES,
+    *disks.CASES,
+    *rivals.CASES,
+    *crowds.CASES,
+    *clocks.CASES,
+    *trained.CASES,
+)
 
 
 def by_name() -> dict[str, Case]:

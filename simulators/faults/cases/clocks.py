@@ -14,13 +14,13 @@ from coordinator.service import build
 from protofleet.mqtt.address import Address
 from protofleet.util.logs import Log
 from simulators.faults.crowd import crowd
-from simulators.faults.scene import Case, Scene
-from simulators.faults.verdict import Broken, judge
+from simulators.faults.scene import Attempt, Case
+from simulators.faults.verdict import PromiseBroken, judge
 
 YEAR = 365 * 86400.0
 
 
-def jumping(scene: Scene) -> str:
+def jumping(scene: Attempt) -> str:
     """Coordinator and devices ask the time, and it is another year at every call."""
     rng = scene.rng()
     with scene.broker() as broker:
@@ -40,12 +40,16 @@ def jumping(scene: Scene) -> str:
                 failed.append(traceback.format_exc())
 
         broker_url = str(broker.address)
-        with crowd(stage.places(now=lambda: datetime.now() + timedelta(seconds=rng.uniform(-YEAR, YEAR)))):
+        with crowd(
+            stage.places(now=lambda: datetime.now() + timedelta(seconds=rng.uniform(-YEAR, YEAR)))
+        ):
             thread = threading.Thread(target=serve, daemon=True)
             thread.start()
             thread.join(60)
         if thread.is_alive() or failed:
-            raise Broken(f"the coordinator does not get along with a jumping clock: {failed or 'it goes on and on'}")
+            raise PromiseBroken(
+                f"the coordinator does not get along with a jumping clock: {failed or 'it goes on and on'}"
+            )
     judge(stage)
     return "a year either way at every look"
 

@@ -1,4 +1,6 @@
-"""Too many at once: two hundred devices in one moment, and a client that sends garbage as fast as the line takes it."""
+"""Too many at once: two hundred devices in one moment, and a client that sends garbage as fast as
+the line takes it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from protofleet.mqtt.topics import Topics
 from simulators.faults.crowd import crowd
 from simulators.faults.proxy import Proxy
 from simulators.faults.pupil import prototypes
-from simulators.faults.scene import Case, Scene
-from simulators.faults.stage import RUN, Stage, until
-from simulators.faults.verdict import Broken, judge
+from simulators.faults.scene import Attempt, Case
+from simulators.faults.stage import RUN, Testbed, until
+from simulators.faults.verdict import PromiseBroken, judge
 
 
-def two_hundred(scene: Scene) -> str:
+def two_hundred(scene: Attempt) -> str:
     """All are refused until all are there, and then let in together."""
     with scene.broker() as broker, Proxy(broker.address.port) as proxy:
         many = 200 if scene.prefer == "mosquitto" else 60
@@ -32,8 +34,10 @@ def two_hundred(scene: Scene) -> str:
     return f"{many} devices"
 
 
-def garbage(scene: Scene) -> str:
-    """A rogue device floods its own topics, with noise and with uploads that were honest before a bit was flipped."""
+def garbage(scene: Attempt) -> str:
+    """A rogue device floods its own topics, with noise and with uploads that were honest before a
+    bit was flipped.
+    """
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=6)
         rogue = Rogue(broker.address, stage, scene.rng())
@@ -41,14 +45,17 @@ def garbage(scene: Scene) -> str:
             rogue.start()
             try:
                 actor = stage.coordinator()
-                until(lambda: rogue.sent > 2000 or actor.process.poll() is not None, "2,000 pieces of garbage")
+                until(
+                    lambda: rogue.sent > 2000 or actor.process.poll() is not None,
+                    "2,000 pieces of garbage",
+                )
                 actor.done()
             finally:
                 rogue.stop()
         log = actor.log.read_text()
     judge(stage)
     if "Traceback" in log:
-        raise Broken("the coordinator's log holds a traceback")
+        raise PromiseBroken("the coordinator's log holds a traceback")
     return f"{rogue.sent} messages"
 
 
@@ -58,7 +65,7 @@ MOST = 20_000
 class Rogue:
     """Sends until it is stopped."""
 
-    def __init__(self, address: Address, stage: Stage, rng: random.Random) -> None:
+    def __init__(self, address: Address, stage: Testbed, rng: random.Random) -> None:
         self._link = Link(address, "rogue", rng=rng, clean_start=True, queue_most=500)
         self._topics, self._stage, self._rng = Topics(stage.fleet), stage, rng
         self._thread = threading.Thread(target=self._run, name="rogue", daemon=True)
@@ -93,11 +100,17 @@ class Rogue:
         digest = rng.randbytes(32).hex()
         topic = rng.choice(
             [
-                topics.upload("rogue", rng.randint(0, 9)), topics.state("rogue"), topics.evt("rogue"),
-                topics.blob_req("rogue"), topics.ub("rogue", digest, rng.randint(0, 9)), topics.ack("rogue"),
-                topics.upload("rogue", 10**12), f"{topics.prefix}/d/rogue/up/-1", f"{topics.prefix}/d/rogue/up/x",
+                topics.upload("rogue", rng.randint(0, 9)),
+                topics.state("rogue"),
+                topics.evt("rogue"),
+                topics.blob_req("rogue"),
+                topics.ub("rogue", digest, rng.randint(0, 9)),
+                topics.ack("rogue"),
+                topics.upload("rogue", 10**12),
+                f"{topics.prefix}/d/rogue/up/-1",
+                f"{topics.prefix}/d/rogue/up/x",
             ]
-        )  # fmt: skip
+        )
         if rng.random() < 0.5:
             return topic, rng.randbytes(rng.choice([0, 1, 40, 3000]))
         flipped = bytearray(honest)
@@ -116,10 +129,20 @@ class Rogue:
         contract, recipe = self._stage.contract(), registry.load("fedproto")
         base = start_state(recipe, Turn(contract, recipe.hyper(), 0)).base
         envelope = wire.Envelope(
-            t="upload", fleet=self._stage.fleet, run=RUN, epoch=1, agent="stranger", boot="0" * 16, seq=1, round=1,
-            method="fedproto", base=base,
-        )  # fmt: skip
-        return wire.encode(envelope, prototypes(contract)(np.random.default_rng(1)), precision=contract.wire)
+            t="upload",
+            fleet=self._stage.fleet,
+            run=RUN,
+            epoch=1,
+            agent="stranger",
+            boot="0" * 16,
+            seq=1,
+            round=1,
+            method="fedproto",
+            base=base,
+        )
+        return wire.encode(
+            envelope, prototypes(contract)(np.random.default_rng(1)), precision=contract.wire
+        )
 
 
 CASES = (

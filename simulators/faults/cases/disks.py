@@ -11,24 +11,29 @@ from typing import Any
 
 from coordinator.core import Core
 from coordinator.journal.journal import Journal
-from coordinator.service.blobs import Post
+from coordinator.service.blobs import BlobServer
 from edge_agent.store import Store
 from simulators.faults.cases.deaths import COORDINATOR
 from simulators.faults.crowd import crowd
-from simulators.faults.mortal import Instant
-from simulators.faults.scene import Case, Scene, after, breakable, pause
+from simulators.faults.mortal import Failpoint
+from simulators.faults.scene import Attempt, Case, after, breakable, pause
 from simulators.faults.smalldisk import SmallDisk, small_disk
 from simulators.faults.stage import RUN, until
-from simulators.faults.verdict import Broken, judge
+from simulators.faults.verdict import PromiseBroken, judge
 
 ROOM = 65_536  # kilobytes, for a journal or a store of a few rounds and its write-ahead log
 POINTS: tuple[Callable[..., Any], ...] = (
-    Core._fuse, Core._cut, Core._open, Core.take, Post.send, Journal.commit,
-)  # fmt: skip
+    Core._fuse,
+    Core._cut,
+    Core._open,
+    Core.take,
+    BlobServer.send,
+    Journal.commit,
+)
 LEFT = (0, 20_000, 200_000)  # bytes that are left on a full disk
 
 
-def no_room_for_the_journal(scene: Scene) -> str:
+def no_room_for_the_journal(scene: Attempt) -> str:
     """The coordinator's disk is full for a while, from after so many uploads on."""
     rng = scene.rng()
     number, left = rng.randint(1, 4), rng.choice(LEFT)
@@ -39,7 +44,12 @@ def no_room_for_the_journal(scene: Scene) -> str:
             until(lambda: actor.log.read_text().count("round opened") >= number, f"round {number}")
             pause(rng.choice([0.0, 0.02, 0.05]))
             disk.fill(left)
-            until(lambda: "cannot be written" in actor.log.read_text() or actor.process.poll() is not None, "trouble")
+            until(
+                lambda: (
+                    "cannot be written" in actor.log.read_text() or actor.process.poll() is not None
+                ),
+                "trouble",
+            )
             pause(rng.uniform(0.0, 3.0))
             disk.empty()
             actor.done()
@@ -48,7 +58,7 @@ def no_room_for_the_journal(scene: Scene) -> str:
     return f"in round {number}, {left} bytes left"
 
 
-def no_room_for_the_outbox(scene: Scene) -> str:
+def no_room_for_the_outbox(scene: Attempt) -> str:
     """One device's disk is full for a while."""
     rng = scene.rng()
     count, left = rng.randint(1, 8), rng.choice(LEFT)
@@ -61,7 +71,10 @@ def no_room_for_the_outbox(scene: Scene) -> str:
             try:
                 after(stage, count)
                 disk.fill(left)
-                until(lambda: actor.process.poll() is not None or "disk is full" in _said(disk), "trouble")
+                until(
+                    lambda: actor.process.poll() is not None or "disk is full" in _said(disk),
+                    "trouble",
+                )
                 pause(rng.uniform(0.0, 2.0))
                 disk.empty()
                 actor.done()
@@ -73,21 +86,33 @@ def no_room_for_the_outbox(scene: Scene) -> str:
     return f"after {count} uploads, {left} bytes left{', a round given up' if gave_up else ''}"
 
 
-def no_room_to_begin_with(scene: Scene) -> str:
+def no_room_to_begin_with(scene: Attempt) -> str:
     """Coordinator and device are started on full disks: each ends with one line that says so."""
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=2)
         poor, *rich = stage.places()
-        with small_disk(stage.data, ROOM) as here, small_disk(poor.folder, ROOM) as there, crowd(rich):
+        with (
+            small_disk(stage.data, ROOM) as here,
+            small_disk(poor.folder, ROOM) as there,
+            crowd(rich),
+        ):
             here.fill()
             there.fill()
-            for each in (stage.coordinator(wrap=here.inside), stage.device(poor.agent, wrap=there.inside)):
+            for each in (
+                stage.coordinator(wrap=here.inside),
+                stage.device(poor.agent, wrap=there.inside),
+            ):
                 code, words = each.ended(20), each.log.read_text()
                 if code != 1 or "Traceback" in words or "full" not in words:
-                    raise Broken(f"{each.name} on a full disk ended with {code}: {words[-300:]}")
+                    raise PromiseBroken(
+                        f"{each.name} on a full disk ended with {code}: {words[-300:]}"
+                    )
             here.empty()
             there.empty()
-            actor, device = stage.coordinator(wrap=here.inside), stage.device(poor.agent, wrap=there.inside)
+            actor, device = (
+                stage.coordinator(wrap=here.inside),
+                stage.device(poor.agent, wrap=there.inside),
+            )
             try:
                 actor.done()
             finally:
@@ -105,8 +130,10 @@ def _said(disk: SmallDisk) -> str:
         return ""
 
 
-def power_loss(scene: Scene) -> str:
-    """The coordinator dies, and the last writes of its journal are gone: its log cut short at a seeded length."""
+def power_loss(scene: Attempt) -> str:
+    """The coordinator dies, and the last writes of its journal are gone: its log cut short at a
+    seeded length.
+    """
     rng = scene.rng()
     death = _death(rng)
     with scene.broker() as broker:
@@ -119,7 +146,7 @@ def power_loss(scene: Scene) -> str:
     return f"{death}, {length}"
 
 
-def power_loss_everywhere(scene: Scene) -> str:
+def power_loss_everywhere(scene: Attempt) -> str:
     """As before, with devices and broker switched off at the same time."""
     rng = scene.rng()
     death = _death(rng)
@@ -138,8 +165,10 @@ def power_loss_everywhere(scene: Scene) -> str:
     return f"{death}, {length}"
 
 
-def power_loss_of_a_device(scene: Scene) -> str:
-    """A device dies in a round that stays open, and what it wrote in it is gone: it trains the round again."""
+def power_loss_of_a_device(scene: Attempt) -> str:
+    """A device dies in a round that stays open, and what it wrote in it is gone: it trains the
+    round again.
+    """
     rng = scene.rng()
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=4)
@@ -148,25 +177,37 @@ def power_loss_of_a_device(scene: Scene) -> str:
             actor, dies, leaves = stage.coordinator(), stage.device(victim), stage.device(absent)
             after(stage, rng.randint(3, 6))
             leaves.kill()
-            until(lambda: stage.status().get("missing") == [absent], "a round in which only one is missing")
+            until(
+                lambda: stage.status().get("missing") == [absent],
+                "a round in which only one is missing",
+            )
             number = stage.status()["round"]
             pause(rng.choice([0.0, 0.3]))
             dies.kill()
-            length = cut_short(stage.home(victim) / "agent.db", rng, lambda copy: _trained(copy) >= number - 1)
+            length = cut_short(
+                stage.home(victim) / "agent.db", rng, lambda copy: _trained(copy) >= number - 1
+            )
             with crowd([place for place in stage.places() if place.agent in (victim, absent)]):
                 actor.done()
     judge(stage)
     return f"in round {number}, {length}"
 
 
-def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] = lambda copy: True) -> str:
-    """Leave only so much of a write-ahead log; what that comes to must `fit` when a copy is opened."""
+def cut_short(
+    database: Path, rng: random.Random, fits: Callable[[Path], bool] = lambda copy: True
+) -> str:
+    """Leave only so much of a write-ahead log; what that comes to must `fit` when a copy is
+    opened.
+    """
     log = database.with_name(f"{database.name}-wal")
     size, trial = log.stat().st_size, database.parent / "cut"
     frame = int.from_bytes(log.read_bytes()[8:12], "big") + 24  # a page and its header
     while True:
         length = rng.choice(
-            [rng.randint(0, size), max(0, size - rng.randint(0, 6) * frame - rng.choice([0, 0, 1, 999]))]
+            [
+                rng.randint(0, size),
+                max(0, size - rng.randint(0, 6) * frame - rng.choice([0, 0, 1, 999])),
+            ]
         )
         shutil.rmtree(trial, ignore_errors=True)
         trial.mkdir()
@@ -177,13 +218,15 @@ def cut_short(database: Path, rng: random.Random, fits: Callable[[Path], bool] =
         if fine:
             break
     os.truncate(log, length)
-    database.with_name(f"{database.name}-shm").unlink(missing_ok=True)  # memory does not outlive the power
+    database.with_name(f"{database.name}-shm").unlink(
+        missing_ok=True
+    )  # memory does not outlive the power
     return f"{length} of {size} bytes of {log.name} left"
 
 
-def _death(rng: random.Random) -> Instant:
+def _death(rng: random.Random) -> Failpoint:
     point = rng.choice(POINTS)
-    return Instant.of(point, "leave", rng.randint(2, COORDINATOR[point]))
+    return Failpoint.of(point, "leave", rng.randint(2, COORDINATOR[point]))
 
 
 def _trained(folder: Path) -> int:

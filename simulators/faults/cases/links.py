@@ -1,4 +1,6 @@
-"""Between fleet and broker: connections cut, routes lost for longer than the keep-alive, unfaithful delivery."""
+"""Between fleet and broker: connections cut, routes lost for longer than the keep-alive, unfaithful
+delivery.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,13 @@ from protofleet.mqtt.broker.run import running_broker
 from simulators.faults.crowd import crowd
 from simulators.faults.proxy import Proxy, Way
 from simulators.faults.relay import Mischief, relay
-from simulators.faults.scene import Case, Scene, after, pause
+from simulators.faults.scene import Attempt, Case, after, pause
 from simulators.faults.verdict import judge
 
 KEEPALIVE = 2  # seconds, of the devices; a broker gives up on them after one and a half times that
 
 
-def cuts(scene: Scene) -> str:
+def cuts(scene: Attempt) -> str:
     """All connections are reset, again and again."""
     rng = scene.rng()
     with scene.broker() as broker, Proxy(broker.address.port) as proxy:
@@ -30,7 +32,7 @@ def cuts(scene: Scene) -> str:
     return f"{cut} cuts"
 
 
-def devices_cut_off(scene: Scene) -> str:
+def devices_cut_off(scene: Attempt) -> str:
     """The devices' route is lost, both ways or one, for longer than their keep-alive."""
     rng = scene.rng()
     lost: list[tuple[Way, ...]] = [("up", "down"), ("up",), ("down",)]
@@ -48,14 +50,24 @@ def devices_cut_off(scene: Scene) -> str:
     return f"{' and '.join(ways)} silent after {count} uploads"
 
 
-def one_device_cut_off(scene: Scene) -> str:
-    """One device of three is out of reach while rounds go on without it; what it trained is delivered late."""
+def one_device_cut_off(scene: Attempt) -> str:
+    """One device of three is out of reach while rounds go on without it; what it trained is
+    delivered late.
+    """
     rng = scene.rng()
     count = rng.randint(1, 6)
     with scene.broker() as broker, Proxy(broker.address.port) as proxy:
-        how = {"quorum": 0.6, "round_timeout": 0.8, "max_staleness": rng.choice([0, 2]), "lost_after": 1.0}
+        how = {
+            "quorum": 0.6,
+            "round_timeout": 0.8,
+            "max_staleness": rng.choice([0, 2]),
+            "lost_after": 1.0,
+        }
         stage = scene.stage(str(broker.address), rounds=7, serve={**how, "min_agents": 2})
-        near, far = stage.places()[1:], stage.places(f"mqtt://127.0.0.1:{proxy.port}", keepalive=KEEPALIVE)[:1]
+        near, far = (
+            stage.places()[1:],
+            stage.places(f"mqtt://127.0.0.1:{proxy.port}", keepalive=KEEPALIVE)[:1],
+        )
         with crowd([*near, *far]):
             actor = stage.coordinator()
             after(stage, count)
@@ -68,8 +80,10 @@ def one_device_cut_off(scene: Scene) -> str:
     return f"after {count} uploads, staleness {how['max_staleness']}"
 
 
-def coordinator_cut_off(scene: Scene) -> str:
-    """The coordinator's route is lost for longer than its keep-alive: its will is published, and it comes back."""
+def coordinator_cut_off(scene: Attempt) -> str:
+    """The coordinator's route is lost for longer than its keep-alive: its will is published, and it
+    comes back.
+    """
     count = scene.rng().randint(1, 8)
     with scene.broker() as broker, Proxy(broker.address.port) as proxy:
         stage = scene.stage(f"mqtt://127.0.0.1:{proxy.port}", rounds=4)
@@ -84,10 +98,13 @@ def coordinator_cut_off(scene: Scene) -> str:
     return f"50 s after {count} uploads"
 
 
-def unfaithful(scene: Scene) -> str:
+def unfaithful(scene: Attempt) -> str:
     """Deliveries repeated, delayed and swapped in both directions, receipts and reports lost."""
     rng = scene.rng()
-    with scene.broker() as there, running_broker(scene.folder / "second", prefer=scene.prefer) as here:
+    with (
+        scene.broker() as there,
+        running_broker(scene.folder / "second", prefer=scene.prefer) as here,
+    ):
         stage = scene.stage(str(there.address), rounds=5)
         how = Mischief()
         with (

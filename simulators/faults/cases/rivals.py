@@ -1,7 +1,8 @@
-"""A second coordinator, started by mistake: at most one may go on, and the fleet's run ends with it.
+"""A second coordinator, started by mistake: at most one may go on, and the fleet's run ends with
+it.
 
-Two that both got in are told apart on mosquitto only: the embedded broker leaves the first of two connections of one
-name open and deaf, so that one neither goes on nor learns why.
+Two that both got in are told apart on mosquitto only: the embedded broker leaves the first of two
+connections of one name open and deaf, so that one neither goes on nor learns why.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import shutil
 from dataclasses import replace
 
 from simulators.faults.crowd import crowd
-from simulators.faults.scene import Case, Scene, after
-from simulators.faults.stage import Actor, Stage, until
-from simulators.faults.verdict import Broken, judge
+from simulators.faults.scene import Attempt, Case, after
+from simulators.faults.stage import Actor, Testbed, until
+from simulators.faults.verdict import PromiseBroken, judge
 
 EXIT_LOCKED, EXIT_SUPERSEDED = 1, 4
 
 
-def same_directory(scene: Scene) -> str:
+def same_directory(scene: Attempt) -> str:
     """The same command twice: the lock says so at once."""
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=30)
@@ -32,8 +33,10 @@ def same_directory(scene: Scene) -> str:
     return "refused by the lock"
 
 
-def another_directory(scene: Scene) -> str:
-    """A fresh directory while one serves: refused, because the broker keeps the first one's word."""
+def another_directory(scene: Attempt) -> str:
+    """A fresh directory while one serves: refused, because the broker keeps the first one's
+    word.
+    """
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=30)
         other = _beside(stage)
@@ -46,26 +49,36 @@ def another_directory(scene: Scene) -> str:
     return "refused by the word on the broker"
 
 
-def taken_over(scene: Scene) -> str:
-    """A copy of the directory is started elsewhere: it has the newer epoch, and the first one stops."""
+def taken_over(scene: Attempt) -> str:
+    """A copy of the directory is started elsewhere: it has the newer epoch, and the first one
+    stops.
+    """
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=40)
         other = _beside(stage)
         with crowd(stage.places()):
             first = stage.coordinator()
             after(stage, scene.rng().randint(1, 9))
-            shutil.copytree(stage.data, other.data, ignore=shutil.ignore_patterns("control.sock", "lock", "*-shm"))
+            shutil.copytree(
+                stage.data,
+                other.data,
+                ignore=shutil.ignore_patterns("control.sock", "lock", "*-shm"),
+            )
             second = other.coordinator()
             code = first.ended()
             if code != EXIT_SUPERSEDED:
-                raise Broken(f"the first coordinator ended with {code} and did not notice the second")
+                raise PromiseBroken(
+                    f"the first coordinator ended with {code} and did not notice the second"
+                )
             second.done()
     judge(replace(other, agents=stage.agents))
     return "the copy took over"
 
 
-def both_at_once(scene: Scene) -> str:
-    """Two fresh directories at the same moment: neither sees a word of the other yet; one of them gives way."""
+def both_at_once(scene: Attempt) -> str:
+    """Two fresh directories at the same moment: neither sees a word of the other yet; one of them
+    gives way.
+    """
     with scene.broker() as broker:
         stage = scene.stage(str(broker.address), rounds=4)
         other = _beside(stage)
@@ -75,12 +88,12 @@ def both_at_once(scene: Scene) -> str:
     winners = [at for at, actor in pair if actor.process.returncode == 0]
     codes = sorted(int(actor.process.returncode) for _, actor in pair)
     if codes != [0, EXIT_SUPERSEDED]:
-        raise Broken(f"two coordinators at once ended with {codes}")
+        raise PromiseBroken(f"two coordinators at once ended with {codes}")
     judge(winners[0])
     return "one gave way"
 
 
-def _beside(stage: Stage) -> Stage:
+def _beside(stage: Testbed) -> Testbed:
     """The same fleet served from another folder, with the same devices."""
     other = replace(stage, folder=stage.folder.parent / "other")
     other.write()
@@ -91,7 +104,7 @@ def _beside(stage: Stage) -> Stage:
 def _refused(actor: Actor, code: int) -> None:
     found = actor.ended(20)
     if found != code:
-        raise Broken(f"a second coordinator ended with {found} and not {code}")
+        raise PromiseBroken(f"a second coordinator ended with {found} and not {code}")
 
 
 CASES = (

@@ -1,7 +1,8 @@
-"""The same with real devices, torch and all: coordinator, daemon or training process die while rounds go on.
+"""The same with real devices, torch and all: coordinator, daemon or training process die while
+rounds go on.
 
-Among the methods are ones with rounds without exchange (gfpl), with a part of the state for each device (fedic) and
-with a memory of their own (moon).
+Among the methods are ones with rounds without exchange (gfpl), with a part of the state for each
+device (fedic) and with a memory of their own (moon).
 """
 
 from __future__ import annotations
@@ -17,26 +18,40 @@ from coordinator.journal.journal import Journal
 from coordinator.service.control import ask
 from protofleet.contract import Training
 from protofleet.errors import FleetError
-from simulators.faults.scene import Case, Scene, pause
+from simulators.faults.scene import Attempt, Case, pause
 from simulators.faults.stage import until
-from simulators.faults.verdict import Broken
+from simulators.faults.verdict import PromiseBroken
 from simulators.live import fleet, schedule
-from simulators.live.fleet import Member
+from simulators.live.fleet import FleetProcess
 from simulators.run import rounds
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
 from simulators.run.setup import Setup, prepare
 
-METHODS: dict[str, tuple[str, ...]] = {"gfpl": ("start=2", "interval=2"), "fedic": (), "moon": (), "fedproto": ()}
+METHODS: dict[str, tuple[str, ...]] = {
+    "gfpl": ("start=2", "interval=2"),
+    "fedic": (),
+    "moon": (),
+    "fedproto": (),
+}
 ROUNDS = 3
 
 
-def real_devices(scene: Scene) -> str:
+def real_devices(scene: Attempt) -> str:
     """Two deaths at seeded moments; nobody is lost, so the laboratory's own run is the measure."""
     rng = scene.rng()
     method = list(METHODS)[scene.seed % len(METHODS)]
-    run = Run(method=method, dataset="digits", agents=3, partition="dirichlet", rounds=ROUNDS, seed=scene.seed)
-    config = LabConfig(run, PartitionOptions(alpha=0.5), Training(lr=0.03), settings=METHODS[method])
+    run = Run(
+        method=method,
+        dataset="digits",
+        agents=3,
+        partition="dirichlet",
+        rounds=ROUNDS,
+        seed=scene.seed,
+    )
+    config = LabConfig(
+        run, PartitionOptions(alpha=0.5), Training(lr=0.03), settings=METHODS[method]
+    )
     setup = prepare(config)
     folder = scene.folder / "fleet"
     with scene.broker() as broker:
@@ -49,7 +64,9 @@ def real_devices(scene: Scene) -> str:
     return f"{method}: {', '.join(told)}"
 
 
-def _death(setup: Setup, folder: Path, members: list[Member], round: int, rng: random.Random) -> str:
+def _death(
+    setup: Setup, folder: Path, members: list[FleetProcess], round: int, rng: random.Random
+) -> str:
     """Somebody dies a little after a round was opened, and is started again."""
     until(lambda: _status(folder).get("round", 0) >= round, f"round {round}", 120.0)
     who = rng.choice(["coordinator", "device", "training"])
@@ -66,7 +83,12 @@ def _death(setup: Setup, folder: Path, members: list[Member], round: int, rng: r
     victim.process.wait()
     command = ["coordinator", "serve", "--config", str(folder / "fleet.toml")]
     if index:
-        command = ["edge_agent", "run", "--config", str(folder / "agents" / victim.name / "agent.toml")]
+        command = [
+            "edge_agent",
+            "run",
+            "--config",
+            str(folder / "agents" / victim.name / "agent.toml"),
+        ]
     members[index] = fleet.start(victim.name, folder, command)
     return victim.name
 
@@ -76,7 +98,10 @@ def _training(folder: Path, agent: str) -> int | None:
     try:
         status = json.loads((folder / "agents" / agent / "agent-data" / "status.json").read_text())
         pid = status["training_pid"]
-        alive = pid is not None and "edge_agent.worker.runner" in Path(f"/proc/{pid}/cmdline").read_text()
+        alive = (
+            pid is not None
+            and "edge_agent.worker.runner" in Path(f"/proc/{pid}/cmdline").read_text()
+        )
     except (OSError, ValueError, KeyError):
         return None
     return int(pid) if alive else None
@@ -97,10 +122,14 @@ def _verdict(setup: Setup, folder: Path) -> None:
         journal.close()
     followed = schedule.of_run(setup, folder / "coordinator-data")
     if followed != recorded:
-        raise Broken(f"by its own schedule the laboratory comes to other states: {followed} and {recorded}")
-    plain = rounds.run(setup, rounds.How(), lambda row: None).state.sha256
+        raise PromiseBroken(
+            f"by its own schedule the laboratory comes to other states: {followed} and {recorded}"
+        )
+    plain = rounds.run(setup, rounds.LabOptions(), lambda row: None).state.sha256
     if recorded[max(recorded)] != plain:
-        raise Broken(f"nobody was lost, but the state is {recorded[max(recorded)][:12]} and not {plain[:12]}")
+        raise PromiseBroken(
+            f"nobody was lost, but the state is {recorded[max(recorded)][:12]} and not {plain[:12]}"
+        )
 
 
 CASES = (Case("real devices", real_devices, soak=8),)

@@ -1,4 +1,6 @@
-"""`coordinator serve` as people run it: a process, a real broker, and one clear line for each thing that is wrong."""
+"""`coordinator serve` as people run it: a process, a real broker, and one clear line for each thing
+that is wrong.
+"""
 
 import json
 import subprocess
@@ -73,11 +75,18 @@ def serving(tmp_path, broker):
 def test_it_answers_operators_and_stops_when_told(tmp_path, serving):
     process, _ = serving
     found = json.loads(says(tmp_path, "status", "--data-dir", "data", "--json", code=0))
-    assert (found["fleet"], found["method"], found["phase"], found["round"]) == ("fleet", "fleet", "waiting", 0)
+    assert (found["fleet"], found["method"], found["phase"], found["round"]) == (
+        "fleet",
+        "fleet",
+        "waiting",
+        0,
+    )
     assert "paused: True" in says(tmp_path, "pause", "--data-dir", "data", code=0)
     assert "paused" in says(tmp_path, "status", "--data-dir", "data", code=0)
     says(tmp_path, "resume", "--data-dir", "data", code=0)
-    assert json.loads(says(tmp_path, "agents", "--data-dir", "data", "--json", code=0)) == {"agents": []}
+    assert json.loads(says(tmp_path, "agents", "--data-dir", "data", "--json", code=0)) == {
+        "agents": []
+    }
     assert "round 7 was not opened" in says(tmp_path, "show", "7", "--data-dir", "data", code=1)
     says(tmp_path, "backup", "data", "copy.db", code=0)
     assert (tmp_path / "copy.db").exists()
@@ -89,7 +98,9 @@ def test_it_answers_operators_and_stops_when_told(tmp_path, serving):
 
 def test_a_second_one_is_refused(tmp_path, serving):
     _, url = serving
-    assert "in use by another coordinator" in says(tmp_path, "serve", "--broker", url, "--data-dir", "data", code=1)
+    assert "in use by another coordinator" in says(
+        tmp_path, "serve", "--broker", url, "--data-dir", "data", code=1
+    )
     words = says(tmp_path, "serve", "--broker", url, "--data-dir", "other", code=4)
     assert "a coordinator serves fleet fleet already" in words
     assert "--take-over" in words
@@ -149,7 +160,12 @@ def test_init_writes_what_serve_reads(tmp_path):
     (tmp_path / "fleet.toml").write_text(
         as_toml()
         .replace("classes = []", 'classes = ["a"]')
-        .replace("[contract.training]", '[contract.input]\nkind = "vector"\nshape = [4]\n\n[contract.training]')
+        .replace(
+            "[contract.training]",
+            '[contract.input]\nkind = "vector"\nshape = [4]\n\n[contract.training]',
+        )
     )
-    plan = load(tmp_path / "fleet.toml", {"PROTOFLEET_SERVE_ROUNDS": "7"}, {"serve": {"min_agents": "2"}})
+    plan = load(
+        tmp_path / "fleet.toml", {"PROTOFLEET_SERVE_ROUNDS": "7"}, {"serve": {"min_agents": "2"}}
+    )
     assert (plan.serve.rounds, plan.serve.min_agents, plan.serve.quorum) == (7, 2, 0.8)

@@ -1,4 +1,6 @@
-"""The journal: whole or not at all, one holder, and what is left of it after a crash at any byte."""
+"""The journal: whole or not at all, one holder, and what is left of it after a crash at any
+byte.
+"""
 
 import contextlib
 import resource
@@ -10,7 +12,7 @@ import pytest
 
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
-from coordinator.journal.records import CutRound, OpenedRound
+from coordinator.journal.records import CutRecord, RoundRecord
 from coordinator.journal.segments import LARGEST
 from protofleet.exchange.state import GlobalState
 from protofleet.values.prototypes import Prototypes
@@ -28,11 +30,11 @@ def filled(folder, rounds):
     made = journal(folder)
     for r in range(1, rounds + 1):
         with made.commit():
-            made.add_round(OpenedRound(r, "00" * 32, r - 1, ("a", "b"), True))
+            made.add_round(RoundRecord(r, "00" * 32, r - 1, ("a", "b"), True))
         with made.commit():
             made.add_uploads([(r, "a", f"{r:064x}", "accepted", bytes([r]) * 1000)])
         with made.commit():
-            made.add_cut(CutRound(r, "complete", ((r, "a", 1),)))
+            made.add_cut(CutRecord(r, "complete", ((r, "a", 1),)))
             made.add_state(r, state(r))
     return made
 
@@ -73,7 +75,9 @@ def test_one_coordinator_a_directory(tmp_path):
 
 
 def test_a_log_cut_short_loses_the_end_and_nothing_else(tmp_path):
-    """Power loss: the write-ahead log ends anywhere, and no transaction is there in part or out of order."""
+    """Power loss: the write-ahead log ends anywhere, and no transaction is there in part or out of
+    order.
+    """
     made = filled(tmp_path / "live", 6)
     wal = (tmp_path / "live" / "journal.db-wal").read_bytes()
     seen = []
@@ -87,7 +91,9 @@ def test_a_log_cut_short_loses_the_end_and_nothing_else(tmp_path):
         rounds, cuts = len(found.rounds()), sum(found.cut(r) is not None for r in range(1, 7))
         uploads, states = len(found.uploads()), len(found.state_hashes())
         assert rounds >= uploads >= cuts == states >= rounds - 1
-        assert [found.body(kept.blob) for kept in found.uploads()] == [bytes([r]) * 1000 for r in range(1, uploads + 1)]
+        assert [found.body(kept.blob) for kept in found.uploads()] == [
+            bytes([r]) * 1000 for r in range(1, uploads + 1)
+        ]
         seen.append(rounds)
         found.close()
     assert seen == sorted(seen)
@@ -109,7 +115,7 @@ def test_what_is_forgotten_is_off_the_disk_once_its_file_is_full(tmp_path):
     made = filled(tmp_path, 1)
     for r in (2, 3):
         with made.commit():
-            made.add_round(OpenedRound(r, "00" * 32, r - 1, ("a",), True))
+            made.add_round(RoundRecord(r, "00" * 32, r - 1, ("a",), True))
             made.add_uploads([(r, "a", f"{r:064x}", "accepted", bytes([r]) * LARGEST)])
     made.forget(1)
     assert [path.name for path in tmp_path.glob("bodies-*")] == ["bodies-2"]
@@ -122,7 +128,10 @@ def test_a_backup_is_a_whole_journal_in_one_file(tmp_path):
     made.backup(tmp_path / "copy" / "journal.db")
     copy = journal(tmp_path / "copy")
     assert copy.state_hashes() == made.state_hashes()
-    assert [copy.body(kept.blob) for kept in copy.uploads()] == [bytes([1]) * 1000, bytes([2]) * 1000]
+    assert [copy.body(kept.blob) for kept in copy.uploads()] == [
+        bytes([1]) * 1000,
+        bytes([2]) * 1000,
+    ]
     with copy.commit():
         copy.add_uploads([(2, "b", "ff" * 32, "accepted", b"after it came back")])
     assert copy.body(copy.upload(2, "b").blob) == b"after it came back"
@@ -142,11 +151,16 @@ def test_a_disk_that_is_full_in_the_middle_of_an_upload_loses_that_one_alone(tmp
     with made.commit():
         made.add_uploads([(1, "c", "ff" * 32, "accepted", b"c")])
     assert [made.body(kept.blob) for kept in made.uploads()] == [bytes([1]) * 1000, b"c"]
-    assert {path.name: path.stat().st_size for path in tmp_path.glob("bodies-*")} == {"bodies-1": 1000, "bodies-2": 1}
+    assert {path.name: path.stat().st_size for path in tmp_path.glob("bodies-*")} == {
+        "bodies-1": 1000,
+        "bodies-2": 1,
+    }
 
 
 def test_files_that_are_no_journal_are_refused_in_one_line(tmp_path):
-    (tmp_path / "journal.db").write_bytes(b"not a database at all, but long enough to be looked at" * 50)
+    (tmp_path / "journal.db").write_bytes(
+        b"not a database at all, but long enough to be looked at" * 50
+    )
     with pytest.raises(JournalError) as caught:
         journal(tmp_path)
     assert "\n" not in str(caught.value)
@@ -172,12 +186,17 @@ def test_held_uploads_are_found_by_their_index_also_in_a_journal_of_the_release_
     again = journal(tmp_path)
     asked = []
     again._db.set_trace_callback(asked.append)
-    assert [(kept.round, kept.agent) for kept in again.uploads(None, "held")] == [(2, "b"), (3, "b")]
+    assert [(kept.round, kept.agent) for kept in again.uploads(None, "held")] == [
+        (2, "b"),
+        (3, "b"),
+    ]
     assert [kept.agent for kept in again.uploads(3, "accepted")] == ["a"]
     again.close()
     with sqlite3.connect(tmp_path / "journal.db") as db:
         assert "uploads_held" in str(db.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall())
-        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name='uploads_by_status'").fetchall()
+        assert not db.execute(
+            "SELECT 1 FROM sqlite_master WHERE name='uploads_by_status'"
+        ).fetchall()
 
 
 def test_a_journal_of_the_release_before_is_brought_up_and_keeps_files(tmp_path):

@@ -3,17 +3,19 @@
 import numpy as np
 import pytest
 
-from coordinator.ledger.catalogue import Classes
+from coordinator.ledger.catalogue import Catalogue
 from protofleet import wire
 from protofleet.errors import FleetError, UsageError
 from protofleet.exchange import published
 from protofleet.exchange.published import About, Bank
 from protofleet.exchange.state import GlobalState
-from protofleet.mqtt.topics import Place
+from protofleet.mqtt.topics import TopicParts
 from protofleet.values.prototypes import Prototypes
 from tests.coordinator.made import CONTRACT, core, packed_bundle, receipts
 
-STATE = GlobalState(shared={"prototypes": Prototypes(np.arange(2), np.array([[0, 0, 1], [0, 4, 1]], np.float32))})
+STATE = GlobalState(
+    shared={"prototypes": Prototypes(np.arange(2), np.array([[0, 0, 1], [0, 4, 1]], np.float32))}
+)
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def offer(made, name="owl", vector=(9, 9, 9), agent="x", **changes):
     about = About(changes.get("lineage", lineage(made)), (name,))
     bank = Bank(about, Prototypes(np.array([0]), np.array([vector], np.float32)))
     envelope = wire.Envelope("enrol", CONTRACT.fleet, agent=changes.get("sender", agent))
-    return Place(agent, "upload", ("0",)), published.write(bank, envelope, "float32")
+    return TopicParts(agent, "upload", ("0",)), published.write(bank, envelope, "float32")
 
 
 def banks(said):
@@ -62,13 +64,15 @@ def test_the_same_offer_again_gets_the_same_answer_and_changes_nothing(made):
 
 def test_it_is_remembered_over_a_restart(made):
     made.take([offer(made)], 1.0)
-    again = Classes(made.journal, made.voice, "auto", made.log)
+    again = Catalogue(made.journal, made.voice, "auto", made.log)
     assert "owl" in names(again.bank(1, STATE))
 
 
 def test_training_goes_on_beneath_it(made):
     made.take([offer(made)], 1.0)
-    moved = GlobalState(shared={"prototypes": Prototypes(np.arange(2), STATE.shared["prototypes"].vectors + 1)})
+    moved = GlobalState(
+        shared={"prototypes": Prototypes(np.arange(2), STATE.shared["prototypes"].vectors + 1)}
+    )
     assert made.classes.bank(2, moved).points.vectors[:, 0].tolist() == [1, 1, 9]
 
 
@@ -91,12 +95,15 @@ def test_what_does_not_fit_is_refused_with_a_reason(made, changes, code):
 
 
 def test_bytes_that_are_no_offer_are_refused(made):
-    said = made.take([(Place("x", "upload", ("0",)), b"\x00")], 1.0)
+    said = made.take([(TopicParts("x", "upload", ("0",)), b"\x00")], 1.0)
     assert receipts(said)[0][1:] == ("refused", "bad-bytes")
 
 
 def test_a_class_close_to_another_is_said_to_be(made):
-    assert receipts(made.take([offer(made, vector=(0, 0.1, 1))], 1.0))[0][1:] == ("accepted", "near")
+    assert receipts(made.take([offer(made, vector=(0, 0.1, 1))], 1.0))[0][1:] == (
+        "accepted",
+        "near",
+    )
 
 
 def test_an_operator_admits_where_the_policy_says_so(made):
@@ -137,7 +144,9 @@ def test_a_removed_class_can_be_enrolled_anew(made):
     assert made.classes.bank(1, STATE).points.vectors[-1].tolist() == [9, 9, 9]
 
 
-ANTS = Bank(About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32)))
+ANTS = Bank(
+    About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32))
+)
 
 
 def frozen(made, bank=ANTS, **changes):
@@ -153,7 +162,11 @@ def slips(said):
 def test_a_frozen_extractor_takes_the_place_of_the_run(made):
     frozen(made)
     now = made.classes.bank(1, STATE)
-    assert (now.about.lineage, len(now.about.bundle), now.about.classes) == ("extractor:e", 64, ("ant", "bee"))
+    assert (now.about.lineage, len(now.about.bundle), now.about.classes) == (
+        "extractor:e",
+        64,
+        ("ant", "bee"),
+    )
     assert receipts(made.take([offer(made, vector=(5, 5, 5))], 1.0))[0][1] == "accepted"
 
 
@@ -166,7 +179,7 @@ def test_its_bundle_is_announced_and_kept_for_those_who_fetch_it(made):
     assert slip.body["bundle"] == made.classes.bank(1, STATE).about.bundle
     assert made.journal.file(slip.body["digest"]) == data
     assert slip.body["size"] == len(data)
-    again = Classes(made.journal, made.voice, "auto", made.log)
+    again = Catalogue(made.journal, made.voice, "auto", made.log)
     assert slips(again.publications(1, STATE)) == [said]
 
 
@@ -187,7 +200,11 @@ def test_going_back_takes_the_announcement_back_and_the_bundle_stays_to_go_forth
         (Bank(ANTS.about, Prototypes([], np.zeros((0, 3)))), {}, "not one prototype"),
         (ANTS, {"state": "0" * 64}, "not the state"),
         (ANTS, {"schema": "other"}, "schema 'other' is not known"),
-        (ANTS, {"files": {"model.onnx": "0", "prototypes.cbor": "0", "selftest.npz": "0"}}, "damaged"),
+        (
+            ANTS,
+            {"files": {"model.onnx": "0", "prototypes.cbor": "0", "selftest.npz": "0"}},
+            "damaged",
+        ),
         (ANTS, {"files": {}}, "names no model.onnx"),
     ],
 )
@@ -227,7 +244,7 @@ def summary(made, agent, vector, count, name="ant", **changes):
         Prototypes(np.array([0]), np.array([vector], np.float32), np.array([count])),
     )
     envelope = wire.Envelope("enrol", CONTRACT.fleet, agent=agent, method="summarise")
-    return Place(agent, "upload", ("0",)), published.write(bank, envelope, "float32")
+    return TopicParts(agent, "upload", ("0",)), published.write(bank, envelope, "float32")
 
 
 def test_summaries_of_a_frozen_extractor_become_the_prototypes(made):
@@ -246,8 +263,13 @@ def test_summaries_of_a_frozen_extractor_become_the_prototypes(made):
 
 
 def test_summaries_that_do_not_fit_are_refused(made):
-    assert receipts(made.take([summary(made, "x", (1, 0, 0), 1, lineage=lineage(made))], 1.0))[0][2] == "not-frozen"
+    assert (
+        receipts(made.take([summary(made, "x", (1, 0, 0), 1, lineage=lineage(made))], 1.0))[0][2]
+        == "not-frozen"
+    )
     frozen(made)
-    assert receipts(made.take([summary(made, "x", (1, 0, 0), 1, name="wasp")], 1.0))[0][2] == "class"
+    assert (
+        receipts(made.take([summary(made, "x", (1, 0, 0), 1, name="wasp")], 1.0))[0][2] == "class"
+    )
     assert receipts(made.take([summary(made, "x", (1, 0, 0), 0)], 1.0))[0][2] == "counts"
     assert receipts(made.take([summary(made, "x", (1, 0), 1)], 1.0))[0][2] == "dimension"

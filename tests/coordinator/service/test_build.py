@@ -2,7 +2,7 @@
 
 import io
 
-from coordinator.config import Agreement, Plan, Serving
+from coordinator.config import ContractSection, FleetConfig, ServeSection
 from coordinator.service import build
 from protofleet.contract import Input
 from protofleet.mqtt.address import Address
@@ -12,8 +12,8 @@ NOWHERE = Address.parse("mqtt://127.0.0.1:1")
 
 
 def test_every_life_has_an_epoch_of_its_own_and_knows_the_boot_ids_before_it(tmp_path):
-    contract = Agreement(("a", "b"), Input("vector", (4,)), embedding=4)
-    plan = Plan(contract, Serving(fleet="orchard", data_dir=str(tmp_path / "data")))
+    contract = ContractSection(("a", "b"), Input("vector", (4,)), embedding=4)
+    plan = FleetConfig(contract, ServeSection(fleet="orchard", data_dir=str(tmp_path / "data")))
     lives = []
     for above in (0, 0, 7):
         with build.service(plan, NOWHERE, Log(io.StringIO()), {}, epoch_above=above) as service:

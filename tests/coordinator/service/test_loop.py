@@ -1,4 +1,6 @@
-"""The service's loop on a link that is only a list: what it says after trouble, and when another coordinator speaks."""
+"""The service's loop on a link that is only a list: what it says after trouble, and when another
+coordinator speaks.
+"""
 
 import io
 import shutil
@@ -9,10 +11,11 @@ from queue import SimpleQueue
 import pytest
 
 from coordinator.errors import JournalError, Superseded
-from coordinator.service.blobs import Post
-from coordinator.service.loop import RETRY, Around, Service
+from coordinator.service.blobs import BlobServer
+from coordinator.service.loop import RETRY, Service, ServiceDeps
 from protofleet import wire
-from protofleet.mqtt.blobs.sender import Outgoing, ParcelLimits, slip_message
+from protofleet.mqtt.blobs.descriptor import BlobLimits, slip_message
+from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.link.events import Arrival, Connected, Ticket
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
@@ -20,7 +23,9 @@ from tests.coordinator.made import AGENTS, TOPICS, birth, core, upload
 
 
 class Wire:
-    """A link whose events are scripted, one list a turn; when they are used up it stops the service."""
+    """A link whose events are scripted, one list a turn; when they are used up it stops the
+    service.
+    """
 
     address, connected, pending = "nowhere", True, 0
 
@@ -59,7 +64,9 @@ class Wire:
         pass
 
     def heard(self, kind):
-        return [wire.decode(payload) for topic, payload in self.said if TOPICS.parse(topic).kind == kind]
+        return [
+            wire.decode(payload) for topic, payload in self.said if TOPICS.parse(topic).kind == kind
+        ]
 
 
 def came(topic, payload, retained=False):
@@ -74,12 +81,24 @@ def made(tmp_path):
     def missing(agent, round, digest, ranges):
         return inner.voice.receipt(agent, round, digest, "missing", missing=tuple(ranges))
 
-    post = Post(link, TOPICS, ParcelLimits(), Path(tmp_path / "spool"), missing, lambda: link.now)
+    post = BlobServer(
+        link, TOPICS, BlobLimits(), Path(tmp_path / "spool"), missing, lambda: link.now
+    )
     log = Log(io.StringIO())
     link.service = Service(
-        Around(link, inner, post, inner.voice, TOPICS, log, Notifier({}), SimpleQueue(), frozenset({"older"}),
-               clock=lambda: link.now)
-    )  # fmt: skip
+        ServiceDeps(
+            link,
+            inner,
+            post,
+            inner.voice,
+            TOPICS,
+            log,
+            Notifier({}),
+            SimpleQueue(),
+            frozenset({"older"}),
+            clock=lambda: link.now,
+        )
+    )
     return link.service, link, inner
 
 
@@ -91,7 +110,9 @@ def later(link, seconds=RETRY + 0.1):
 
 
 @pytest.mark.parametrize("works_for", range(4))
-def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said_again(made, works_for):
+def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said_again(
+    made, works_for
+):
     """The disk is full after so many commits of the round's end, and has room again later."""
     service, link, inner = made
     real, left = inner.journal.commit, [None]
@@ -116,7 +137,14 @@ def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said
     base = inner.state.base
     uploads = [came(TOPICS.upload(a, 1), upload(a, 1, base)[1]) for a in AGENTS]
     births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
-    link.script = [[Connected(False, "5"), *births], fills, uploads, [Connected(True, "5")], later(link), empties]
+    link.script = [
+        [Connected(False, "5"), *births],
+        fills,
+        uploads,
+        [Connected(True, "5")],
+        later(link),
+        empties,
+    ]
     link.script += [uploads, []]
     service.run()
     assert inner.journal.state_hash(1) is not None
@@ -133,7 +161,7 @@ def test_a_spool_without_room_costs_the_upload_and_not_the_service(made, tmp_pat
     inner.recover(0.0)
     base = inner.state.base
     payload = upload("a", 1, base)[1]
-    parcel = Outgoing(payload, 256)
+    parcel = OutgoingBlob(payload, 256)
     slip = slip_message(wire.unseal(payload)[0], parcel.slip)
     chunk = came(TOPICS.ub("a", parcel.slip.digest, 0), parcel.chunk(0))
     births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
@@ -149,12 +177,15 @@ def test_a_spool_without_room_costs_the_upload_and_not_the_service(made, tmp_pat
 
 def word(epoch, boot, online=True, retained=False):
     message = wire.encode(
-        wire.Envelope(t="state", fleet="orchard", run="r1", epoch=epoch, boot=boot), {"online": online}
+        wire.Envelope(t="state", fleet="orchard", run="r1", epoch=epoch, boot=boot),
+        {"online": online},
     )
     return came(TOPICS.coordinator_state, message, retained)
 
 
-@pytest.mark.parametrize("arrival", [word(2, "other"), word(1, "other"), word(9, "other", online=False, retained=True)])
+@pytest.mark.parametrize(
+    "arrival", [word(2, "other"), word(1, "other"), word(9, "other", online=False, retained=True)]
+)
 def test_the_newer_epoch_stays_and_the_other_goes_without_a_word(made, arrival):
     service, link, _ = made
     link.script = [[Connected(False, "5")], [arrival]]
@@ -182,7 +213,9 @@ def test_a_word_that_took_the_place_of_ours_is_answered_with_ours(made, arrival)
     assert len(link.farewell) == 1
 
 
-@pytest.mark.parametrize("arrival", [word(0, "older", retained=True), word(0, "other", retained=True), word(1, "boot")])
+@pytest.mark.parametrize(
+    "arrival", [word(0, "older", retained=True), word(0, "other", retained=True), word(1, "boot")]
+)
 def test_an_echo_of_the_past_or_of_ourselves_is_no_other_coordinator(made, arrival):
     service, link, _ = made
     link.script = [[Connected(False, "5")], link.said.clear, [arrival]]

@@ -11,7 +11,15 @@ hashes = st.text("0123456789abcdef", min_size=64, max_size=64)
 numbers = st.integers(0, 10**9)
 
 
-@given(names, st.text(min_size=1, max_size=40), numbers, names, numbers, hashes, st.sampled_from(["accepted", "late"]))
+@given(
+    names,
+    st.text(min_size=1, max_size=40),
+    numbers,
+    names,
+    numbers,
+    hashes,
+    st.sampled_from(["accepted", "late"]),
+)
 def test_a_form_filled_in_is_what_the_encoder_says(fleet, run, epoch, agent, round, digest, status):
     made = receipts.plain(fleet, run, epoch, "fedproto", agent, round, digest, status)
     envelope = wire.Envelope(

@@ -1,23 +1,29 @@
-"""Votes on what sums look like: one an agent, the most win, more than half of the devices settle it."""
+"""Votes on what sums look like: one an agent, the most win, more than half of the devices settle
+it.
+"""
 
 import numpy as np
 import pytest
 
-from coordinator.uploads.shape_vote import Agreement, of
+from coordinator.uploads.shape_vote import ShapeVote, of
 from protofleet.toolbox import fusions
 from protofleet.values.prototypes import Tensors
 from protofleet.values.sums import Bag
 
 
 def like(**shapes):
-    return of(fusions.fold_tensors("weights", Tensors({name: np.zeros(shape) for name, shape in shapes.items()}), 1))
+    return of(
+        fusions.fold_tensors(
+            "weights", Tensors({name: np.zeros(shape) for name, shape in shapes.items()}), 1
+        )
+    )
 
 
 SMALL, LARGE = like(w=3, b=()), like(w=(3, 2), b=())
 
 
 def votes(**cast):
-    return Agreement().counted(list(cast.items()))
+    return ShapeVote().counted(list(cast.items()))
 
 
 def test_the_most_win_and_of_two_with_as_many_neither_does():
@@ -39,7 +45,7 @@ def test_more_than_half_of_the_devices_settle_it_and_then_nothing_is_counted_any
     most = votes(a=LARGE, b=SMALL, c=SMALL)
     assert most.closed(4).settled == {}
     settled = most.closed(3)
-    assert settled == Agreement(SMALL)
+    assert settled == ShapeVote(SMALL)
     assert settled.counted([("d", LARGE), ("e", LARGE)]) == settled
     assert settled.outvoted(LARGE) == settled.unlike(LARGE) is not None
 
@@ -56,11 +62,11 @@ def test_more_than_half_of_the_devices_settle_it_and_then_nothing_is_counted_any
     ],
 )
 def test_what_differs_is_said(have, words):
-    assert Agreement(SMALL).unlike(have) == words
+    assert ShapeVote(SMALL).unlike(have) == words
 
 
 def test_bags_have_no_likeness_and_what_is_kept_comes_back():
     assert of({"kept": Bag.of("a", 1, {})}) == {}
-    open_and_settled = Agreement(LARGE).counted([("a", {"more": SMALL["weights"]})])
-    assert Agreement.read(open_and_settled.text()) == open_and_settled
-    assert Agreement.read(None) == Agreement()
+    open_and_settled = ShapeVote(LARGE).counted([("a", {"more": SMALL["weights"]})])
+    assert ShapeVote.read(open_and_settled.text()) == open_and_settled
+    assert ShapeVote.read(None) == ShapeVote()

@@ -64,12 +64,23 @@ class Asked:
 
 @contextmanager
 def infer(bundle, *words):
-    command = [sys.executable, "-m", "edge_agent", "infer", "--bundle", str(bundle), "--json", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "edge_agent",
+        "infer",
+        "--bundle",
+        str(bundle),
+        "--json",
+        *words,
+    ]
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
     # Who runs in the background of a shell ignores Ctrl-C, and so would what it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environ)
+    process = subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environ
+    )
     try:
         yield Asked(process)
     finally:
@@ -87,7 +98,9 @@ def test_each_path_on_stdin_is_answered_before_the_next_is_asked(bundle, due, tm
             assert found["top"][0]["distance"] >= 0
 
 
-def test_a_path_that_is_no_photo_is_an_answer_too_and_the_end_of_stdin_the_end(bundle, due, tmp_path):
+def test_a_path_that_is_no_photo_is_an_answer_too_and_the_end_of_stdin_the_end(
+    bundle, due, tmp_path
+):
     (tmp_path / "bad.png").write_bytes(b"not a picture")
     with infer(bundle, "--stdin") as asked:
         for path in (tmp_path / "missing.png", tmp_path / "bad.png", tmp_path):

@@ -1,4 +1,6 @@
-"""The commands that talk to a broker by hand, through one whose certificate an authority of one's own has signed."""
+"""The commands that talk to a broker by hand, through one whose certificate an authority of one's
+own has signed.
+"""
 
 import json
 import subprocess
@@ -50,10 +52,14 @@ def photo(tmp_path):
 
 
 def edge_agent(*words):
-    return subprocess.run([sys.executable, "-m", "edge_agent", *words], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "edge_agent", *words], capture_output=True, text=True, check=False
+    )
 
 
-def test_infer_follows_with_the_authority_s_file_and_says_what_is_wrong_without(broker, bundle, photo):
+def test_infer_follows_with_the_authority_s_file_and_says_what_is_wrong_without(
+    broker, bundle, photo
+):
     bank = published.without(published.read((bundle / "prototypes.cbor").read_bytes()).bank, ["9"])
     link = link_to(broker, "coordinator")
     connect(link)
@@ -63,7 +69,17 @@ def test_infer_follows_with_the_authority_s_file_and_says_what_is_wrong_without(
         eventually(lambda: ticket.done)
     finally:
         link.stop()
-    asked = ["infer", "--bundle", str(bundle), "--follow", str(broker), "--fleet", "f", "--json", photo]
+    asked = [
+        "infer",
+        "--bundle",
+        str(bundle),
+        "--follow",
+        str(broker),
+        "--fleet",
+        "f",
+        "--json",
+        photo,
+    ]
     followed = edge_agent(*asked, "--ca", str(broker.ca))
     assert json.loads(followed.stdout)["state"] != open_bundle(bundle).manifest.state
     assert "new prototypes" in followed.stderr
@@ -77,12 +93,34 @@ def test_an_offer_comes_to_the_coordinator(broker, bundle, photo):
     topics = Topics("f")
     heard.subscribe([(topics.upload("device-a", 0), 1)])
     connect(heard)
-    offer = ["enroll", "--bundle", str(bundle), "--label", "owl", "--offer", str(broker), "--fleet", "f"]
-    command = [sys.executable, "-m", "edge_agent", *offer, "--id", "device-a", "--ca", str(broker.ca), photo]
+    offer = [
+        "enroll",
+        "--bundle",
+        str(bundle),
+        "--label",
+        "owl",
+        "--offer",
+        str(broker),
+        "--fleet",
+        "f",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "edge_agent",
+        *offer,
+        "--id",
+        "device-a",
+        "--ca",
+        str(broker.ca),
+        photo,
+    ]
     asking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         came = []
-        eventually(lambda: came.extend(e for e in heard.poll(0.2) if hasattr(e, "payload")) or bool(came))
+        eventually(
+            lambda: came.extend(e for e in heard.poll(0.2) if hasattr(e, "payload")) or bool(came)
+        )
         offered = wire.decode(came[0].payload)
         receipt = {"status": "accepted", "round": 0, "digest": offered.digest, "words": ""}
         answer = wire.Envelope("receipt", "f", offered.envelope.run, agent="device-a")
@@ -96,6 +134,8 @@ def test_an_offer_comes_to_the_coordinator(broker, bundle, photo):
 
 
 def test_a_missing_file_is_one_line(broker, bundle, photo):
-    said = edge_agent("infer", "--bundle", str(bundle), "--follow", str(broker), "--ca", "/nowhere/ca.pem", photo)
+    said = edge_agent(
+        "infer", "--bundle", str(bundle), "--follow", str(broker), "--ca", "/nowhere/ca.pem", photo
+    )
     assert said.returncode == 2
     assert said.stderr.splitlines() == ["error: CA file /nowhere/ca.pem is not there (usage)"]

@@ -1,4 +1,6 @@
-"""One extractor for a live fleet: frozen at the coordinator, taken by running devices, their means the fleet's."""
+"""One extractor for a live fleet: frozen at the coordinator, taken by running devices, their means
+the fleet's.
+"""
 
 import subprocess
 import sys
@@ -39,9 +41,18 @@ def stage(tmp_path):
 
     def joined(name, rows, *words):
         source = tmp_path / f"{name}.npz"
-        held = {"x_train": data.x[rows], "y_train": data.y[rows], "x_test": data.x[:20], "y_test": data.y[:20]}
+        held = {
+            "x_train": data.x[rows],
+            "y_train": data.y[rows],
+            "x_test": data.x[:20],
+            "y_test": data.y[:20],
+        }
         np.savez(source, classes=np.array(data.classes), **held)
-        running.append(Device(tmp_path, name, "--data", str(source), *words, port=broker.address.port, fleet="f"))
+        running.append(
+            Device(
+                tmp_path, name, "--data", str(source), *words, port=broker.address.port, fleet="f"
+            )
+        )
         return running[-1]
 
     with (
@@ -60,11 +71,20 @@ def freeze(folder, source, *words):
 
 
 def online(folder):
-    command = [sys.executable, "-m", "coordinator", "agents", "--data-dir", str(folder / "coordinator-data")]
+    command = [
+        sys.executable,
+        "-m",
+        "coordinator",
+        "agents",
+        "--data-dir",
+        str(folder / "coordinator-data"),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
-def test_a_frozen_extractor_reaches_every_device_and_their_means_are_the_fleets_prototypes(stage, bundle, tmp_path):
+def test_a_frozen_extractor_reaches_every_device_and_their_means_are_the_fleets_prototypes(
+    stage, bundle, tmp_path
+):
     joined, url, folder = stage
     data, parts = digits(), {"a": slice(0, 300), "b": slice(300, 400)}
     devices = {name: joined(name, rows) for name, rows in parts.items()}
@@ -81,19 +101,32 @@ def test_a_frozen_extractor_reaches_every_device_and_their_means_are_the_fleets_
     features, y = extractor.embed(data.x[rows]), data.y[rows]
     follower = Classifier(bundle)
     (tmp_path / "elsewhere").mkdir()
-    with listener.following(follower, tmp_path / "elsewhere" / "b", Address.parse(url), "stable", "f", wait=True):
+    with listener.following(
+        follower, tmp_path / "elsewhere" / "b", Address.parse(url), "stable", "f", wait=True
+    ):
         bank = follower.loaded.bank
     assert (bank.about.bundle, bank.about.lineage.partition(":")[0]) == (name, "extractor")
     for c, vector in zip(bank.points.classes, bank.points.vectors, strict=True):
         due = features[y == int(bank.about.classes[c])].mean(0)
-        assert np.allclose(vector, due, atol=2e-3 * np.abs(due).max())  # they travel in half precision
+        assert np.allclose(
+            vector, due, atol=2e-3 * np.abs(due).max()
+        )  # they travel in half precision
     # a device that comes later is taken along, too
     joined("late", slice(400, 500))
     eventually(lambda: "late" in told(folder, what="list")["summaries"])
     # a bundle that fails its self-test moves nobody
-    assert freeze(folder, broken(bundle_file(bundle, tmp_path), tmp_path / "broken.pfb")).returncode == 0
-    eventually(lambda: all("bundle cannot be used: the self-test fails" in each.log for each in devices.values()))
-    assert all(archive.name_of(each.folder / "kept" / "fleet.pfb") == name for each in devices.values())
+    assert (
+        freeze(folder, broken(bundle_file(bundle, tmp_path), tmp_path / "broken.pfb")).returncode
+        == 0
+    )
+    eventually(
+        lambda: all(
+            "bundle cannot be used: the self-test fails" in each.log for each in devices.values()
+        )
+    )
+    assert all(
+        archive.name_of(each.folder / "kept" / "fleet.pfb") == name for each in devices.values()
+    )
     # and back at the first, the means are sent again
     told(folder, what="back", version=1)
     eventually(lambda: told(folder, what="list")["summaries"] == ["a", "b", "late"])
@@ -106,7 +139,10 @@ def bundle_file(bundle, folder):
 
 def test_a_device_that_is_told_not_to_takes_nothing(stage, bundle):
     joined, _, folder = stage
-    willing, other = joined("willing", slice(0, 50)), joined("other", slice(50, 90), "--set", "agent.take_bundle=no")
+    willing, other = (
+        joined("willing", slice(0, 50)),
+        joined("other", slice(50, 90), "--set", "agent.take_bundle=no"),
+    )
     eventually(lambda: all(name in online(folder) for name in ("willing", "other")))
     done = freeze(folder, bundle, "--wait", "8")
     assert "still to send theirs: other" in done.stdout
@@ -119,8 +155,12 @@ def test_weights_from_elsewhere_are_made_a_bundle_and_rolled_out(stage, tmp_path
     one = joined("one", slice(0, 200))
     eventually(lambda: "one" in online(folder))
     net = device(embedding=natural("mlp", digits().input)[0]).net
-    torch.save({f"backbone.{n}": t for n, t in net.backbone.state_dict().items()}, tmp_path / "weights.pt")
-    done = freeze(folder, tmp_path / "weights.pt", "--backbone", "mlp", "--data", "digits", "--wait", "60")
+    torch.save(
+        {f"backbone.{n}": t for n, t in net.backbone.state_dict().items()}, tmp_path / "weights.pt"
+    )
+    done = freeze(
+        folder, tmp_path / "weights.pt", "--backbone", "mlp", "--data", "digits", "--wait", "60"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "means of 1 devices" in done.stdout
     made = open_bundle(one.folder / "kept" / "fleet.pfb")
@@ -159,7 +199,11 @@ def test_what_cannot_be_frozen_is_one_line(stage, tmp_path):
     (tmp_path / "junk.pfb").write_bytes(b"PK junk")
     (tmp_path / "nothing").mkdir()
     write(export(device(), Wanted(by="prototype")), tmp_path / "of-a-run")
-    for source, words in (("junk.pfb", "not a .pfb file"), ("nothing", "no bundle"), ("of-a-run", "--freeze")):
+    for source, words in (
+        ("junk.pfb", "not a .pfb file"),
+        ("nothing", "no bundle"),
+        ("of-a-run", "--freeze"),
+    ):
         done = freeze(folder, tmp_path / source)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert words in done.stderr

@@ -14,13 +14,31 @@ from protofleet.settings.fields import to_plain
 from protofleet.wire import Envelope
 
 CONTRACT = to_plain(Contract("f", "r", 0, ("a", "b"), Input("vector", (3,)), 4))
-BODY = {"phase": "open", "contract": CONTRACT, "hyper": {}, "participants": ["a"], "base_round": 2, "own": True}
+BODY = {
+    "phase": "open",
+    "contract": CONTRACT,
+    "hyper": {},
+    "participants": ["a"],
+    "base_round": 2,
+    "own": True,
+}
 BASE = "0" * 64
 
 
 def head(t, **more):
     return Envelope(
-        **({"t": t, "fleet": "f", "run": "r", "epoch": 3, "round": 3, "method": "fedproto", "base": BASE} | more)
+        **(
+            {
+                "t": t,
+                "fleet": "f",
+                "run": "r",
+                "epoch": 3,
+                "round": 3,
+                "method": "fedproto",
+                "base": BASE,
+            }
+            | more
+        )
     )
 
 
@@ -28,11 +46,15 @@ def test_messages_become_events():
     found = inbound.announcement(head("round"), BODY)
     assert found.event == Announced("r", 3, 3, "open", ("a",), 2, BASE, True)
     assert found.plan.contract == CONTRACT
-    assert inbound.coordinator(head("state"), {"online": True, "mode": "async"}) == Coordinator("r", 3, True, True)
+    assert inbound.coordinator(head("state"), {"online": True, "mode": "async"}) == Coordinator(
+        "r", 3, True, True
+    )
     assert inbound.state(head("global")) == Shared("r", 3, 3, BASE)
     assert inbound.state(head("own")) == Own("r", 3, 3, BASE)
     body = {"round": 3, "status": "missing", "digest": "d", "missing": [[0, 4], [7, 7]]}
-    assert inbound.receipt(head("receipt"), body) == Receipt("r", 3, 3, "missing", "", "", "d", ((0, 4), (7, 7)))
+    assert inbound.receipt(head("receipt"), body) == Receipt(
+        "r", 3, 3, "missing", "", "", "d", ((0, 4), (7, 7))
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +75,9 @@ def test_an_announcement_that_makes_no_sense_is_one_line(change, words):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 KEYS = [*BODY, "online", "mode", "round", "status", "reason", "digest", "missing", "packet"]

@@ -64,13 +64,17 @@ def longer(config, epochs):
     return prepare(replace(config, training=replace(config.training, local_epochs=epochs)))
 
 
-def test_devices_join_train_measure_and_leave_and_end_in_the_laboratorys_state(small_lab, stage, tmp_path):
+def test_devices_join_train_measure_and_leave_and_end_in_the_laboratorys_state(
+    small_lab, stage, tmp_path
+):
     coordinator_of, device_of = stage
     setup = prepare(small_lab(agents=2, rounds=2))
     coordinator = coordinator_of(setup, "one")
     lost = device_of("stranger", "--data", "digits", fleet="nobody-speaks-here")
     shards = setup.partition.shards
-    devices = {s.agent: device_of(s.agent, *rows_file(setup, s, tmp_path), fleet="one") for s in shards}
+    devices = {
+        s.agent: device_of(s.agent, *rows_file(setup, s, tmp_path), fleet="one") for s in shards
+    }
     coordinator.publish_state()
     for round in (1, 2):
         coordinator.open(round)
@@ -80,18 +84,34 @@ def test_devices_join_train_measure_and_leave_and_end_in_the_laboratorys_state(s
         coordinator.fuse(round, uploads)
         coordinator.publish_state()
     coordinator.open(2, phase="done")
-    assert coordinator.state.sha256 == rounds.run(setup, rounds.How(), lambda row: None).state.sha256
+    assert (
+        coordinator.state.sha256
+        == rounds.run(setup, rounds.LabOptions(), lambda row: None).state.sha256
+    )
 
     def measured():
-        found = [m.body for m in coordinator.messages("evt") if m.envelope.round == 2 and "accuracy" in m.body]
+        found = [
+            m.body
+            for m in coordinator.messages("evt")
+            if m.envelope.round == 2 and "accuracy" in m.body
+        ]
         return found if len(found) == 2 else None
 
     for body in until(measured, "both to measure the last state"):
-        assert body["accuracy"].keys() == body["n"].keys() == {
-            "head", "head_own_classes", "prototype", "prototype_all_classes",
-        }  # fmt: skip
+        assert (
+            body["accuracy"].keys()
+            == body["n"].keys()
+            == {
+                "head",
+                "head_own_classes",
+                "prototype",
+                "prototype_all_classes",
+            }
+        )
     births = [m for m in coordinator.messages("state") if m.body["online"]]
-    assert {m.envelope.agent: m.body["samples"] for m in births} == {s.agent: len(s.train) for s in shards}
+    assert {m.envelope.agent: m.body["samples"] for m in births} == {
+        s.agent: len(s.train) for s in shards
+    }
     assert all(m.body.get("device", "cpu") == "cpu" for m in births)
     assert {m.envelope.agent for m in births if "device" in m.body} == devices.keys()
     one = devices["agent-00"]
@@ -101,8 +121,16 @@ def test_devices_join_train_measure_and_leave_and_end_in_the_laboratorys_state(s
     assert "outbox    2 accepted" in shown
     assert "torch" not in Path(f"/proc/{one.process.pid}/maps").read_text()
     assert [device.stop() for device in devices.values()] == [0, 0]
-    until(lambda: len([m for m in coordinator.messages("state") if m.body.get("reason") == "left"]) == 2, "farewells")
-    until(lambda: "no coordinator speaks in fleet 'nobody-speaks-here'" in lost.log, "a word about the fleet")
+    until(
+        lambda: (
+            len([m for m in coordinator.messages("state") if m.body.get("reason") == "left"]) == 2
+        ),
+        "farewells",
+    )
+    until(
+        lambda: "no coordinator speaks in fleet 'nobody-speaks-here'" in lost.log,
+        "a word about the fleet",
+    )
 
 
 def test_a_daemon_killed_in_training_comes_back_to_the_same_upload(small_lab, stage, tmp_path):
@@ -114,15 +142,24 @@ def test_a_daemon_killed_in_training_comes_back_to_the_same_upload(small_lab, st
     coordinator.publish_state()
     coordinator.open(1)
     device = device_of(shard.agent, *rows_file(setup, shard, tmp_path), fleet="killed")
-    child = until(lambda: device.status().get("doing") == "training" and device.status()["training_pid"], "training")
-    until(lambda: "libtorch" in Path(f"/proc/{child}/maps").read_text(), "torch in the training process")
+    child = until(
+        lambda: device.status().get("doing") == "training" and device.status()["training_pid"],
+        "training",
+    )
+    until(
+        lambda: "libtorch" in Path(f"/proc/{child}/maps").read_text(),
+        "torch in the training process",
+    )
     device.process.send_signal(signal.SIGKILL)
     device.wait()
     until(lambda: not Path(f"/proc/{child}").exists(), "the training process to follow its daemon")
     store = Store(device.folder / "kept")
     assert (store.waiting("lab"), store.checkpoint("lab")) == ([], None)
     store.close()
-    until(lambda: any(m.body.get("reason") == "lost" for m in coordinator.messages("state")), "the last will")
+    until(
+        lambda: any(m.body.get("reason") == "lost" for m in coordinator.messages("state")),
+        "the last will",
+    )
     device.start()
     assert coordinator.upload(shard.agent, 1).digest == want.digest
 
@@ -139,7 +176,9 @@ def test_a_daemon_killed_in_training_comes_back_to_the_same_upload(small_lab, st
     assert device.log.count("trained round=1") == 1
 
 
-def test_what_was_trained_while_the_broker_was_gone_is_delivered_when_it_is_back(small_lab, stage, tmp_path):
+def test_what_was_trained_while_the_broker_was_gone_is_delivered_when_it_is_back(
+    small_lab, stage, tmp_path
+):
     coordinator_of, device_of = stage
     setup = longer(small_lab(agents=2), 30)
     shard = setup.partition.shards[0]
@@ -152,7 +191,10 @@ def test_what_was_trained_while_the_broker_was_gone_is_delivered_when_it_is_back
         coordinator.open(1)
         until(lambda: device.status().get("doing") == "training", "training")
         coordinator.stop()
-    until(lambda: device.status()["trained"] == 1 and not device.status()["connected"], "training without a broker")
+    until(
+        lambda: device.status()["trained"] == 1 and not device.status()["connected"],
+        "training without a broker",
+    )
     with running_broker(tmp_path / "second", port=at, prefer="mosquitto"):
         again = coordinator_of(setup, "offline", at=at)
         assert again.upload(shard.agent, 1).digest == want.digest
@@ -171,7 +213,10 @@ def test_large_states_and_uploads_travel_in_chunks(small_lab, stage, tmp_path):
     upload = coordinator.large_upload(shard.agent, 1, tmp_path)
     assert (upload.envelope.t, upload.digest) == ("upload", want.digest)
     slips = len(coordinator.messages("upload"))
-    until(lambda: len(coordinator.messages("upload")) > slips, "the slip once more, now that all is sent")
+    until(
+        lambda: len(coordinator.messages("upload")) > slips,
+        "the slip once more, now that all is sent",
+    )
     coordinator.receipt(upload)
     coordinator.fuse(1, [upload])
     coordinator.publish_state()
@@ -195,10 +240,14 @@ def test_an_unreachable_broker_is_waited_for_and_sigterm_is_prompt(stage):
 
 def test_a_wrong_password_is_one_line_and_the_end(tmp_path, stage):
     _, device_of = stage
-    with running_broker(tmp_path / "closed", users={"camera": "right"}, fleet="lab", prefer="mosquitto") as broker:
+    with running_broker(
+        tmp_path / "closed", users={"camera": "right"}, fleet="lab", prefer="mosquitto"
+    ) as broker:
         secret = tmp_path / "secret"
         secret.write_text("camera:wrong-word\n")
-        device = device_of("camera", "--data", "digits", "--credentials", str(secret), at=broker.address.port)
+        device = device_of(
+            "camera", "--data", "digits", "--credentials", str(secret), at=broker.address.port
+        )
         assert device.wait(30) == 1
         last = device.log.splitlines()[-1]
         assert last.startswith("error: mqtt://127.0.0.1:")
@@ -209,18 +258,34 @@ def test_a_wrong_password_is_one_line_and_the_end(tmp_path, stage):
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (("--data", "no/such/folder"), 1, "error: data set 'no/such/folder': neither a known name nor"),
+        (
+            ("--data", "no/such/folder"),
+            1,
+            "error: data set 'no/such/folder': neither a known name nor",
+        ),
         ((), 2, "error: data.source is not set"),
-        (("--data", "digits", "--set", "limits.nicee=3"), 2, "error: unknown setting 'limits.nicee'"),
-        (("--data", "digits", "--broker", "http://x"), 2, "error: broker URL: scheme 'http' is not known"),
+        (
+            ("--data", "digits", "--set", "limits.nicee=3"),
+            2,
+            "error: unknown setting 'limits.nicee'",
+        ),
+        (
+            ("--data", "digits", "--broker", "http://x"),
+            2,
+            "error: broker URL: scheme 'http' is not known",
+        ),
         (("--data", "digits", "--fleet", "a/b"), 2, "error: fleet name 'a/b' cannot be used"),
         (("--config", "none.toml"), 2, "error: none.toml: No such file or directory"),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_one_line(tmp_path, words, code, line):
     command = [sys.executable, "-m", "edge_agent", "run", "--data-dir", str(tmp_path), *words]
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("PROTOFLEET")} | {"PYTHONPATH": str(ROOT)}
-    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environ)
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("PROTOFLEET")} | {
+        "PYTHONPATH": str(ROOT)
+    }
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environ
+    )
     assert found.returncode == code
     assert found.stderr.startswith(line)
     assert found.stderr.count("\n") == 1

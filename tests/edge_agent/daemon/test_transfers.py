@@ -7,10 +7,11 @@ import pytest
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.events import SendChunks
 from protofleet import wire
-from protofleet.errors import ParcelError
-from protofleet.mqtt.blobs.sender import Outgoing, Slip, slip_message
+from protofleet.errors import BlobError
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor, slip_message
+from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.link.events import Ticket
-from protofleet.mqtt.topics import Place, Topics
+from protofleet.mqtt.topics import TopicParts, Topics
 
 TOPICS = Topics("f")
 UPLOAD = wire.Envelope(t="upload", fleet="f", run="r", epoch=1, agent="a", round=1)
@@ -61,7 +62,7 @@ def test_a_large_upload_goes_as_a_slip_its_chunks_as_they_are_asked_for_and_the_
     assert transfers.digest("r", 1) == body["digest"]
     transfers.push()
     assert broker.said == []
-    chunks = Slip.from_body(body).chunks
+    chunks = BlobDescriptor.from_body(body).chunks
     transfers.send_chunks(SendChunks("r", 1, body["digest"], ((0, 10**6),)))
     for _ in range(chunks // 4):
         transfers.push()
@@ -71,7 +72,9 @@ def test_a_large_upload_goes_as_a_slip_its_chunks_as_they_are_asked_for_and_the_
     transfers.push()  # the last ones
     broker.done()
     transfers.push()
-    assert [topic for topic, _ in broker.said[:-1]] == [TOPICS.ub("a", body["digest"], i) for i in range(chunks)]
+    assert [topic for topic, _ in broker.said[:-1]] == [
+        TOPICS.ub("a", body["digest"], i) for i in range(chunks)
+    ]
     assert b"".join(chunk for _, chunk in broker.said[:-1]) == message()
     assert broker.said[-1] == (TOPICS.upload("a", 1), slip)
     transfers.settled("r", 1)
@@ -89,9 +92,9 @@ def test_chunks_of_something_else_are_not_sent(stage):
 
 def test_a_large_state_is_put_together_in_any_order_and_what_is_missing_is_asked_for(stage):
     transfers, broker, now = stage
-    parcel = Outgoing(PAYLOAD, 1000)
+    parcel = OutgoingBlob(PAYLOAD, 1000)
     slip = wire.decode(slip_message(GLOBAL, parcel.slip))
-    place = Place(None, "train")
+    place = TopicParts(None, "train")
     assert transfers.slip(place, slip) is None
     transfers.push()
     assert broker.said == []  # it is being sent to all: wait a little
@@ -104,7 +107,10 @@ def test_a_large_state_is_put_together_in_any_order_and_what_is_missing_is_asked
     assert wire.decode(asked).body == {"digest": parcel.slip.digest, "missing": [[1, 2], [4, 9]]}
     transfers.push()
     assert len(broker.said) == 1  # not again at once
-    found = [transfers.chunk(parcel.slip.digest, index, parcel.chunk(index)) for index in (9, 8, 7, 6, 5, 4, 2, 1)]
+    found = [
+        transfers.chunk(parcel.slip.digest, index, parcel.chunk(index))
+        for index in (9, 8, 7, 6, 5, 4, 2, 1)
+    ]
     assert found[:-1] == [None] * 7
     assert (found[-1].place, found[-1].payload) == (place, PAYLOAD)
     assert transfers.due is None
@@ -112,31 +118,37 @@ def test_a_large_state_is_put_together_in_any_order_and_what_is_missing_is_asked
 
 def test_a_devices_own_part_is_asked_for_at_once_and_a_newer_one_replaces_it(stage):
     transfers, broker, _ = stage
-    first, second = Outgoing(PAYLOAD, 1000), Outgoing(PAYLOAD[::-1], 1000)
+    first, second = OutgoingBlob(PAYLOAD, 1000), OutgoingBlob(PAYLOAD[::-1], 1000)
     for parcel in (first, second):
-        assert transfers.slip(Place("a", "down"), wire.decode(slip_message(GLOBAL, parcel.slip))) is None
+        assert (
+            transfers.slip(TopicParts("a", "down"), wire.decode(slip_message(GLOBAL, parcel.slip)))
+            is None
+        )
     transfers.push()
     assert wire.decode(broker.said[-1][1]).body["digest"] == second.slip.digest
     assert transfers.chunk(first.slip.digest, 0, first.chunk(0)) is None
-    found = [transfers.chunk(second.slip.digest, index, second.chunk(index)) for index in range(second.slip.chunks)]
+    found = [
+        transfers.chunk(second.slip.digest, index, second.chunk(index))
+        for index in range(second.slip.chunks)
+    ]
     assert found[-1].payload == PAYLOAD[::-1]
 
 
 def test_a_fetch_goes_on_where_an_earlier_life_was(stage, tmp_path):
     transfers, broker, _ = stage
-    parcel = Outgoing(PAYLOAD, 1000)
+    parcel = OutgoingBlob(PAYLOAD, 1000)
     slip = wire.decode(slip_message(GLOBAL, parcel.slip))
-    transfers.slip(Place("a", "down"), slip)
+    transfers.slip(TopicParts("a", "down"), slip)
     for index in range(9):
         transfers.chunk(parcel.slip.digest, index, parcel.chunk(index))
     again = Transfers(TOPICS, "a", tmp_path, broker, lambda: 0.0, 1 << 20)
-    again.slip(Place("a", "down"), slip)
+    again.slip(TopicParts("a", "down"), slip)
     again.push()
     assert wire.decode(broker.said[-1][1]).body["missing"] == [[9, 10]]
 
 
 def test_a_state_beyond_what_the_device_takes_is_refused(stage):
     transfers, _, _ = stage
-    slip = wire.decode(slip_message(GLOBAL, Slip("a" * 64, 1 << 21, 1000)))
-    with pytest.raises(ParcelError, match="at most 1048576 are taken in"):
-        transfers.slip(Place(None, "train"), slip)
+    slip = wire.decode(slip_message(GLOBAL, BlobDescriptor("a" * 64, 1 << 21, 1000)))
+    with pytest.raises(BlobError, match="at most 1048576 are taken in"):
+        transfers.slip(TopicParts(None, "train"), slip)

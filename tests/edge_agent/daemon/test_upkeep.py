@@ -5,9 +5,9 @@ from io import StringIO
 
 from edge_agent.config import Config, DataSection, LimitsSection
 from edge_agent.daemon import upkeep
-from edge_agent.daemon.policy import Spent, allowed
+from edge_agent.daemon.policy import TrafficToday, allowed
 from edge_agent.data import watch
-from edge_agent.protocol.events import Limits
+from edge_agent.protocol.events import OwnerLimits
 from edge_agent.store import Store
 from protofleet.util.logs import Log
 
@@ -15,25 +15,29 @@ NOON = datetime(2026, 3, 1, 12, 0)
 
 
 def test_every_limit_has_its_reason(tmp_path):
-    spent = Spent(NOON.date(), 3_000_000)
-    assert allowed(LimitsSection(min_free_mb=0), tmp_path, spent, NOON) == Limits()
-    at_night = allowed(LimitsSection(windows=("22:00-06:00",), min_free_mb=0), tmp_path, spent, NOON)
-    assert at_night == Limits("window: it may train at 22:00-06:00 only")
+    spent = TrafficToday(NOON.date(), 3_000_000)
+    assert allowed(LimitsSection(min_free_mb=0), tmp_path, spent, NOON) == OwnerLimits()
+    at_night = allowed(
+        LimitsSection(windows=("22:00-06:00",), min_free_mb=0), tmp_path, spent, NOON
+    )
+    assert at_night == OwnerLimits("window: it may train at 22:00-06:00 only")
     full = allowed(LimitsSection(min_free_mb=10**9), tmp_path, spent, NOON)
     assert full.refusal.startswith("disk: ")
     metered = LimitsSection(daily_mb=2.5, min_free_mb=0)
-    assert allowed(metered, tmp_path, spent, NOON) == Limits("bytes: the day's 2.5 MB are used up", may_send=False)
-    assert allowed(metered, tmp_path, spent, NOON + timedelta(days=1)) == Limits()
+    assert allowed(metered, tmp_path, spent, NOON) == OwnerLimits(
+        "bytes: the day's 2.5 MB are used up", may_send=False
+    )
+    assert allowed(metered, tmp_path, spent, NOON + timedelta(days=1)) == OwnerLimits()
 
 
 def test_a_change_is_said_once(tmp_path):
     store, words = Store(tmp_path), StringIO()
     config = Config(limits=LimitsSection(windows=("22:00-06:00",), min_free_mb=0))
-    account, log = upkeep.Account(store, NOON.date), Log(words)
-    first = upkeep.limits(config, account, Limits(), NOON, log)
+    account, log = upkeep.TrafficAccount(store, NOON.date), Log(words)
+    first = upkeep.limits(config, account, OwnerLimits(), NOON, log)
     again = upkeep.limits(config, account, first, NOON, log)
     later = upkeep.limits(config, account, again, NOON + timedelta(hours=11), log)
-    assert later == Limits()
+    assert later == OwnerLimits()
     assert words.getvalue().count("it may not train: window") == 1
     assert words.getvalue().count("it may train again") == 1
     store.close()
@@ -41,25 +45,27 @@ def test_a_change_is_said_once(tmp_path):
 
 def test_the_days_bytes_survive_a_restart_and_end_with_the_day(tmp_path):
     store, today = Store(tmp_path), [date(2026, 3, 1)]
-    account = upkeep.Account(store, lambda: today[0])
+    account = upkeep.TrafficAccount(store, lambda: today[0])
     account.count(700)
     account.note(0.0)
     account.count(300)
     account.note(1.0)  # not a minute later
-    assert upkeep.Account(store, lambda: today[0]).spent.bytes == 700
+    assert upkeep.TrafficAccount(store, lambda: today[0]).spent.bytes == 700
     account.note(2.0, at_once=True)
-    assert upkeep.Account(store, lambda: today[0]).spent.bytes == 1000
+    assert upkeep.TrafficAccount(store, lambda: today[0]).spent.bytes == 1000
     today[0] += timedelta(days=1)
-    assert upkeep.Account(store, lambda: today[0]).spent.bytes == 0
+    assert upkeep.TrafficAccount(store, lambda: today[0]).spent.bytes == 0
     account.count(5)
-    assert account.spent == Spent(today[0], 5)
+    assert account.spent == TrafficToday(today[0], 5)
     store.close()
 
 
 def test_new_samples_are_taken_in_once_they_have_stopped_coming(tmp_path):
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat" / "1.png").write_text("")
-    samples = upkeep.Samples(Config(data=DataSection(source=str(tmp_path), watch_seconds=10)), 0.0)
+    samples = upkeep.SampleWatch(
+        Config(data=DataSection(source=str(tmp_path), watch_seconds=10)), 0.0
+    )
     assert not samples.changed(11.0)
     (tmp_path / "cat" / "2.png").write_text("")
     assert not samples.changed(12.0)  # it does not look so soon

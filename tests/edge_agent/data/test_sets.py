@@ -1,4 +1,6 @@
-"""Every way to a data set: by name, from a folder of images, from an `.npz`, and the words when it cannot be had."""
+"""Every way to a data set: by name, from a folder of images, from an `.npz`, and the words when it
+cannot be had.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_the_spiral_takes_settings_and_refuses_others() -> None:
 
 def test_a_published_set_comes_from_its_npz_with_its_constants(tmp_path: Path) -> None:
     x, y = np.arange(40 * 784).astype(np.uint8).reshape(40, 28, 28), np.arange(40) % 10
-    np.savez(tmp_path / "fashion-mnist.npz", x_train=x[:30], y_train=y[:30], x_test=x[30:], y_test=y[30:])
+    np.savez(
+        tmp_path / "fashion-mnist.npz", x_train=x[:30], y_train=y[:30], x_test=x[30:], y_test=y[30:]
+    )
     data = load("fashion-mnist", data_dir=tmp_path)
     assert (data.name, data.n_train, data.x.shape) == ("fashion-mnist", 30, (40, 28, 28, 1))
     assert (data.input.mean, data.input.std) == ((0.2860,), (0.3530,))
@@ -72,7 +76,9 @@ def test_a_published_set_comes_from_its_npz_with_its_constants(tmp_path: Path) -
     assert load("fashion-mnist", data_dir=tmp_path, image_size=32).x.shape == (40, 32, 32, 1)
 
 
-def test_torchvisions_files_are_the_second_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvisions_files_are_the_second_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def maker(root: str, train: bool, download: bool) -> types.SimpleNamespace:
         assert (root, download) == (str(tmp_path), True)
         n = 20 if train else 10
@@ -84,15 +90,26 @@ def test_torchvisions_files_are_the_second_way(tmp_path: Path, monkeypatch: pyte
     fake = types.SimpleNamespace(datasets=types.SimpleNamespace(CIFAR10=maker, CIFAR100=maker))
     monkeypatch.setitem(sys.modules, "torchvision", fake)
     ten = load("cifar10", data_dir=tmp_path)
-    assert (ten.n_train, len(ten.y), ten.classes[0], ten.input.mean[0]) == (20, 30, "airplane", 0.4914)
+    assert (ten.n_train, len(ten.y), ten.classes[0], ten.input.mean[0]) == (
+        20,
+        30,
+        "airplane",
+        0.4914,
+    )
     assert load("cifar100", data_dir=tmp_path).classes == tuple("abcdefghij")
 
 
-def test_a_published_set_that_is_nowhere_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"cifar10: no data folder is known; set PROTOFLEET_DATA .* cifar10\.npz"):
+def test_a_published_set_that_is_nowhere_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        DataError, match=r"cifar10: no data folder is known; set PROTOFLEET_DATA .* cifar10\.npz"
+    ):
         load("cifar10", data_dir=None)
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(DataError, match=r"mnist: no mnist\.npz in .*torchvision .* set PROTOFLEET_DATA"):
+    with pytest.raises(
+        DataError, match=r"mnist: no mnist\.npz in .*torchvision .* set PROTOFLEET_DATA"
+    ):
         load("mnist", data_dir=tmp_path)
     with pytest.raises(DataError, match="did you mean 'cifar10'"):
         load("cifra10", data_dir=tmp_path)
@@ -154,7 +171,9 @@ def test_what_is_wrong_in_a_folder_is_named(tmp_path: Path) -> None:
 
 def test_a_photo_is_read_upright_and_in_colour(tmp_path: Path) -> None:
     image = Image.new("L", (40, 20), 0)
-    image.paste(255, (0, 0, 20, 20))  # left half white; the tag says: turn by a quarter to the right
+    image.paste(
+        255, (0, 0, 20, 20)
+    )  # left half white; the tag says: turn by a quarter to the right
     exif = image.getexif()
     exif[0x0112] = 6
     image.save(tmp_path / "turned.png", exif=exif)
@@ -174,17 +193,31 @@ def test_a_photo_is_read_upright_and_in_colour(tmp_path: Path) -> None:
         (np.zeros((8, 6, 5, 3), np.uint8), "image", (6, 5, 3)),
     ],
 )
-def test_an_npz_of_any_kind(tmp_path: Path, x: np.ndarray, kind: str, shape: tuple[int, ...]) -> None:
+def test_an_npz_of_any_kind(
+    tmp_path: Path, x: np.ndarray, kind: str, shape: tuple[int, ...]
+) -> None:
     np.savez(tmp_path / "own.npz", x=x, y=np.array(list("abababab")))
     data = load(str(tmp_path / "own.npz"), data_dir=None)
-    assert (data.input.kind, data.input.shape, data.classes, data.n_train) == (kind, shape, ("a", "b"), 6)
+    assert (data.input.kind, data.input.shape, data.classes, data.n_train) == (
+        kind,
+        shape,
+        ("a", "b"),
+        6,
+    )
     assert data.x.dtype == (np.uint8 if kind == "image" else np.float32)
     assert len(data.input.mean) == (shape[-1] if kind == "image" else 0)
 
 
 def test_an_npz_may_bring_classes_and_constants(tmp_path: Path) -> None:
     x = np.ones((6, 2), np.float32)
-    np.savez(tmp_path / "own.npz", x=x, y=[0, 0, 0, 2, 2, 2], classes=["a", "b", "c"], mean=[1, 2], std=[3, 4])
+    np.savez(
+        tmp_path / "own.npz",
+        x=x,
+        y=[0, 0, 0, 2, 2, 2],
+        classes=["a", "b", "c"],
+        mean=[1, 2],
+        std=[3, 4],
+    )
     data = load("own.npz", data_dir=tmp_path)
     assert (data.classes, data.input.mean, data.input.std) == (("a", "b", "c"), (1, 2), (3, 4))
 
@@ -193,10 +226,16 @@ def test_an_npz_may_bring_classes_and_constants(tmp_path: Path) -> None:
     ("arrays", "words"),
     [
         ({"x": np.zeros((4, 2))}, "no key 'y'"),
-        ({"x_train": np.zeros((4, 2)), "y_train": np.zeros(4), "x_test": np.zeros((4, 2))}, "no key 'y_test'"),
+        (
+            {"x_train": np.zeros((4, 2)), "y_train": np.zeros(4), "x_test": np.zeros((4, 2))},
+            "no key 'y_test'",
+        ),
         ({"x": np.zeros((4, 2)), "y": np.zeros(3)}, "4 samples but 3 labels"),
         ({"x": np.full((4, 2), np.nan), "y": np.zeros(4)}, "8 numbers are not finite"),
-        ({"x": np.zeros((4, 2)), "y": [0, 0, 1, 7], "classes": ["a", "b"]}, "labels from 0 to 7, but 2 classes"),
+        (
+            {"x": np.zeros((4, 2)), "y": [0, 0, 1, 7], "classes": ["a", "b"]},
+            "labels from 0 to 7, but 2 classes",
+        ),
         ({"x": np.zeros((4, 2)), "y": [0.0] * 4, "classes": ["a"]}, "labels are whole numbers"),
         ({"x": np.zeros((4, 3, 8, 8), np.uint8), "y": np.zeros(4)}, "channels come last"),
         ({"x": np.zeros((4, 8, 8, 3)), "y": np.zeros(4)}, "images are uint8"),
@@ -204,7 +243,9 @@ def test_an_npz_may_bring_classes_and_constants(tmp_path: Path) -> None:
         ({"x": np.array([None, None]), "y": np.zeros(2)}, "not a readable .npz of plain arrays"),
     ],
 )
-def test_what_is_wrong_in_an_npz_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], words: str) -> None:
+def test_what_is_wrong_in_an_npz_is_named(
+    tmp_path: Path, arrays: dict[str, np.ndarray], words: str
+) -> None:
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(DataError, match=words) as caught:
         load(str(tmp_path / "bad.npz"), data_dir=None)
@@ -240,5 +281,7 @@ def test_stratified_takes_a_share_of_each_class_and_never_the_last() -> None:
 def test_torch_is_not_needed() -> None:
     use = "from edge_agent.data.sets import load; load('spiral', data_dir=None)"
     code = f"import sys; {use}; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "False"

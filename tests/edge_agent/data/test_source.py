@@ -1,4 +1,6 @@
-"""A device's samples: from wherever the settings say, with the contract's class ids, or one clear line."""
+"""A device's samples: from wherever the settings say, with the contract's class ids, or one clear
+line.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +29,11 @@ def broken():
 
 
 def test_rows_choose_exactly_the_samples_of_a_partition(tmp_path):
-    rows = {"train": np.array([5, 3, 900]), "validation": np.array([7]), "test": np.array([1000, 2])}
+    rows = {
+        "train": np.array([5, 3, 900]),
+        "validation": np.array([7]),
+        "test": np.array([1000, 2]),
+    }
     np.savez(tmp_path / "rows.npz", **rows)
     told = DataSection(source="digits", rows=str(tmp_path / "rows.npz"), seed=4)
     pool = read(told, None)
@@ -83,7 +89,11 @@ def test_a_function_of_the_users_own_that_fails_is_one_line(entry, words):
 
 def test_samples_of_another_shape_or_of_no_known_class_are_one_line():
     pool = read(DataSection(source="digits"), None)
-    with pytest.raises(DataError, match="digits: images of 8×8×1, but the fleet takes images of 32×32×3"):
+    with pytest.raises(
+        DataError, match="digits: images of 8×8×1, but the fleet takes images of 32×32×3"
+    ):
         fit(pool, contract("0123456789", Input("image", (32, 32, 3))))
-    with pytest.raises(DataError, match="none of its classes is in the fleet's contract; it has cat, dog"):
+    with pytest.raises(
+        DataError, match="none of its classes is in the fleet's contract; it has cat, dog"
+    ):
         fit(pool, contract(["cat", "dog"]))

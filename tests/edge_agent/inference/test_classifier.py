@@ -68,7 +68,9 @@ def test_what_is_far_from_every_class_is_none_of_them(bundle):
 
 def test_the_threshold_follows_the_prototypes(bundle):
     classifier = Classifier(bundle, unknown=True)
-    assert classifier.loaded.threshold == pytest.approx(classifier.bundle.manifest.unknown.threshold, rel=1e-2)
+    assert classifier.loaded.threshold == pytest.approx(
+        classifier.bundle.manifest.unknown.threshold, rel=1e-2
+    )
     points = classifier.loaded.bank.points
     far = Bank(classifier.loaded.bank.about, Prototypes(points.classes, points.vectors + 5))
     before = classifier.loaded.threshold
@@ -92,11 +94,31 @@ def test_a_classifying_process_never_sees_torch_and_leaves_no_trace(bundle, tmp_
         f"c = Classifier(Path({str(bundle)!r}), unknown=True)\nc.classify(np.zeros((3, 8, 8, 1), np.uint8))\n"
         "print(' '.join(sorted({m.partition('.')[0] for m in sys.modules})))"
     )
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ, cwd=ROOT
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environ,
+        cwd=ROOT,
     )
     loaded = set(run.stdout.split())
     assert "onnxruntime" in loaded
-    assert not loaded & {"torch", "torchvision", "onnx", "sklearn", "scipy", "PIL", "paho", "matplotlib", "export"}
+    assert not loaded & {
+        "torch",
+        "torchvision",
+        "onnx",
+        "sklearn",
+        "scipy",
+        "PIL",
+        "paho",
+        "matplotlib",
+        "export",
+    }
     assert not list(tmp_path.rglob("*"))

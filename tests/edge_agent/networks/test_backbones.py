@@ -1,4 +1,6 @@
-"""The named backbones: the papers' sizes to the last weight, and torchvision's networks unchanged by the cut."""
+"""The named backbones: the papers' sizes to the last weight, and torchvision's networks unchanged
+by the cut.
+"""
 
 from __future__ import annotations
 
@@ -63,20 +65,29 @@ def trains(name: str, input: Input) -> tuple[backbones.Stages, Tensor, Tensor]:
     return stages, u, z
 
 
-@pytest.mark.parametrize(("name", "input", "weights", "low", "high"), PAPERS, ids=[p[0] for p in PAPERS])
-def test_our_networks_have_the_papers_sizes(name: str, input: Input, weights: int, low: int, high: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "input", "weights", "low", "high"), PAPERS, ids=[p[0] for p in PAPERS]
+)
+def test_our_networks_have_the_papers_sizes(
+    name: str, input: Input, weights: int, low: int, high: int
+) -> None:
     stages, u, z = trains(name, input)
     assert u.flatten(1).shape == (4, low)
     assert z.shape == (4, high)
     assert stages.dim == high
     widths = [high, *stages.head_hidden, 10]
     head = sum(of * to + to for of, to in itertools.pairwise(widths))
-    assert sum(w.numel() for w in (*stages.low.parameters(), *stages.high.parameters())) + head == weights
+    assert (
+        sum(w.numel() for w in (*stages.low.parameters(), *stages.high.parameters())) + head
+        == weights
+    )
 
 
 def test_the_papers_table_is_the_whole_table() -> None:
     theirs = torchvision().models.list_models()
-    assert {*(p[0] for p in PAPERS), "fixed"} == {name for name in backbones.names() if name not in theirs}
+    assert {*(p[0] for p in PAPERS), "fixed"} == {
+        name for name in backbones.names() if name not in theirs
+    }
 
 
 def test_only_the_spiral_embedding_is_signed() -> None:
@@ -95,9 +106,13 @@ def test_torchvision_networks_train_on_small_images(name: str, input: Input) -> 
     assert z.shape == (4, stages.dim)
 
 
-@pytest.mark.parametrize("name", [*SAMPLE, "mobilenet_v2", "densenet121", "mnasnet0_5", "regnet_y_400mf"])
+@pytest.mark.parametrize(
+    "name", [*SAMPLE, "mobilenet_v2", "densenet121", "mnasnet0_5", "regnet_y_400mf"]
+)
 def test_the_cut_changes_nothing(name: str) -> None:
-    """Low, high and the plain network's last layer give what the plain network gives, weight for weight."""
+    """Low, high and the plain network's last layer give what the plain network gives, weight for
+    weight.
+    """
     plain = torchvision().models.get_model(name, weights=None)
     stages = backbones.build(name, CIFAR)
     ours = nn.Sequential(stages.low, stages.high)
@@ -105,7 +120,9 @@ def test_the_cut_changes_nothing(name: str) -> None:
     ours.load_state_dict({key: theirs[key.partition(".")[2]] for key in ours.state_dict()})
     last = [m for m in plain.modules() if isinstance(m, nn.Linear)][-1]
     with torch.no_grad():
-        torch.testing.assert_close(last(ours.eval()(batch(CIFAR))), plain.eval()(batch(CIFAR)), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(
+            last(ours.eval()(batch(CIFAR))), plain.eval()(batch(CIFAR)), rtol=1e-3, atol=1e-4
+        )
 
 
 def test_the_embedding_has_no_dropout_on_it() -> None:
@@ -147,7 +164,11 @@ def test_a_mixed_fleet_rotates_through_four_that_fit(input: Input) -> None:
         ("resnet-18", CIFAR, "no backbone is called 'resnet-18'; did you mean 'resnet18'?"),
         ("googlenet", CIFAR, "no backbone is called 'googlenet'"),
         ("lenet", POINTS, "backbone 'lenet' takes images, the fleet's input is a vector; take mlp"),
-        ("lenet", DIGITS, "backbone 'lenet' does not fit inputs of 8×8×1; take another (mlp fits all)"),
+        (
+            "lenet",
+            DIGITS,
+            "backbone 'lenet' does not fit inputs of 8×8×1; take another (mlp fits all)",
+        ),
         ("alexnet", CIFAR, "backbone 'alexnet' does not fit inputs of 32×32×3"),
     ],
 )

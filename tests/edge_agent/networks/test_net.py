@@ -1,4 +1,6 @@
-"""A device's network: what recipes see of it, weights from a seed alone, and the forms in which it is stepped."""
+"""A device's network: what recipes see of it, weights from a seed alone, and the forms in which it
+is stepped.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,14 @@ def own(name: str, input: Input, seed: int = 0) -> FleetNet:
 
 
 def images(input: Input, n: int = 4) -> Tensor:
-    return torch.randn(n, input.shape[2], *input.shape[:2], generator=torch.Generator().manual_seed(0))
+    return torch.randn(
+        n, input.shape[2], *input.shape[:2], generator=torch.Generator().manual_seed(0)
+    )
 
 
-@pytest.mark.parametrize(("name", "input", "weights"), [("lenet", CIFAR, 62_006), ("cnn4", MNIST, 582_026)])
+@pytest.mark.parametrize(
+    ("name", "input", "weights"), [("lenet", CIFAR, 62_006), ("cnn4", MNIST, 582_026)]
+)
 def test_the_papers_networks_have_their_weights(name: str, input: Input, weights: int) -> None:
     assert sum(w.numel() for w in own(name, input).weights().values()) == weights
 
@@ -76,11 +82,18 @@ def test_the_head_is_the_contracts_whatever_the_backbone() -> None:
 def test_weights_by_module() -> None:
     net = build_net(contract(MNIST, 1_568), "cnn-fashion", EXTRAS, 0)
     everything = net.weights()
-    assert everything == {**net.weights("backbone"), **net.weights("head"), **net.weights("projection")}
+    assert everything == {
+        **net.weights("backbone"),
+        **net.weights("head"),
+        **net.weights("projection"),
+    }
     assert list(net.weights("projection")) == ["extras.projection.weight"]
     learns = {name for name, tensor in everything.items() if isinstance(tensor, nn.Parameter)}
     assert learns == {name for name, _ in net.named_parameters()}
-    assert {name.rpartition(".")[2] for name in everything.keys() - learns} == {"running_mean", "running_var"}
+    assert {name.rpartition(".")[2] for name in everything.keys() - learns} == {
+        "running_mean",
+        "running_var",
+    }
     assert everything.keys() <= net.state_dict().keys()
     with pytest.raises(UsageError, match="no module 'tail'; it has backbone, head, projection"):
         net.weights("tail")
@@ -94,7 +107,10 @@ def test_the_seed_and_nothing_else_decides_the_weights() -> None:
         torch.manual_seed(2)
         torch.rand(3)
         before = torch.get_rng_state()
-        again, other = build_net(agreed, name, EXTRAS, 5).state_dict(), build_net(agreed, name, EXTRAS, 6).state_dict()
+        again, other = (
+            build_net(agreed, name, EXTRAS, 5).state_dict(),
+            build_net(agreed, name, EXTRAS, 6).state_dict(),
+        )
         natural(name, CIFAR)
         assert torch.equal(torch.get_rng_state(), before)
         assert all(torch.equal(first[key], again[key]) for key in first)
@@ -147,7 +163,9 @@ def test_the_memory_layout_changes_no_answer(name: str) -> None:
     x = images(CIFAR)
     with torch.inference_mode():
         plain = net(x)
-        last = net.to(memory_format=torch.channels_last)(x.contiguous(memory_format=torch.channels_last))  # type: ignore[call-overload]
+        last = net.to(memory_format=torch.channels_last)(
+            x.contiguous(memory_format=torch.channels_last)
+        )  # type: ignore[call-overload]
     for a, b in zip(plain, last, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
@@ -158,12 +176,20 @@ def test_the_device_is_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
 
     machine(cuda=True, mps=False)
-    assert (resolve_device("auto"), resolve_device("cpu"), resolve_device("cuda")) == ("cuda", "cpu", "cuda")
+    assert (resolve_device("auto"), resolve_device("cpu"), resolve_device("cuda")) == (
+        "cuda",
+        "cpu",
+        "cuda",
+    )
     machine(cuda=False, mps=True)
     assert resolve_device("auto") == "mps"
     machine(cuda=False, mps=False)
     assert resolve_device("auto") == "cpu"
-    with pytest.raises(UsageError, match=r"^device 'cuda': this machine.* has none; take auto or cpu$"):
+    with pytest.raises(
+        UsageError, match=r"^device 'cuda': this machine.* has none; take auto or cpu$"
+    ):
         resolve_device("cuda")
-    with pytest.raises(UsageError, match=r"^device 'tpu' is not known; known: auto, cuda, mps, cpu$"):
+    with pytest.raises(
+        UsageError, match=r"^device 'tpu' is not known; known: auto, cuda, mps, cpu$"
+    ):
         resolve_device("tpu")

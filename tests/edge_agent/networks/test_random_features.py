@@ -1,4 +1,6 @@
-"""The backbone that never learns: the same everywhere, as wide for any input, and what its formula says."""
+"""The backbone that never learns: the same everywhere, as wide for any input, and what its formula
+says.
+"""
 
 import numpy as np
 import pytest
@@ -9,13 +11,20 @@ from edge_agent.networks.net import build_net
 from protofleet.contract import Contract, Input
 
 KINDS = [
-    Input("image", (32, 32, 3)), Input("image", (28, 28, 1)), Input("image", (8, 8, 1)), Input("image", (3, 5, 1)),
-    Input("image", (97, 60, 3)), Input("vector", (17,)), Input("series", (50, 3)),
-]  # fmt: skip
+    Input("image", (32, 32, 3)),
+    Input("image", (28, 28, 1)),
+    Input("image", (8, 8, 1)),
+    Input("image", (3, 5, 1)),
+    Input("image", (97, 60, 3)),
+    Input("vector", (17,)),
+    Input("series", (50, 3)),
+]
 
 
 def net(kind, seed=1):
-    return build_net(Contract("f", "r", 0, ("a", "b"), kind, random_features.WIDTH), "fixed", {}, seed).eval()
+    return build_net(
+        Contract("f", "r", 0, ("a", "b"), kind, random_features.WIDTH), "fixed", {}, seed
+    ).eval()
 
 
 def inputs(kind, n=4):
@@ -54,4 +63,6 @@ def test_the_root_of_means_over_a_grid_of_what_both_signs_of_a_filter_see(side):
     for i in range(3):
         for j in range(3):
             patch = both[:, i * step : i * step + field, j * step : j * step + field]
-            np.testing.assert_allclose(z[:, i, j], np.sqrt(patch.mean((1, 2)) + 1e-4), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                z[:, i, j], np.sqrt(patch.mean((1, 2)) + 1e-4), rtol=1e-4, atol=1e-5
+            )

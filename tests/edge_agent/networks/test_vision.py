@@ -21,7 +21,9 @@ print(module.models.resnet18.__name__)
 
 
 def test_torchvision_imports_in_a_fresh_process() -> None:
-    done = subprocess.run([sys.executable, "-c", AFRESH], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", AFRESH], capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.returncode) == ("resnet18\n", 0), done.stderr
 
 
@@ -44,5 +46,7 @@ def test_other_faults_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_none_installed_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(UsageError, match=r"^torchvision is not installed; pip install 'protofleet\[train\]'$"):
+    with pytest.raises(
+        UsageError, match=r"^torchvision is not installed; pip install 'protofleet\[train\]'$"
+    ):
         vision.torchvision()

@@ -1,4 +1,6 @@
-"""The device's rules, as a table of what it is told and what it does; and what holds in any order of messages."""
+"""The device's rules, as a table of what it is told and what it does; and what holds in any order
+of messages.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,40 +9,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_agent.protocol.events import (
-    Again,
     Announced,
-    Back,
     Birth,
-    Connected,
     Coordinator,
     Evaluate,
     Evaluated,
     Failed,
-    Limits,
-    Lost,
+    LinkDown,
+    LinkUp,
     NewSamples,
     Opened,
     OpenRun,
     Own,
+    OwnerLimits,
     Receipt,
     Report,
+    Requeue,
+    Requeued,
     Send,
     SendChunks,
     Settle,
     Shared,
-    Tick,
+    TimePassed,
     Train,
     Trained,
 )
-from edge_agent.protocol.machine import Device, step
-from edge_agent.protocol.retry import Rules
+from edge_agent.protocol.machine import DeviceState, step
+from edge_agent.protocol.retry import RetryRules
 
 
 @dataclass
 class Driven:
     """A device with a store that keeps what it is told, and a clock that is set."""
 
-    me: Device = field(default_factory=lambda: Device(Rules("a")))
+    me: DeviceState = field(default_factory=lambda: DeviceState(RetryRules("a")))
     now: float = 0.0
     trained: dict[str, list[int]] = field(default_factory=dict)
     waiting: dict[str, list[int]] = field(default_factory=dict)
@@ -62,9 +64,9 @@ class Driven:
                     waits = tuple(self.waiting.get(action.run, []))
                     last = done[-1] if done else 0
                     new += self._told([Opened(action.run, last, last - 1, waits)])
-                if isinstance(action, Again) and action.round in self.trained[action.run]:
+                if isinstance(action, Requeue) and action.round in self.trained[action.run]:
                     self.waiting[action.run].append(action.round)
-                    new += self._told([Back(action.run, action.round)])
+                    new += self._told([Requeued(action.run, action.round)])
                 if isinstance(action, Settle):
                     self.waiting[action.run].remove(action.round)
         return new
@@ -94,16 +96,16 @@ def kinds(actions):
 @pytest.fixture
 def device():
     made = Driven()
-    made(Connected(), Coordinator("r", 1, True))
+    made(LinkUp(), Coordinator("r", 1, True))
     return made
 
 
 def test_a_birth_goes_out_on_every_connection_and_for_every_run():
     made = Driven()
-    assert made(Connected()) == [Birth("", -1)]
+    assert made(LinkUp()) == [Birth("", -1)]
     assert Birth("r", 1) in made(Coordinator("r", 1, True))
-    made(Lost())
-    assert made(Connected()) == [Birth("r", 1)]
+    made(LinkDown())
+    assert made(LinkUp()) == [Birth("r", 1)]
     assert made(Coordinator("r", 2, True)) == [Birth("r", 2)]
 
 
@@ -162,23 +164,26 @@ def test_training_that_runs_is_finished_and_delivered_though_its_round_is_over(d
 def test_an_upload_goes_out_again_after_a_back_off_and_after_a_new_connection(device):
     device(state(0), announced(1))
     assert device.finish() == [Send("r", 1, 1)]
-    assert device(Tick()) == []
+    assert device(TimePassed()) == []
     device.now = 6.0
-    assert device(Tick()) == [Send("r", 1, 1)]
+    assert device(TimePassed()) == [Send("r", 1, 1)]
     device.now = 12.0
-    assert device(Tick()) == []  # twice as long now
-    device(Lost())
-    assert device(Tick()) == []
-    assert device(Connected()) == [Birth("r", 1), Send("r", 1, 1)]
+    assert device(TimePassed()) == []  # twice as long now
+    device(LinkDown())
+    assert device(TimePassed()) == []
+    assert device(LinkUp()) == [Birth("r", 1), Send("r", 1, 1)]
 
 
 def test_uploads_wait_for_each_other_the_oldest_first(device):
-    device(Lost(), state(0), announced(1))
+    device(LinkDown(), state(0), announced(1))
     device.finish()
     device(state(1), announced(2))
     device.finish()
-    assert device(Connected())[-1] == Send("r", 1, 1)
-    assert device(Receipt("r", 1, 1, "late")) == [Settle("r", 1, "late", "", "", 1), Send("r", 2, 1)]
+    assert device(LinkUp())[-1] == Send("r", 1, 1)
+    assert device(Receipt("r", 1, 1, "late")) == [
+        Settle("r", 1, "late", "", "", 1),
+        Send("r", 2, 1),
+    ]
     assert device(Receipt("r", 1, 1, "late")) == []
 
 
@@ -194,7 +199,7 @@ def test_a_new_run_begins_afresh_and_an_old_one_is_taken_up_where_it_was(device)
     device(state(0), announced(1))
     device.finish()
     assert OpenRun("other", 2) in device(Coordinator("other", 2, True))
-    assert device(Tick()) == []  # what waits is of another run
+    assert device(TimePassed()) == []  # what waits is of another run
     assert kinds(device(state(0, "other", 2), announced(1, run="other", epoch=2))) == [Train]
     device.finish()
     back = device(Coordinator("r", 3, True))
@@ -211,7 +216,9 @@ def test_a_coordinator_that_was_replaced_is_not_followed(device):
     assert device.me.run == "new"
 
 
-@pytest.mark.parametrize("back", [Coordinator("r", 2, True), Coordinator("r", 1, True, boot="another life")])
+@pytest.mark.parametrize(
+    "back", [Coordinator("r", 2, True), Coordinator("r", 1, True, boot="another life")]
+)
 def test_what_a_restarted_coordinator_asks_for_again_is_delivered_again(device, back):
     for round in (1, 2):
         device(state(round - 1), announced(round))
@@ -222,7 +229,10 @@ def test_what_a_restarted_coordinator_asks_for_again_is_delivered_again(device, 
     device(Coordinator("r", 1, False), back)
     # It lost two rounds: they are opened again, and answered from the outbox, in turn.
     for round in (1, 2):
-        assert device(announced(round, epoch=epoch)) == [Again("r", round), Send("r", round, epoch)]
+        assert device(announced(round, epoch=epoch)) == [
+            Requeue("r", round),
+            Send("r", round, epoch),
+        ]
         device(Receipt("r", epoch, round, "accepted"))
         assert device(announced(round, epoch=epoch)) == []
 
@@ -234,7 +244,7 @@ def test_an_upload_for_a_round_the_coordinator_does_not_know_waits_until_it_is_a
     for _ in range(3):
         assert device(Receipt("r", 2, 1, "refused", "unknown-round")) == []
         device.now += 40.0
-        assert device(Tick()) == [Send("r", 1, 2)]
+        assert device(TimePassed()) == [Send("r", 1, 2)]
     assert device(announced(1, epoch=2)) == [Send("r", 1, 2)]
     assert device(Receipt("r", 2, 1, "accepted"))[0] == Settle("r", 1, "accepted", "", "", 2)
 
@@ -247,17 +257,17 @@ def test_a_receipt_of_another_run_changes_nothing(device):
 
 
 def test_a_refusal_to_train_is_reported_once_a_round_and_lifted(device):
-    device(Limits("window: at night only"))
+    device(OwnerLimits("window: at night only"))
     assert device(state(0), announced(1)) == [Report("r", 1, "window: at night only")]
-    assert device(Tick(), announced(1)) == []
+    assert device(TimePassed(), announced(1)) == []
     assert device(state(1), announced(2)) == [Report("r", 2, "window: at night only")]
-    assert kinds(device(Limits())) == [Birth, Train]  # the coordinator may ask again
+    assert kinds(device(OwnerLimits())) == [Birth, Train]  # the coordinator may ask again
 
 
 def test_nothing_is_sent_when_the_days_bytes_are_used_up(device):
-    device(state(0), announced(1), Limits("bytes: used up", may_send=False))
+    device(state(0), announced(1), OwnerLimits("bytes: used up", may_send=False))
     assert device.finish() == []
-    assert device(Limits()) == [Birth("r", 1), Send("r", 1, 1)]
+    assert device(OwnerLimits()) == [Birth("r", 1), Send("r", 1, 1)]
 
 
 def test_training_that_fails_is_tried_again_and_given_up_after_three_times(device):
@@ -265,19 +275,22 @@ def test_training_that_fails_is_tried_again_and_given_up_after_three_times(devic
     for attempt in range(3):
         device.now += 1000
         if attempt:
-            assert kinds(device(Tick())) == [Train]
+            assert kinds(device(TimePassed())) == [Train]
         given_up = [Report("r", 1, "killed"), Birth("r", 1)] if attempt == 2 else []
         assert device(Failed("r", 1, "killed", "again")) == given_up
     device.now += 1000
-    assert device(Tick()) == []
+    assert device(TimePassed()) == []
     assert kinds(device(state(1), announced(2))) == [Train]
 
 
 def test_a_failure_that_will_not_pass_gives_the_round_up_at_once(device):
     device(state(0), announced(1))
-    assert device(Failed("r", 1, "diverged", "round")) == [Report("r", 1, "diverged"), Birth("r", 1)]
+    assert device(Failed("r", 1, "diverged", "round")) == [
+        Report("r", 1, "diverged"),
+        Birth("r", 1),
+    ]
     device.now += 1000
-    assert device(Tick()) == []
+    assert device(TimePassed()) == []
 
 
 def test_a_device_that_cannot_train_says_so_once_until_its_samples_change(device):
@@ -331,7 +344,12 @@ def messages():
 def test_in_any_order_with_losses_and_repetitions_rounds_rise_and_uploads_arrive_in_order(data):
     """Whatever the network does; at the end it works for a while, and then nothing may be left."""
     said = messages()
-    noise = data.draw(st.lists(st.sampled_from([*said, Connected(), Lost(), Tick(), "finish", "receipt"]), max_size=60))
+    noise = data.draw(
+        st.lists(
+            st.sampled_from([*said, LinkUp(), LinkDown(), TimePassed(), "finish", "receipt"]),
+            max_size=60,
+        )
+    )
     device = Driven()
     arrived = []
     for event in noise:
@@ -346,11 +364,11 @@ def test_in_any_order_with_losses_and_repetitions_rounds_rise_and_uploads_arrive
             if isinstance(event, Shared):
                 arrived.append(event)
             device(event)
-    device(Connected(), said[0], said[-2], said[-1])
+    device(LinkUp(), said[0], said[-2], said[-1])
     arrived.append(said[-2])
     for _ in range(3 * ROUNDS):
         device.now += 400
-        device(Tick())
+        device(TimePassed())
         if device.me.busy is not None:
             device.finish()
         if device.me.delivery is not None:
@@ -368,6 +386,6 @@ def test_in_any_order_with_losses_and_repetitions_rounds_rise_and_uploads_arrive
 
 
 def test_the_spread_of_a_device_scales_its_waiting():
-    rules = Rules("a", first_wait=4.0, longest_wait=10.0, spread=0.5)
+    rules = RetryRules("a", first_wait=4.0, longest_wait=10.0, spread=0.5)
     assert [rules.wait(n) for n in range(3)] == [2.0, 4.0, 5.0]
     assert replace(rules, spread=1.0).wait(99) == 10.0

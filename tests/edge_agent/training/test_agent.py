@@ -41,9 +41,13 @@ def test_sharing_a_process_changes_nothing(setup):
 
 def test_devices_start_apart_or_together_as_the_contract_says(setup, small_lab):
     one, two = agents(setup)
-    assert not torch.equal(one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"])
+    assert not torch.equal(
+        one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"]
+    )
     one, two = agents(prepare(small_lab(common_start="yes")))
-    assert torch.equal(one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"])
+    assert torch.equal(
+        one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"]
+    )
 
 
 def test_a_checkpoint_continues_to_the_same_upload(setup):
@@ -56,7 +60,9 @@ def test_a_checkpoint_continues_to_the_same_upload(setup):
 
 
 def test_averaged_weights_are_the_moving_mean_and_training_goes_on_from_the_last_ones(small_lab):
-    plain, steady = (agents(prepare(small_lab(averaging=a, common_start="yes")), 1)[0] for a in (0, 3))
+    plain, steady = (
+        agents(prepare(small_lab(averaging=a, common_start="yes")), 1)[0] for a in (0, 3)
+    )
     seen = [plain._lasting.weights["head.out.weight"].clone()]
     for round in range(1, 6):
         for agent in (plain, steady):
@@ -110,7 +116,9 @@ def test_training_that_diverges_says_so_and_what_to_do(small_lab):
 
     config = small_lab()
     setup = prepare(replace(config, training=replace(config.training, lr=1e30)))
-    with pytest.raises(DataError, match="agent-00, round 1: training diverged; try a smaller learning rate"):
+    with pytest.raises(
+        DataError, match="agent-00, round 1: training diverged; try a smaller learning rate"
+    ):
         sent(agents(setup, 1)[0], 1)
 
 

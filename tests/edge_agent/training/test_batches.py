@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.training.batches import Samples, blocks, prepare, training_batches
+from edge_agent.training.batches import SampleTensors, blocks, prepare, training_batches
 from protofleet.contract import Input, Numerics
 
 IMAGE = Input("image", (8, 8, 3), (0.1, 0.2, 0.3), (0.5, 0.6, 0.7))
@@ -17,14 +17,18 @@ def samples(n=20, seed=0):
 def test_images_are_scaled_and_normalised_per_channel():
     x, y = samples()
     want = (x / 255.0 - IMAGE.mean) / IMAGE.std
-    got = prepare(Samples.of(x, y, IMAGE).x, IMAGE, Numerics())
+    got = prepare(SampleTensors.of(x, y, IMAGE).x, IMAGE, Numerics())
     assert np.allclose(got.numpy(), np.moveaxis(want, 3, 1), atol=1e-6)
 
 
 @given(st.integers(1, 40), st.integers(1, 12))
 def test_a_pass_sees_every_sample_once_but_for_a_last_one_alone(n, size):
     x, y = samples(n)
-    got = list(training_batches(Samples.of(x, y, IMAGE), IMAGE, Numerics(), size, "none", np.random.default_rng(1)))
+    got = list(
+        training_batches(
+            SampleTensors.of(x, y, IMAGE), IMAGE, Numerics(), size, "none", np.random.default_rng(1)
+        )
+    )
     seen = sorted(label for batch in got for label in batch.y.tolist())
     alone = size > 1 and n > 1 and n % size == 1
     assert len(seen) == n - alone == len(set(seen))
@@ -33,21 +37,26 @@ def test_a_pass_sees_every_sample_once_but_for_a_last_one_alone(n, size):
 
 def test_inputs_follow_their_labels_and_stored_samples_stay_as_they_are():
     x, y = samples()
-    held = Samples.of(x, y, IMAGE)
+    held = SampleTensors.of(x, y, IMAGE)
     kept = held.x.clone()
     ready = prepare(held.x, IMAGE, Numerics())
     for batch in training_batches(held, IMAGE, Numerics(), 6, "none", np.random.default_rng(1)):
         assert torch.equal(batch.x, ready[batch.y])
     assert torch.equal(held.x, kept)
-    vector = Samples.of(np.ones((4, 2), np.float32), np.arange(4), Input("vector", (2,), (1.0, 1.0), (2.0, 2.0)))
-    assert prepare(vector.x, Input("vector", (2,), (1.0, 1.0), (2.0, 2.0)), Numerics()).abs().max() == 0
+    vector = SampleTensors.of(
+        np.ones((4, 2), np.float32), np.arange(4), Input("vector", (2,), (1.0, 1.0), (2.0, 2.0))
+    )
+    assert (
+        prepare(vector.x, Input("vector", (2,), (1.0, 1.0), (2.0, 2.0)), Numerics()).abs().max()
+        == 0
+    )
     assert vector.x.min() == 1
 
 
 def test_crop_and_flip_give_windows_of_the_padded_image():
     x, y = samples(12)
     kind = Input("image", (8, 8, 3))
-    held = Samples.of(x, y, kind)
+    held = SampleTensors.of(x, y, kind)
     padded = np.pad(np.moveaxis(x, 3, 1), ((0, 0), (0, 0), (4, 4), (4, 4))) / np.float32(255)
     kinds = set()
     for batch in training_batches(held, kind, Numerics(), 4, "crop-flip", np.random.default_rng(3)):
@@ -68,7 +77,8 @@ def test_crop_and_flip_give_windows_of_the_padded_image():
 def test_channels_last_is_the_same_numbers():
     x, y = samples()
     plain, last = (
-        prepare(Samples.of(x, y, IMAGE).x, IMAGE, Numerics(layout=v)) for v in ("contiguous", "channels-last")
+        prepare(SampleTensors.of(x, y, IMAGE).x, IMAGE, Numerics(layout=v))
+        for v in ("contiguous", "channels-last")
     )
     assert torch.equal(plain, last)
     assert last.is_contiguous(memory_format=torch.channels_last)
@@ -76,5 +86,5 @@ def test_channels_last_is_the_same_numbers():
 
 def test_blocks_go_through_everything_in_order():
     x, y = samples(2500)
-    got = torch.cat(list(blocks(Samples.of(x, y, IMAGE), IMAGE, Numerics())))
-    assert torch.equal(got, prepare(Samples.of(x, y, IMAGE).x, IMAGE, Numerics()))
+    got = torch.cat(list(blocks(SampleTensors.of(x, y, IMAGE), IMAGE, Numerics())))
+    assert torch.equal(got, prepare(SampleTensors.of(x, y, IMAGE).x, IMAGE, Numerics()))

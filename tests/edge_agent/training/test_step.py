@@ -17,13 +17,18 @@ RATES = Rates(lr=0.05, momentum=0.9, weight_decay=0.01)
 
 
 def contract(shape=(28, 28, 1), d=50):
-    return Contract("f", "r", 0, tuple("abcd"), Input("image", shape, (0.5,) * shape[2], (0.5,) * shape[2]), d)
+    return Contract(
+        "f", "r", 0, tuple("abcd"), Input("image", shape, (0.5,) * shape[2], (0.5,) * shape[2]), d
+    )
 
 
 def batches(shape, count=6, size=8):
     draw = torch.Generator().manual_seed(1)
     return [
-        Batch(torch.randn(size, shape[2], *shape[:2], generator=draw), torch.randint(0, 4, (size,), generator=draw))
+        Batch(
+            torch.randn(size, shape[2], *shape[:2], generator=draw),
+            torch.randint(0, 4, (size,), generator=draw),
+        )
         for _ in range(count)
     ]
 
@@ -59,7 +64,9 @@ def test_a_step_is_torchs_sgd_with_momentum_and_weight_decay():
         torch.testing.assert_close(got[name], tensor, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("numerics", [Numerics(compile=True), Numerics(compile=True, layout="channels-last")])
+@pytest.mark.parametrize(
+    "numerics", [Numerics(compile=True), Numerics(compile=True, layout="channels-last")]
+)
 @pytest.mark.parametrize("rates", [RATES, Rates(0.05, 0.5, 0.0), Rates(0.05, 0.0, 0.0)])
 def test_the_compiled_step_is_the_plain_one_batch_statistics_included(numerics, rates):
     plain = build_net(contract(), "cnn-fashion", {}, 3)
@@ -73,10 +80,12 @@ def test_the_compiled_step_is_the_plain_one_batch_statistics_included(numerics, 
         if "num_batches" in name:
             assert torch.equal(got[name], tensor)
             continue
-        # Sums are taken in another order, which six steps amplify: hold the difference to the length of the way.
+        # Sums are taken in another order, which six steps amplify: hold the difference to the
+        # length of the way.
         way, apart = (tensor - before[name]).norm(), (got[name] - tensor).norm()
         assert way > 0
-        # A bias before batch statistics has no gradient but rounding: it moves by nothing, either way.
+        # A bias before batch statistics has no gradient but rounding: it moves by nothing, either
+        # way.
         assert apart < 0.01 * way + 1e-5, name
 
 
@@ -84,7 +93,9 @@ def test_only_the_named_modules_learn():
     net = build_net(contract(), "cnn4", {}, 3)
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     after = trained(net, Numerics(), modules=("head",))
-    changed = {name.partition(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    changed = {
+        name.partition(".")[0] for name in before if not torch.equal(before[name], after[name])
+    }
     assert changed == {"head"}
 
 

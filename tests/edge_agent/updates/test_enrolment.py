@@ -1,4 +1,6 @@
-"""A class from a few photos on one device, and on the others through a real broker and a real coordinator's answer."""
+"""A class from a few photos on one device, and on the others through a real broker and a real
+coordinator's answer.
+"""
 
 import json
 import subprocess
@@ -97,9 +99,18 @@ def test_a_summary_holds_means_and_counts(place):
     assert np.allclose(bank.points.vectors[0], mean, atol=1e-5)
 
 
-def test_means_through_a_quantised_extractor_are_shared_as_the_float_one_would_see_them(made, tmp_path):
-    write(export(device(), Wanted("int8", smallest=True, by="prototype", freeze=True)), tmp_path / "int8")
-    small, full, data = Classifier(tmp_path / "int8"), in_use(write_to(made, tmp_path / "full")), digits()
+def test_means_through_a_quantised_extractor_are_shared_as_the_float_one_would_see_them(
+    made, tmp_path
+):
+    write(
+        export(device(), Wanted("int8", smallest=True, by="prototype", freeze=True)),
+        tmp_path / "int8",
+    )
+    small, full, data = (
+        Classifier(tmp_path / "int8"),
+        in_use(write_to(made, tmp_path / "full")),
+        digits(),
+    )
     assert small.bundle.manifest.precision == "int8"
     rows = slice(0, 400)
     means, _ = enrolment.summarised(small, data.x[rows], data.y[rows], data.classes)
@@ -131,14 +142,18 @@ def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
     write(made, other)
     bank = published.without(published.read(made.files["prototypes.cbor"]).bank, ["9"])
     if packet == 2048:  # larger than a packet: it goes in pieces
-        points = Prototypes(np.repeat(bank.points.classes, 20), np.repeat(bank.points.vectors, 20, axis=0))
+        points = Prototypes(
+            np.repeat(bank.points.classes, 20), np.repeat(bank.points.vectors, 20, axis=0)
+        )
         bank = Bank(bank.about, points)
     with running_broker(tmp_path / "broker", prefer="mosquitto") as broker:
         url, first = str(broker.address), in_use(place)
         with coordinator(url, tmp_path / "c", packet):
             frozen(tmp_path / "c", packed_bundle(tmp_path / "few.pfb", bank))
             second = Classifier(other)
-            with listener.following(second, other, Address.parse(url), "stable", "f", wait=True, log=Log(StringIO())):
+            with listener.following(
+                second, other, Address.parse(url), "stable", "f", wait=True, log=Log(StringIO())
+            ):
                 assert "9" not in second.loaded.labels
                 new = enrolment.embedded(first, "9", nines())
                 receipt = enrolment.offer(first, new.bank, Address.parse(url), "f", "device-a")
@@ -158,7 +173,9 @@ def test_an_answer_that_does_not_come_is_one_line(place):
     classifier = in_use(place)
     new = enrolment.embedded(classifier, "9", nines())
     with pytest.raises(LinkError, match="no answer from the coordinator"):
-        enrolment.offer(classifier, new.bank, Address.parse("mqtt://127.0.0.1:9"), None, "a", patience=0.3)
+        enrolment.offer(
+            classifier, new.bank, Address.parse("mqtt://127.0.0.1:9"), None, "a", patience=0.3
+        )
 
 
 def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place, made, tmp_path):
@@ -170,7 +187,9 @@ def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place,
     cache.write(cache.fleet_file(place), other.read_bytes())
     cache.write(cache.state_file(place), open_bundle(other).files["prototypes.cbor"])
     cache.settled(classifier, place)
-    enrolment.keep(classifier, place, enrolment.embedded(classifier, "dark", np.zeros((2, 8, 8, 1), np.uint8)))
+    enrolment.keep(
+        classifier, place, enrolment.embedded(classifier, "dark", np.zeros((2, 8, 8, 1), np.uint8))
+    )
     assert first.read_bytes() == before
     second = cache.enrolled_file(place, classifier.loaded.bank.about.lineage)
     assert cache.read(second).bank.about.classes == ("dark",)
@@ -195,7 +214,9 @@ def test_the_commands(place, tmp_path):
     done = run("enroll", "--label", "9", str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert "in use on this device" in done.stdout
-    seen = json.loads(run("infer", *(str(tmp_path / f"{i}.png") for i in range(5)), "--json").stdout)
+    seen = json.loads(
+        run("infer", *(str(tmp_path / f"{i}.png") for i in range(5)), "--json").stdout
+    )
     assert sum(row["label"] == "9" for row in seen["answers"]) >= 3
     assert run("forget", "--label", "9").returncode == 0
     again = run("forget", "--label", "9")

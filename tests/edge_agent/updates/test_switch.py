@@ -1,4 +1,6 @@
-"""A running device takes the bundle that the channel names, whole, or stays with what it has and says why."""
+"""A running device takes the bundle that the channel names, whole, or stays with what it has and
+says why.
+"""
 
 import json
 import subprocess
@@ -13,7 +15,7 @@ import pytest
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from edge_agent.updates import cache, listener
-from edge_agent.updates.switch import Succession
+from edge_agent.updates.switch import BundleSwitch
 from export.writer import Wanted, export, write
 from protofleet import wire
 from protofleet.exchange import archive, published
@@ -68,10 +70,14 @@ def broken(source, path):
 
 
 @needs_broker
-def test_a_follower_of_another_lineage_fetches_the_bundle_in_pieces_and_is_whole(own, bundles, broker, tmp_path):
+def test_a_follower_of_another_lineage_fetches_the_bundle_in_pieces_and_is_whole(
+    own, bundles, broker, tmp_path
+):
     classifier, due = Classifier(own), Classifier(bundles[1]).look(X)
     with coordinator(broker, tmp_path / "c", 2048):
-        with listener.following(classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(StringIO())):
+        with listener.following(
+            classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(StringIO())
+        ):
             before = classifier.look(X)
             assert not np.array_equal(before.features.shape, due.features.shape)
             assert frozen(tmp_path / "c", bundles[1])["bundle"] == open_bundle(bundles[1]).digest
@@ -79,7 +85,9 @@ def test_a_follower_of_another_lineage_fetches_the_bundle_in_pieces_and_is_whole
             assert np.array_equal(classifier.look(X).features, due.features)
             assert classifier.look(X).best == due.best
         late = Classifier(own)  # it comes when all has been said
-        with listener.following(late, own, Address.parse(broker), "stable", "f", wait=True, log=Log(StringIO())):
+        with listener.following(
+            late, own, Address.parse(broker), "stable", "f", wait=True, log=Log(StringIO())
+        ):
             assert late.look(X).best == due.best
     again = Classifier(own)
     cache.settled(again, own)  # and without any broker
@@ -91,7 +99,7 @@ def test_back_to_its_own_lineage_it_takes_its_own_bundle_from_the_disk(own, bund
     home = classifier.loaded.bank
     own_state = published.write(home, wire.Envelope("global", "f", "r", round=5))
     log = StringIO()
-    follower = Succession(classifier, own, None, Log(log))
+    follower = BundleSwitch(classifier, own, None, Log(log))
     cache.write(cache.fleet_file(own), bundles[1].read_bytes())
     follower.state(open_bundle(bundles[1]).files["prototypes.cbor"])
     assert classifier.bundle.manifest.embedding == 12
@@ -106,18 +114,33 @@ def test_one_that_must_not_fetch_stays_and_says_so_in_one_line(own, bundles, bro
     with coordinator(broker, tmp_path / "c"):
         frozen(tmp_path / "c", bundles[1])
         with listener.following(
-            classifier, own, Address.parse(broker), "stable", "f", wait=True, fetch=False, log=Log(log)
+            classifier,
+            own,
+            Address.parse(broker),
+            "stable",
+            "f",
+            wait=True,
+            fetch=False,
+            log=Log(log),
         ):
             assert classifier.bundle.digest == open_bundle(own).digest
-    (line,) = [line for line in log.getvalue().splitlines() if "lineage" in line or "prototypes are of" in line]
+    (line,) = [
+        line
+        for line in log.getvalue().splitlines()
+        if "lineage" in line or "prototypes are of" in line
+    ]
     assert "those in use stay" in line
     assert not cache.fleet_file(own).exists()
 
 
 @needs_broker
-def test_a_bundle_that_fails_its_self_test_is_refused_once_and_the_old_one_stays(own, bundles, broker, tmp_path):
+def test_a_bundle_that_fails_its_self_test_is_refused_once_and_the_old_one_stays(
+    own, bundles, broker, tmp_path
+):
     classifier, log = Classifier(own), StringIO()
-    follower = listener.following(classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(log))
+    follower = listener.following(
+        classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(log)
+    )
     with coordinator(broker, tmp_path / "c", 4096), follower:
         before = classifier.in_use
         frozen(tmp_path / "c", broken(bundles[1], tmp_path / "broken.pfb"))
@@ -133,10 +156,14 @@ def test_a_bundle_that_fails_its_self_test_is_refused_once_and_the_old_one_stays
 @needs_broker
 def test_a_bundle_without_a_graph_is_refused(own, broker, tmp_path):
     classifier, log = Classifier(own), StringIO()
-    bank = Bank(About("extractor:x", ("a",)), Prototypes(np.array([0]), np.ones((1, 12), np.float32)))
+    bank = Bank(
+        About("extractor:x", ("a",)), Prototypes(np.array([0]), np.ones((1, 12), np.float32))
+    )
     with coordinator(broker, tmp_path / "c"):
         frozen(tmp_path / "c", packed_bundle(tmp_path / "empty.pfb", bank))
-        with listener.following(classifier, own, Address.parse(broker), "stable", "f", wait=True, log=Log(log)):
+        with listener.following(
+            classifier, own, Address.parse(broker), "stable", "f", wait=True, log=Log(log)
+        ):
             pass
     assert classifier.bundle.digest == open_bundle(own).digest
     (line,) = [line for line in log.getvalue().splitlines() if "bundle cannot be used" in line]
@@ -181,11 +208,24 @@ def test_the_command_answers_with_the_fleets_bundle(own, bundles, broker, tmp_pa
     from PIL import Image
 
     Image.fromarray(X[0, ..., 0]).save(tmp_path / "photo.png")
-    command = [sys.executable, "-m", "edge_agent", "infer", "--bundle", str(own), str(tmp_path / "photo.png"), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "edge_agent",
+        "infer",
+        "--bundle",
+        str(own),
+        str(tmp_path / "photo.png"),
+        "--json",
+    ]
     with coordinator(broker, tmp_path / "c", 2048):
         frozen(tmp_path / "c", bundles[1])
-        run = subprocess.run([*command, "--follow", broker], capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [*command, "--follow", broker], capture_output=True, text=True, check=True
+        )
     assert json.loads(run.stdout)["state"] != open_bundle(own).manifest.state
-    assert json.loads(run.stdout)["answers"][0]["label"] == Classifier(bundles[1]).look(X[:1]).best[0]
+    assert (
+        json.loads(run.stdout)["answers"][0]["label"] == Classifier(bundles[1]).look(X[:1]).best[0]
+    )
     offline = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(offline.stdout) == json.loads(run.stdout)

@@ -1,4 +1,6 @@
-"""The training process: a real one, and what it trains is what the laboratory's device trains, byte for byte."""
+"""The training process: a real one, and what it trains is what the laboratory's device trains, byte
+for byte.
+"""
 
 import os
 import signal
@@ -14,11 +16,22 @@ from coordinator.uploads.fuse import as_published, fuse_round
 from edge_agent.config import DataSection, LimitsSection
 from edge_agent.networks.device import resolve_device
 from edge_agent.protocol.events import Train
-from edge_agent.records import Held
+from edge_agent.records import HeldState
 from edge_agent.store import Store
 from edge_agent.training.context import settle
-from edge_agent.worker.ipc import Broken, Done, Gone, Job, Look, Measured, Notice, Plan, Seen, Work
-from edge_agent.worker.supervisor import Foreman
+from edge_agent.worker.ipc import (
+    DataSurvey,
+    Job,
+    Measured,
+    Notice,
+    RoundSpec,
+    SurveyData,
+    TaskDone,
+    TaskFailed,
+    Work,
+    WorkerEnded,
+)
+from edge_agent.worker.supervisor import WorkerSupervisor
 from protofleet import wire
 from protofleet.contract import Input
 from protofleet.exchange.state import Upload
@@ -43,7 +56,7 @@ class Bench:
         self.store = Store(folder / agent)
         self.store.take_over(BOOT)
         job = Job(agent, folder / agent, BOOT, data, None, limits or LimitsSection(nice=0))
-        self.foreman = Foreman(job, lambda: None)
+        self.foreman = WorkerSupervisor(job, lambda: None)
 
     def order(self, order, seconds=60.0):
         self.foreman.order(order)
@@ -63,7 +76,7 @@ class Bench:
         common = {"fleet": "lab", "run": "lab", "epoch": 1, "round": round, "base": state.base}
         how = {"precision": setup.contract.wire, "exceptions": setup.recipe.precision}
         message = wire.encode(wire.Envelope(t="global", **common), state.shared, **how)
-        self.store.hold("global", Held("lab", round, state.base, message))
+        self.store.hold("global", HeldState("lab", round, state.base, message))
 
     def close(self):
         self.foreman.dismiss()
@@ -71,7 +84,7 @@ class Bench:
 
 
 def plan_of(setup):
-    return Plan("lab", setup.recipe.name, to_plain(setup.contract), to_plain(setup.hyper))
+    return RoundSpec("lab", setup.recipe.name, to_plain(setup.contract), to_plain(setup.hyper))
 
 
 @pytest.fixture
@@ -88,12 +101,16 @@ def bench(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["fedproto", "fedavg"])
-def test_rounds_are_the_laboratorys_byte_for_byte_over_a_restart_of_the_process(small_lab, bench, tmp_path, method):
+def test_rounds_are_the_laboratorys_byte_for_byte_over_a_restart_of_the_process(
+    small_lab, bench, tmp_path, method
+):
     setup = prepare(small_lab(method, agents=2))
     settle(setup.contract.numerics)
     shard = setup.partition.shards[0]
     lab = setup.agent(shard, setup.workshop())
-    state = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {})
+    state = as_published(
+        setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {}
+    )
     child = bench(shard.agent, rows_of(setup, shard, tmp_path))
     for round in (1, 2):
         lab.receive(round - 1, state.shared, state.for_agent(shard.agent))
@@ -103,8 +120,10 @@ def test_rounds_are_the_laboratorys_byte_for_byte_over_a_restart_of_the_process(
         child.hold(setup, round - 1, state)
         task = Train("lab", round, round - 1, state.base, False, True)
         measured, done = child.order(Work(plan_of(setup), task, 0))
-        assert isinstance(done, Done)
-        assert measured.tallies["test"] == {n: (t.correct.sum(), t.total.sum()) for n, t in tallies.items()}
+        assert isinstance(done, TaskDone)
+        assert measured.tallies["test"] == {
+            n: (t.correct.sum(), t.total.sum()) for n, t in tallies.items()
+        }
         got = child.store.upload("lab", round)
         assert got.digest == want.digest
         assert wire.digest(wire.decode_parts(got.body)) == wire.digest(want.body)
@@ -133,10 +152,12 @@ def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_th
             while not any(isinstance(answer, Measured) for answer in child.foreman.answers()):
                 time.sleep(0.005)
             os.kill(child.foreman.pid, signal.SIGKILL)
-            assert child.answers() == [Gone("the training process was killed, perhaps for want of memory")]
+            assert child.answers() == [
+                WorkerEnded("the training process was killed, perhaps for want of memory")
+            ]
             assert child.store.standing("lab") == (0, -1)
             assert child.store.waiting("lab") == []
-        assert isinstance(child.order(order)[-1], Done)
+        assert isinstance(child.order(order)[-1], TaskDone)
         digests.append(child.store.upload("lab", 1).digest)
     assert digests[0] == digests[1]
 
@@ -144,23 +165,33 @@ def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_th
 def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab, bench, tmp_path):
     setup = prepare(small_lab(agents=2))
     shard = setup.partition.shards[0]
-    child = bench(shard.agent, rows_of(setup, shard, tmp_path), limits=LimitsSection(nice=0, threads=1, cpu=0.5))
+    child = bench(
+        shard.agent,
+        rows_of(setup, shard, tmp_path),
+        limits=LimitsSection(nice=0, threads=1, cpu=0.5),
+    )
     held = np.unique(setup.data.y[shard.train])
-    assert child.order(Look()) == [Seen(tuple(setup.data.classes[c] for c in held), len(shard.train))]
+    assert child.order(SurveyData()) == [
+        DataSurvey(tuple(setup.data.classes[c] for c in held), len(shard.train))
+    ]
     state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
     task = Train("lab", 1, 0, state.base, False, False)
     plan = plan_of(setup)
 
     def broken(plan):
         found = child.order(Work(plan, task, 0))[-1]
-        assert isinstance(found, Broken)
+        assert isinstance(found, TaskFailed)
         assert "\n" not in found.words
         return found
 
     contract = dict(plan.contract)
-    threads = broken(replace(plan, contract=contract | {"numerics": contract["numerics"] | {"threads": 4}}))
+    threads = broken(
+        replace(plan, contract=contract | {"numerics": contract["numerics"] | {"threads": 4}})
+    )
     assert threads.words == "the fleet trains with 4 threads, limits.threads is 1"
-    shape = broken(replace(plan, contract=contract | {"input": contract["input"] | {"shape": [28, 28, 1]}}))
+    shape = broken(
+        replace(plan, contract=contract | {"input": contract["input"] | {"shape": [28, 28, 1]}})
+    )
     assert "digits: images of 8×8×1, but the fleet takes images of 28×28×1" in shape.words
     strangers = broken(replace(plan, contract=contract | {"classes": ["cat", "dog"]}))
     assert "none of its classes is in the fleet's contract; it has cat, dog" in strangers.words
@@ -170,7 +201,7 @@ def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab,
     child.hold(setup, 0, state)
     missing = plan.contract | {"classes": [str(c) for c in range(9)] + ["ten"]}
     notice, done = child.order(Work(replace(plan, contract=missing), task, 0))
-    assert isinstance(done, Done)
+    assert isinstance(done, TaskDone)
     assert notice.words.startswith("left out, because the fleet's contract has no such class: 9 (")
 
 
@@ -182,8 +213,10 @@ def test_auto_is_what_the_machine_has_and_the_answer_names_it(small_lab, bench, 
     child.hold(setup, 0, state)
     plan = plan_of(setup)
     auto = plan.contract | {"numerics": plan.contract["numerics"] | {"device": "auto"}}
-    (done,) = child.order(Work(replace(plan, contract=auto), Train("lab", 1, 0, state.base, False, False), 0))
-    assert isinstance(done, Done)
+    (done,) = child.order(
+        Work(replace(plan, contract=auto), Train("lab", 1, 0, state.base, False, False), 0)
+    )
+    assert isinstance(done, TaskDone)
     assert done.device == resolve_device("auto")
 
 
@@ -195,14 +228,22 @@ def test_new_samples_enter_with_the_next_round_that_is_told_of_them(small_lab, b
     def photos(first, last):
         for label, i in product("37", range(first, last)):
             (tmp_path / "photos" / label).mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (9, 9), (i, 20 * int(label), 0)).save(tmp_path / "photos" / label / f"{i}.png")
+            Image.new("RGB", (9, 9), (i, 20 * int(label), 0)).save(
+                tmp_path / "photos" / label / f"{i}.png"
+            )
 
     def samples(round, version):
         child.hold(setup, round - 1, state)
         task = Train("lab", round, round - 1, state.base, False, False)
-        assert isinstance(child.order(Work(plan_of(setup), task, version))[-1], Done)
+        assert isinstance(child.order(Work(plan_of(setup), task, version))[-1], TaskDone)
         parts = wire.decode_parts(child.store.upload("lab", round).body)
-        return dict(zip(parts["prototypes"].classes.tolist(), parts["prototypes"].counts.tolist(), strict=True))
+        return dict(
+            zip(
+                parts["prototypes"].classes.tolist(),
+                parts["prototypes"].counts.tolist(),
+                strict=True,
+            )
+        )
 
     photos(0, 10)
     child = bench("camera", DataSection(source=str(tmp_path / "photos"), test_share=0.0))
@@ -216,9 +257,11 @@ def test_new_samples_enter_with_the_next_round_that_is_told_of_them(small_lab, b
 def test_a_cap_on_memory_holds_and_is_the_reason_that_is_given(small_lab, bench, tmp_path):
     setup = prepare(small_lab(agents=2))
     shard = setup.partition.shards[0]
-    child = bench(shard.agent, rows_of(setup, shard, tmp_path), limits=LimitsSection(nice=0, memory_mb=120))
+    child = bench(
+        shard.agent, rows_of(setup, shard, tmp_path), limits=LimitsSection(nice=0, memory_mb=120)
+    )
     state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
     child.hold(setup, 0, state)
     found = child.order(Work(plan_of(setup), Train("lab", 1, 0, state.base, False, False), 0))[-1]
-    assert isinstance(found, Broken | Gone)
+    assert isinstance(found, TaskFailed | WorkerEnded)
     assert child.store.waiting("lab") == []

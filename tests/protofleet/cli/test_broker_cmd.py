@@ -1,4 +1,6 @@
-"""`protofleet broker` as a process: up, named, asked to stop, gone; and its words when it cannot."""
+"""`protofleet broker` as a process: up, named, asked to stop, gone; and its words when it
+cannot.
+"""
 
 import os
 import signal
@@ -30,7 +32,11 @@ def started(tmp_path):
 
     def start(*words: str) -> tuple[subprocess.Popen[str], list[str]]:
         process = subprocess.Popen(
-            [*RUN, "--port", "0", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+            [*RUN, "--port", "0", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
         )
         processes.append(process)
         lines = []

@@ -1,4 +1,6 @@
-"""`protofleet inspect` shows what a receiver would see, and refuses what a receiver would refuse."""
+"""`protofleet inspect` shows what a receiver would see, and refuses what a receiver would
+refuse.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,20 @@ def test_every_golden_message_can_be_read(name):
 
 def test_parts_file(tmp_path):
     path = tmp_path / "parts.cbor"
-    path.write_bytes(wire.encode_parts({"protos": Prototypes([0, 0, 5], [[1, 2], [3, 4], [5, -6]], [7, 8, 9])}))
+    path.write_bytes(
+        wire.encode_parts({"protos": Prototypes([0, 0, 5], [[1, 2], [3, 4], [5, -6]], [7, 8, 9])})
+    )
     text = run(path).output
     assert "protos: prototypes, 2 classes, 3 rows" in text
     assert "float16" in text
     assert "-6 .. 5" in text
     dump = json.loads(run(path, "--json").output)
-    assert dump["parts"]["protos"]["arrays"]["vectors"] == {"shape": [3, 2], "wire": "float16", "min": -6, "max": 5}
+    assert dump["parts"]["protos"]["arrays"]["vectors"] == {
+        "shape": [3, 2],
+        "wire": "float16",
+        "min": -6,
+        "max": 5,
+    }
     assert dump["digest"] == wire.digest(wire.decode_parts(path.read_bytes()))
 
 

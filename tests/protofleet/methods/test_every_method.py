@@ -1,4 +1,6 @@
-"""What every registered method must keep, whatever it does: properties of its folds and fusion on real uploads."""
+"""What every registered method must keep, whatever it does: properties of its folds and fusion on
+real uploads.
+"""
 
 from functools import cache
 
@@ -22,11 +24,15 @@ METHODS = registry.names()
 
 @cache
 def uploads_of(method):
-    """The uploads of a second round (so that there is a state before), by six devices with uneven data."""
+    """The uploads of a second round (so that there is a state before), by six devices with uneven
+    data.
+    """
     run = Run(method=method, dataset="digits", agents=6, partition="dirichlet", rounds=2, seed=2)
     setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3), settings=SETTINGS.get(method, ())))
     crew = Here(setup, setup.agents)
-    state = as_published(setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), "half", setup.recipe.precision)
+    state = as_published(
+        setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), "half", setup.recipe.precision
+    )
     crew.receive(0, state)
     uploads = []
     for round in (1, 2):
@@ -81,10 +87,12 @@ def test_a_state_is_what_its_readers_decode(method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("changes", [{"participation": 0.4}, {"partition": "pathological"}])
 def test_partial_participation_and_missing_classes_are_no_error(method, changes, small_lab):
-    from simulators.run.rounds import How, run
+    from simulators.run.rounds import LabOptions, run
 
     setup = prepare(small_lab(method, **changes))
-    outcome = run(setup, How(), lambda row: None)
+    outcome = run(setup, LabOptions(), lambda row: None)
     assert len(outcome.rows) == 3
     found = outcome.rows[-1].accuracy
-    assert found["prototype" if method == "fleet" else "head"] > 0.1  # one classifier, by prototypes, is all it has
+    assert (
+        found["prototype" if method == "fleet" else "head"] > 0.1
+    )  # one classifier, by prototypes, is all it has

@@ -28,7 +28,9 @@ class Identity:
 
 class Device:
     def __init__(self, logits, labels):
-        self.seen = Features(np.zeros((len(labels), 3)), np.asarray(logits, np.float32), np.asarray(labels))
+        self.seen = Features(
+            np.zeros((len(labels), 3)), np.asarray(logits, np.float32), np.asarray(labels)
+        )
         self.memory = {}
 
     def features(self, *, low=False):
@@ -41,20 +43,29 @@ def turn(round=2, **settings):
 
 def loss(x, y, known, **settings):
     given = {k: torch.from_numpy(v) for k, v in as_given(known, 3, 3).items()}
-    return float(feddistill.loss(Identity(), Batch(torch.tensor(x), torch.tensor(y)), given, Hyper(**settings)))
+    return float(
+        feddistill.loss(
+            Identity(), Batch(torch.tensor(x), torch.tensor(y)), given, Hyper(**settings)
+        )
+    )
 
 
 def test_logits_are_pulled_by_their_mean_squared_gap():
-    # Equal logits have CE log 3; the gap (1, 2, 0) gives 5 / 6 over two samples, one of them of a class nobody knows.
+    # Equal logits have CE log 3; the gap (1, 2, 0) gives 5 / 6 over two samples, one of them of a
+    # class nobody knows.
     known = Prototypes([0], [[1.0, 2.0, 0.0]])
-    assert loss([[0.0, 0.0, 0.0]] * 2, [0, 1], known, lam=2.0) == pytest.approx(np.log(3) + 2 * 5 / 6)
+    assert loss([[0.0, 0.0, 0.0]] * 2, [0, 1], known, lam=2.0) == pytest.approx(
+        np.log(3) + 2 * 5 / 6
+    )
     assert loss([[0.0, 0.0, 0.0]] * 2, [0, 1], None) == pytest.approx(np.log(3))
 
 
 def test_probabilities_are_pulled_by_kl():
     known = Prototypes([0], [[0.5, 0.5, 0.0]])
     kl = 2 * 0.5 * np.log(0.5 / (1 / 3))
-    assert loss([[0.0, 0.0, 0.0]], [0], known, answers="probabilities") == pytest.approx(np.log(3) + kl)
+    assert loss([[0.0, 0.0, 0.0]], [0], known, answers="probabilities") == pytest.approx(
+        np.log(3) + kl
+    )
 
 
 @pytest.mark.parametrize("answers", ["logits", "probabilities"])
@@ -102,6 +113,8 @@ def test_a_device_that_sat_out_takes_the_mean_as_it_is():
     device = Device([[4.0, 0, 0]], [0])
     feddistill.summarise(turn(others=True), device, {})
     shared = fuse_round(feddistill.recipe, turn(others=True), GlobalState(), [A, B]).shared
-    later = fuse_round(feddistill.recipe, turn(3, others=True), GlobalState(shared=shared), [B]).shared
+    later = fuse_round(
+        feddistill.recipe, turn(3, others=True), GlobalState(shared=shared), [B]
+    ).shared
     assert later["answers"].counts.tolist() == [1, 1]
     assert learned_from(device, later, round=4)[0][:2] == [[2, 2, 0], [0, 2, 0]]

@@ -23,12 +23,18 @@ def turn(**settings):
 def upload(agent, vectors, n, row):
     """A device whose features had mean 0 and variance 1 before; its head's rows are all `row`."""
     classes = sorted(vectors)
-    return Upload(agent, 2, "", {
-        "prototypes": Prototypes(classes, [vectors[c] for c in classes], [n] * len(classes)),
-        "before": Prototypes(classes, np.zeros((len(classes), 2)), [n] * len(classes)),
-        "variance": Tensors({"variance": np.float32(1)}), "extractor": Tensors({"w": np.float32(row)}),
-        "head": Head(classes, np.full((len(classes), 2), row), np.full(len(classes), -row)),
-    })  # fmt: skip
+    return Upload(
+        agent,
+        2,
+        "",
+        {
+            "prototypes": Prototypes(classes, [vectors[c] for c in classes], [n] * len(classes)),
+            "before": Prototypes(classes, np.zeros((len(classes), 2)), [n] * len(classes)),
+            "variance": Tensors({"variance": np.float32(1)}),
+            "extractor": Tensors({"w": np.float32(row)}),
+            "head": Head(classes, np.full((len(classes), 2), row), np.full(len(classes), -row)),
+        },
+    )
 
 
 # In class 0 a and b look one way and c another; class 1 is b's alone.
@@ -41,7 +47,10 @@ SENT = [
 
 def test_means_and_head_rows_stay_within_a_cluster():
     state = fuse_round(fedic.recipe, turn(clusters=2), GlobalState(), SENT)
-    assert state.shared["prototypes"].vectors.tolist() == [[2, 2], [3, 3]]  # (10·1 + 30·5) / 80, 40·4 / 80
+    assert state.shared["prototypes"].vectors.tolist() == [
+        [2, 2],
+        [3, 3],
+    ]  # (10·1 + 30·5) / 80, 40·4 / 80
     assert float(state.shared["extractor"]["w"]) == pytest.approx((10 * 2 + 60 * 6 + 40 * 10) / 110)
     assert state.own["a"]["anchors"] == Prototypes([0], [[4, 0]])  # (10·1 + 30·5) / 40
     assert state.own["b"]["anchors"] == Prototypes([0, 1], [[4, 0], [3, 3]])
@@ -78,7 +87,10 @@ class Identity:
 
 @pytest.mark.parametrize(("scale", "pull"), [("mean", (4 + 1) / 4), ("sum", (4 + 1) / 2)])
 def test_formula_9_is_a_mean_over_samples_and_a_mean_or_a_sum_over_coordinates(scale, pull):
-    given = {k: torch.from_numpy(v) for k, v in as_given(Prototypes([0, 1], [[0.0, 0.0], [1.0, 1.0]]), 3, 2).items()}
+    given = {
+        k: torch.from_numpy(v)
+        for k, v in as_given(Prototypes([0, 1], [[0.0, 0.0], [1.0, 1.0]]), 3, 2).items()
+    }
     batch = Batch(torch.tensor([[2.0, 0.0], [1.0, 2.0]]), torch.tensor([0, 1]))
     value = float(fedic.loss(Identity(), batch, given, fedic.Hyper(lam=0.5, scale=scale)))
     assert value == pytest.approx(np.log(3) + 0.5 * pull)

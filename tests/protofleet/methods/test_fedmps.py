@@ -8,7 +8,7 @@ import torch
 
 from coordinator.uploads.fuse import fuse_round
 from edge_agent.networks.net import build_net
-from edge_agent.training.batches import Samples
+from edge_agent.training.batches import SampleTensors
 from edge_agent.training.evaluate import evaluate
 from protofleet.contract import Contract, Input
 from protofleet.exchange.state import GlobalState, Upload
@@ -22,7 +22,9 @@ CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
 
 
 class Plain:
-    """Low-level features are twice the input, the embedding is the input; logits are it and a zero."""
+    """Low-level features are twice the input, the embedding is the input; logits are it and a
+    zero.
+    """
 
     def features(self, x):
         return 2 * x, x
@@ -61,7 +63,11 @@ def test_the_first_round_is_cross_entropy_of_the_unit_embedding():
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_each_term_has_its_weight(scaled):
-    p, one, y = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), torch.tensor([1.0, 1.0, 0.0]), torch.tensor([0, 1])
+    p, one, y = (
+        torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]),
+        torch.tensor([1.0, 1.0, 0.0]),
+        torch.tensor([0, 1]),
+    )
     soft = torch.tensor([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.0, 0.0, 0.0]])
     known = {"low": p, "low_have": one, "high": p, "high_have": one, "soft": soft, "soft_have": one}
     contrast = float(losses.supcon(UNIT, y, p, one, 0.5)) * (0.5 / 0.07 if scaled else 1)
@@ -70,17 +76,23 @@ def test_each_term_has_its_weight(scaled):
     assert kl > 0.01
     off = {"alpha": 0.0, "beta": 0.0, "mu": 0.0, "scaled": scaled}
     assert loss(Hyper(**off), **known) == pytest.approx(CE)
-    assert loss(Hyper(**off | {"alpha": 0.2, "lam": 2.0}), **known) == pytest.approx(CE + 2 * 0.2 * contrast)
+    assert loss(Hyper(**off | {"alpha": 0.2, "lam": 2.0}), **known) == pytest.approx(
+        CE + 2 * 0.2 * contrast
+    )
     assert loss(Hyper(**off | {"beta": 3.0}), **known) == pytest.approx(CE + 3 * contrast)
     assert loss(Hyper(**off | {"mu": 5.0}), **known) == pytest.approx(CE + 5 * kl)
-    assert loss(Hyper(**off | {"mu": 5.0, "lam": 0.0, "beta": 1.0}), **known) == pytest.approx(CE + 5 * kl)
+    assert loss(Hyper(**off | {"mu": 5.0, "lam": 0.0, "beta": 1.0}), **known) == pytest.approx(
+        CE + 5 * kl
+    )
 
 
 def test_a_device_sends_means_of_unit_vectors_on_both_levels_without_counts():
     # Embeddings (3, 4), (0, 2) of class 1; low-level (9, 10), (0, 1).
     sent = fedmps.summarise(turn(), Device([[3, 4], [0, 2]], [1, 1]), {})
     np.testing.assert_allclose(sent["high"].vectors, [[0.3, 0.9]], rtol=1e-6)
-    np.testing.assert_allclose(sent["low"].vectors, [[4.5 / 181**0.5, 5 / 181**0.5 + 0.5]], rtol=1e-6)
+    np.testing.assert_allclose(
+        sent["low"].vectors, [[4.5 / 181**0.5, 5 / 181**0.5 + 0.5]], rtol=1e-6
+    )
     assert sent["high"].counts is None
     assert fedmps.summarise(turn(alpha=0), Device([[3, 4], [0, 2]], [1, 1]), {}).keys() == {"high"}
 
@@ -89,7 +101,9 @@ def test_shapes_of_what_the_loss_is_given_do_not_change_after_the_first_round():
     device = Device([[3, 4], [0, 2]], [1, 1])
     state = fuse_round(fedmps.recipe, turn(), GlobalState(), UPLOADS)
     first, later = (fedmps.train(turn(), device, got)[0].given for got in ({}, state.shared))
-    assert {k: (a.shape, a.dtype) for k, a in first.items()} == {k: (a.shape, a.dtype) for k, a in later.items()}
+    assert {k: (a.shape, a.dtype) for k, a in first.items()} == {
+        k: (a.shape, a.dtype) for k, a in later.items()
+    }
     assert not any(a.any() for a in first.values())
     assert later["soft_have"].tolist() == later["high_have"].tolist() == [1, 1, 0]
 
@@ -142,7 +156,9 @@ def test_the_classifier_has_the_shape_of_the_fleets_head():
 def test_classes_that_nobody_sent_keep_prototypes_and_soft_labels():
     before = fused()
     after = fused(before, [upload("b", [0, 2], [[0.0, 1.0], [1.0, 1.0]])])
-    assert after.shared["high"].classes.tolist() == after.shared["soft"].classes.tolist() == [0, 1, 2]
+    assert (
+        after.shared["high"].classes.tolist() == after.shared["soft"].classes.tolist() == [0, 1, 2]
+    )
     assert (after.shared["high"].vectors[1] == before.shared["high"].vectors[1]).all()
     assert (after.shared["soft"].probabilities[1] == before.shared["soft"].probabilities[1]).all()
 
@@ -156,25 +172,36 @@ def test_without_their_weight_soft_labels_are_not_made():
 def test_embeddings_are_compared_and_classified_at_length_one():
     state = fused()
     found = fedmps.scorers(turn(), Device([[1, 1]], [0]), state.shared)
-    assert found == {"prototype": NearestPrototype(state.shared["high"], of_unit=True), "head": ByHead(of_unit=True)}
+    assert found == {
+        "prototype": NearestPrototype(state.shared["high"], of_unit=True),
+        "head": ByHead(of_unit=True),
+    }
     assert fedmps.scorers(turn(), Device([[1, 1]], [0]), {}).keys() == {"head"}
-    # By plain distance (0, 9) is nearer to (0, 3) of class 1; at length one (0, 1) is nearer to (0, 0.5) of class 0.
+    # By plain distance (0, 9) is nearer to (0, 3) of class 1; at length one (0, 1) is nearer to (0,
+    # 0.5) of class 0.
     net = build_net(CONTRACT, "mlp", {}, 0)
     net.features = lambda x: (x, x)
     known = Prototypes([0, 1], [[0.0, 0.5], [0.0, 3.0]])
     scorers = {"plain": NearestPrototype(known), "unit": NearestPrototype(known, of_unit=True)}
-    splits = {"test": Samples(torch.tensor([[0.0, 9.0]]), torch.tensor([0]))}
+    splits = {"test": SampleTensors(torch.tensor([[0.0, 9.0]]), torch.tensor([0]))}
     tallies = evaluate(net, scorers, splits, np.array([0, 1]), CONTRACT)["test"]
     assert (tallies["plain"].accuracy, tallies["unit"].accuracy) == (0.0, 1.0)
 
 
 def test_the_floats_that_cross_are_table_vs():
-    # 59 client-classes of 400 + 120 floats up, 10 × 10 soft labels down: 30,780; FedProto's 59 × 120 = 7,080.
+    # 59 client-classes of 400 + 120 floats up, 10 × 10 soft labels down: 30,780; FedProto's 59 ×
+    # 120 = 7,080.
     def sent(n):
-        return {"low": Prototypes(range(n), np.ones((n, 400))), "high": Prototypes(range(n), np.ones((n, 120)))}
+        return {
+            "low": Prototypes(range(n), np.ones((n, 400))),
+            "high": Prototypes(range(n), np.ones((n, 120))),
+        }
 
     up = [sent(n) for n in (3,) * 19 + (2,)]
     down = SoftLabels(range(10), np.full((10, 10), 0.1))
     assert fedmps.recipe.paper_floats(turn(), up, GlobalState({**up[0], "soft": down})) == 30_780
     means = [{"prototypes": parts["high"]} for parts in up]
-    assert fedproto.recipe.paper_floats(Turn(CONTRACT, fedproto.Hyper(), 2), means, GlobalState()) == 7_080
+    assert (
+        fedproto.recipe.paper_floats(Turn(CONTRACT, fedproto.Hyper(), 2), means, GlobalState())
+        == 7_080
+    )

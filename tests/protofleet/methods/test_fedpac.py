@@ -21,12 +21,21 @@ def turn(**settings):
 
 
 def upload(agent, n, at, variance, row):
-    """A device with n samples of class 0, whose received features had mean `at`; its head is `row` for both classes."""
-    return Upload(agent, 2, "", {
-        "prototypes": Prototypes([0], [[10.0 * at]], [n]), "before": Prototypes([0], [[at]], [n]),
-        "variance": Tensors({"variance": np.float32(variance)}), "extractor": Tensors({"w": np.float32(at)}),
-        "head": Head([0, 1], [[row], [2 * row]], [row, -row]),
-    })  # fmt: skip
+    """A device with n samples of class 0, whose received features had mean `at`; its head is `row`
+    for both classes.
+    """
+    return Upload(
+        agent,
+        2,
+        "",
+        {
+            "prototypes": Prototypes([0], [[10.0 * at]], [n]),
+            "before": Prototypes([0], [[at]], [n]),
+            "variance": Tensors({"variance": np.float32(variance)}),
+            "extractor": Tensors({"w": np.float32(at)}),
+            "head": Head([0, 1], [[row], [2 * row]], [row, -row]),
+        },
+    )
 
 
 SENT = [upload("a", 30, 0.0, 1.0, 0.0), upload("b", 10, 2.0, 1.0, 12.0)]
@@ -76,7 +85,9 @@ def test_half_a_head_is_refused():
 
 
 def test_the_head_learns_first_and_an_unknown_class_is_pulled_to_ones_own_mean():
-    seen = Features(np.float32([[1.0], [3.0], [7.0]]), np.zeros((3, 2), np.float32), np.array([0, 0, 1]))
+    seen = Features(
+        np.float32([[1.0], [3.0], [7.0]]), np.zeros((3, 2), np.float32), np.array([0, 0, 1])
+    )
     me = SimpleNamespace(agent="a", memory={}, features=lambda: seen)
     known = {"prototypes": Prototypes([0], [[5.0]])}
     head, extractor = fedpac.train(turn(), me, known)

@@ -32,7 +32,15 @@ class Identity:
 
 @pytest.mark.parametrize(
     ("round", "got", "want"),
-    [(1, {}, 1.0), (1, KNOWN, 0.0), (2, KNOWN, 0.1), (6, KNOWN, 0.5), (11, KNOWN, 1.0), (40, KNOWN, 1.0), (6, {}, 1.0)],
+    [
+        (1, {}, 1.0),
+        (1, KNOWN, 0.0),
+        (2, KNOWN, 0.1),
+        (6, KNOWN, 0.5),
+        (11, KNOWN, 1.0),
+        (40, KNOWN, 1.0),
+        (6, {}, 1.0),
+    ],
 )
 def test_the_classifier_takes_over_as_rounds_pass(round, got, want):
     [phase] = fedproc.train(turn(round, rounds=10), None, got)
@@ -52,14 +60,22 @@ def test_the_loss_is_a_share_of_both(unit_head):
     batch = Batch(torch.tensor([[6.0, 8.0]]), torch.tensor([0]))
     a, b = (0.6, 0.8) if unit_head else (6.0, 8.0)
     ce = np.log(np.exp(a) + np.exp(b) + 1) - a
-    contrast = np.log(np.exp(0.6) + np.exp(0.8)) - 0.6  # with the unit vectors of the two known classes
-    assert float(phase.loss(Identity(), batch, given, now.hyper)) == pytest.approx(0.25 * ce + 0.75 * contrast)
+    contrast = (
+        np.log(np.exp(0.6) + np.exp(0.8)) - 0.6
+    )  # with the unit vectors of the two known classes
+    assert float(phase.loss(Identity(), batch, given, now.hyper)) == pytest.approx(
+        0.25 * ce + 0.75 * contrast
+    )
 
 
 def test_prototypes_are_means_by_count_and_weights_means_by_samples():
     def upload(agent, n, weight, vector):
         means = Prototypes([0], [vector], [n])
-        parts = {"prototypes": means, "weights": Tensors({"w": np.float32(weight)}), "data": sample_count(4 * n)}
+        parts = {
+            "prototypes": means,
+            "weights": Tensors({"w": np.float32(weight)}),
+            "data": sample_count(4 * n),
+        }
         return Upload(agent, 2, "", parts)
 
     before = GlobalState(shared={"prototypes": Prototypes([0, 1], [[9.0, 9.0], [0.0, 1.0]])})

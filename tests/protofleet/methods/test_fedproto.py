@@ -38,8 +38,11 @@ def loss(x, y, prototypes, lam=1.0):
 
 
 def test_the_loss_is_cross_entropy_plus_the_mean_squared_gap():
-    # Two samples: (1, 0) against (0, 0) gives 1 + 0; (2, 2) against (1, 4) gives 1 + 4. Mean over 2 × 2 is 6 / 4.
-    value, gradient = loss([[1.0, 0.0], [2.0, 2.0]], [0, 1], Prototypes([0, 1], [[0.0, 0.0], [1.0, 4.0]]))
+    # Two samples: (1, 0) against (0, 0) gives 1 + 0; (2, 2) against (1, 4) gives 1 + 4. Mean over 2
+    # × 2 is 6 / 4.
+    value, gradient = loss(
+        [[1.0, 0.0], [2.0, 2.0]], [0, 1], Prototypes([0, 1], [[0.0, 0.0], [1.0, 4.0]])
+    )
     assert value == pytest.approx(np.log(3) + 6 / 4)
     assert gradient.tolist() == [[0.5, 0.0], [0.5, -1.0]]
 
@@ -66,7 +69,9 @@ UPLOADS = [
 
 @pytest.mark.parametrize(("weighted", "first"), [(False, [2.0, 3.0]), (True, [2.5, 4.0])])
 def test_fusion_is_the_plain_mean_over_holders_or_weighted_by_counts(weighted, first):
-    state = fuse_round(fedproto.recipe, turn(fedproto.Hyper(weighted=weighted)), GlobalState(), UPLOADS)
+    state = fuse_round(
+        fedproto.recipe, turn(fedproto.Hyper(weighted=weighted)), GlobalState(), UPLOADS
+    )
     fused = state.shared["prototypes"]
     assert fused.classes.tolist() == [0, 1]
     assert fused.vectors.tolist() == [first, [2.0, 0.0]]

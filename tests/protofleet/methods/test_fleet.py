@@ -72,7 +72,9 @@ def test_however_samples_are_dealt_out_the_state_is_that_of_one_place(samples):
     one = fused([Device(x, y)]).shared["head"]
     for devices in (dealt(x, y), by_class):
         head = fused(devices).shared["head"]
-        np.testing.assert_allclose(head.weight, one.weight, rtol=2e-2, atol=2e-2 * np.abs(one.weight).max())
+        np.testing.assert_allclose(
+            head.weight, one.weight, rtol=2e-2, atol=2e-2 * np.abs(one.weight).max()
+        )
 
 
 def test_the_spread_is_the_covariance_within_classes(samples):
@@ -80,7 +82,9 @@ def test_the_spread_is_the_covariance_within_classes(samples):
     means = summaries.class_means(x, y)
     found = discriminant.symmetric(discriminant.spread_within(x, y, means), D)
     centred = np.concatenate([x[y == c] - x[y == c].mean(0) for c in range(C)])
-    np.testing.assert_allclose(found, empirical_covariance(centred, assume_centered=True), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        found, empirical_covariance(centred, assume_centered=True), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_a_spread_is_sent_once_and_again_when_the_samples_change(samples):
@@ -111,7 +115,9 @@ def test_the_same_devices_again_change_nothing_but_rounding(samples):
     devices = dealt(x, y)
     first = fused(devices)
     again = fused(devices, first, 11)
-    np.testing.assert_allclose(again.shared["head"].weight, first.shared["head"].weight, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        again.shared["head"].weight, first.shared["head"].weight, rtol=1e-3, atol=1e-3
+    )
 
 
 def test_a_device_expects_the_classes_that_it_has(samples):
@@ -134,7 +140,10 @@ def test_a_device_expects_the_classes_that_it_has(samples):
         ({"prototypes": Prototypes([0], np.zeros((1, D)))}, "counts are due"),
         ({"prototypes": Prototypes([0], np.zeros((1, D + 1)), [3])}, "embedding size"),
         (
-            {"prototypes": Prototypes([0], np.zeros((1, D)), [3]), "spread": Tensors({"spread": np.zeros(3)})},
+            {
+                "prototypes": Prototypes([0], np.zeros((1, D)), [3]),
+                "spread": Tensors({"spread": np.zeros(3)}),
+            },
             "upper triangle of 6 × 6",
         ),
     ],

@@ -20,7 +20,9 @@ FRAME = torch.eye(2)
 
 
 class Identity:
-    """A network whose embedding is its input doubled, whose logits are zero, and whose projection is the embedding."""
+    """A network whose embedding is its input doubled, whose logits are zero, and whose projection
+    is the embedding.
+    """
 
     def features(self, x):
         return x, 2 * x
@@ -44,7 +46,9 @@ def test_dot_regression_is_half_the_squared_gap_of_the_cosine_to_one():
     assert float(value.detach()) == pytest.approx((0.4**2 + 0 + 0.2**2) / 2 / 3)
     value.backward()
     assert h.grad[1].tolist() == [0, 0]
-    assert float((h.grad[0] * h[0]).sum().detach()) == pytest.approx(0, abs=1e-6)  # lengths do not matter
+    assert float((h.grad[0] * h[0]).sum().detach()) == pytest.approx(
+        0, abs=1e-6
+    )  # lengths do not matter
     assert torch.isfinite(
         torch.func.grad(lambda z: losses.dot_regression(z, torch.tensor([0]), FRAME))(h[:1] * 0)
     ).all()
@@ -66,7 +70,9 @@ def test_a_fleet_talks_at_the_tenth_round_and_every_ten_from_there():
 
 
 def test_every_device_derives_the_same_vectors_and_another_fleet_others():
-    one, two = (gfpl.scorers(turn(t, agent), None, {})["prototype"] for t, agent in ((1, "a"), (7, "b")))
+    one, two = (
+        gfpl.scorers(turn(t, agent), None, {})["prototype"] for t, agent in ((1, "a"), (7, "b"))
+    )
     assert one.prototypes == two.prototypes
     assert one.through == "project"
     assert one.metric == "cosine"
@@ -85,22 +91,31 @@ def upload(agent, classes, means, variances, counts, weights=None):
 
 def test_near_components_become_one_with_their_moments_and_far_ones_stay():
     ups = [
-        upload("a", [0, 0], [[0, 0], [40, 0]], [[1, 1], [1, 1]], [8], [0.75, 0.25]),  # masses 6 and 2
-        upload("b", [0, 1], [[2, 0], [5, 5]], [[1, 3], [1, 1]], [2, 7]),  # mass 2; distance 4/8 + ½ ln(2/√3) = 0.57
+        upload(
+            "a", [0, 0], [[0, 0], [40, 0]], [[1, 1], [1, 1]], [8], [0.75, 0.25]
+        ),  # masses 6 and 2
+        upload(
+            "b", [0, 1], [[2, 0], [5, 5]], [[1, 3], [1, 1]], [2, 7]
+        ),  # mass 2; distance 4/8 + ½ ln(2/√3) = 0.57
     ]
     fused = fuse_round(gfpl.recipe, turn(), GlobalState(), ups).shared["mixtures"]
     assert fused.classes.tolist() == [0, 0, 1]
     assert fused.counts.tolist() == [10, 7]
     np.testing.assert_allclose(fused.weights, [0.8, 0.2, 1])
     np.testing.assert_allclose(fused.means, [[0.5, 0], [40, 0], [5, 5]])
-    np.testing.assert_allclose(fused.variances, [[1 + 0.75, 1.5], [1, 1], [1, 1]])  # 6/8 · 0.25 + 2/8 · 2.25 = 0.75
+    np.testing.assert_allclose(
+        fused.variances, [[1 + 0.75, 1.5], [1, 1], [1, 1]]
+    )  # 6/8 · 0.25 + 2/8 · 2.25 = 0.75
     apart = fuse_round(gfpl.recipe, turn(threshold=0.5), GlobalState(), ups).shared["mixtures"]
     assert apart.classes.tolist() == [0, 0, 0, 1]
     np.testing.assert_allclose(apart.weights, [0.6, 0.2, 0.2, 1])
 
 
 def test_mixtures_of_another_fleet_are_refused():
-    for strange in (upload("a", [2], [[0, 0]], [[1, 1]], [1]), upload("a", [0], [[0, 0, 0]], [[1, 1, 1]], [1])):
+    for strange in (
+        upload("a", [2], [[0, 0]], [[1, 1]], [1]),
+        upload("a", [0], [[0, 0, 0]], [[1, 1, 1]], [1]),
+    ):
         with pytest.raises(FusionError, match="not of this fleet"):
             fuse_round(gfpl.recipe, turn(), GlobalState(), [strange])
 

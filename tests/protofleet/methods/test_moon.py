@@ -69,8 +69,12 @@ def test_the_loss_holds_features_to_the_models_that_the_round_began_with_and_end
     z, near, off = (net.features(batch.x)[1] for net in (learning, now, before))
     cosine = nn.CosineSimilarity(dim=1)
     scores = torch.stack([cosine(z, near), cosine(z, off)], 1) / 0.5
-    want = nn.functional.cross_entropy(scores, torch.zeros(6, dtype=torch.long))  # as the official code has it
-    got = moon.loss(learning, batch, given, moon.Hyper(mu=1.0)) - moon.loss(learning, batch, given, moon.Hyper(mu=0.0))
+    want = nn.functional.cross_entropy(
+        scores, torch.zeros(6, dtype=torch.long)
+    )  # as the official code has it
+    got = moon.loss(learning, batch, given, moon.Hyper(mu=1.0)) - moon.loss(
+        learning, batch, given, moon.Hyper(mu=0.0)
+    )
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
 
 

@@ -18,7 +18,12 @@ DIGITS = tuple("0123456789")
 
 
 def turn(hyper=None, classes=DIGITS, dim=2):
-    return Turn(Contract("f", "r", 0, classes, Input("vector", (dim,)), dim), hyper or mpfedcl.Hyper(), 2, "a")
+    return Turn(
+        Contract("f", "r", 0, classes, Input("vector", (dim,)), dim),
+        hyper or mpfedcl.Hyper(),
+        2,
+        "a",
+    )
 
 
 @dataclass
@@ -42,7 +47,9 @@ def test_an_upload_costs_what_the_papers_table_ii_says():
     assert count_floats(sent) == 5_120 + 7
     alone = mpfedcl.summarise(turn(mpfedcl.Hyper(prototypes_only=True), dim=256), Device(), {})
     assert list(alone) == ["prototypes"]
-    few = Prototypes([3], np.ones((1, 256)))  # a client with a single prototype is counted padded to all twenty
+    few = Prototypes(
+        [3], np.ones((1, 256))
+    )  # a client with a single prototype is counted padded to all twenty
     counted = mpfedcl.recipe.paper_floats(turn(dim=256), [sent, {"prototypes": few}], GlobalState())
     assert counted == 2 * 5_120
 
@@ -56,7 +63,11 @@ def test_the_summary_is_the_one_that_was_asked_for(summary, most):
 
 def upload(agent, samples, weight, classes, vectors):
     weights = Tensors({"w": np.float32(weight)})
-    parts = {"prototypes": Prototypes(classes, vectors), "weights": weights, "data": sample_count(samples)}
+    parts = {
+        "prototypes": Prototypes(classes, vectors),
+        "weights": weights,
+        "data": sample_count(samples),
+    }
     return Upload(agent, 2, "", parts)
 
 
@@ -76,7 +87,9 @@ def test_the_pool_is_everyones_in_the_order_of_names_and_weights_are_averaged_by
 
 def test_without_weights_only_the_pool_goes_round():
     light = [Upload(u.agent, 2, "", {"prototypes": u.parts["prototypes"]}) for u in UPLOADS]
-    state = fuse_round(mpfedcl.recipe, turn(mpfedcl.Hyper(prototypes_only=True)), GlobalState(), light)
+    state = fuse_round(
+        mpfedcl.recipe, turn(mpfedcl.Hyper(prototypes_only=True)), GlobalState(), light
+    )
     assert sorted(state.shared) == ["pool.0", "pool.1"]
 
 
@@ -96,12 +109,18 @@ class Identity:
 
 
 def test_the_loss_is_cross_entropy_plus_the_contrast_with_the_padded_pool():
-    # Two devices, K = 2: class 0 at (1, 0) in all four rows, by its own rows or by the mean; class 1 has too few
-    # prototypes everywhere, so its mean (0, 2), of length one (0, 1), stands in all four; class 2 is not compared with.
-    pool = {"pool.0": Prototypes([0, 0, 1], [[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]), "pool.1": Prototypes([1], [[0, 3]])}
+    # Two devices, K = 2: class 0 at (1, 0) in all four rows, by its own rows or by the mean; class
+    # 1 has too few prototypes everywhere, so its mean (0, 2), of length one (0, 1), stands in all
+    # four; class 2 is not compared with.
+    pool = {
+        "pool.0": Prototypes([0, 0, 1], [[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]),
+        "pool.1": Prototypes([1], [[0, 3]]),
+    }
     hyper = mpfedcl.Hyper(tau=0.5, lam=2.0)
     [phase] = mpfedcl.train(turn(hyper, ("a", "b", "c")), Device(), pool)
     given = {name: torch.from_numpy(array) for name, array in phase.given.items()}
     batch = Batch(torch.tensor([[6.0, 8.0], [1.0, 1.0]]), torch.tensor([0, 2]))
     first = np.log(np.exp(0.6 / 0.5) + np.exp(0.8 / 0.5)) - 0.6 / 0.5
-    assert float(phase.loss(Identity(), batch, given, hyper)) == pytest.approx(np.log(3) + 2 * first / 2, rel=1e-5)
+    assert float(phase.loss(Identity(), batch, given, hyper)) == pytest.approx(
+        np.log(3) + 2 * first / 2, rel=1e-5
+    )

@@ -1,4 +1,6 @@
-"""LG-FedAvg, FedPer, FedRep and IFCA: what is shared, what stays, and which model a device takes."""
+"""LG-FedAvg, FedPer, FedRep and IFCA: what is shared, what stays, and which model a device
+takes.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +35,9 @@ class Device:
         return Features(np.zeros((4, 1), np.float32), logits, np.ones(4, np.int64))
 
 
-@pytest.mark.parametrize(("method", "module"), [(lg_fedavg, "head"), (fedper, "backbone"), (fedrep, "backbone")])
+@pytest.mark.parametrize(
+    ("method", "module"), [(lg_fedavg, "head"), (fedper, "backbone"), (fedrep, "backbone")]
+)
 def test_only_the_shared_half_is_sent_and_averaged_by_samples(method, module):
     turn, me = Turn(CONTRACT, method.recipe.hyper(), 1), Device()
     sent = method.recipe.summarise(turn, me, {})
@@ -84,11 +88,17 @@ def test_while_a_model_is_missing_clusters_are_drawn_and_agents_differ():
 def test_clusters_are_averaged_apart_and_one_that_nobody_chose_stays():
     def upload(agent, cluster, value, n):
         number = Tensors({"number": np.array(cluster)})
-        return Upload(agent, 1, "", {"weights": model(value), "data": sample_count(n), "cluster": number})
+        return Upload(
+            agent, 1, "", {"weights": model(value), "data": sample_count(n), "cluster": number}
+        )
 
     before = GlobalState({"model2": model(9)})
     sent = [upload("a", 0, 1, 30), upload("b", 0, 5, 10), upload("c", 1, 4, 1)]
     state = fuse_round(ifca.recipe, ifca_turn(clusters=3), before, sent)
-    assert {name: float(part["w"]) for name, part in state.shared.items()} == {"model0": 2, "model1": 4, "model2": 9}
+    assert {name: float(part["w"]) for name, part in state.shared.items()} == {
+        "model0": 2,
+        "model1": 4,
+        "model2": 9,
+    }
     with pytest.raises(FusionError, match="cluster"):
         ifca.fold(ifca_turn(), upload("d", 2, 1, 1), 1)

@@ -41,7 +41,9 @@ def test_the_loss_pulls_toward_the_scaled_prototype():
     # (1, 2) against 5·(0, 1): 1 + 9. Over 1 × 2 values: 5.
     assert loss(Hyper(gamma=5), [[1.0, 2.0]], [0], known) == pytest.approx(np.log(3) + 5)
     assert loss(Hyper(gamma=5, lam=2), [[1.0, 2.0]], [0], known) == pytest.approx(np.log(3) + 10)
-    assert loss(Hyper(gamma=5, scale=False), [[1.0, 2.0]], [0], known) == pytest.approx(np.log(3) + 1)
+    assert loss(Hyper(gamma=5, scale=False), [[1.0, 2.0]], [0], known) == pytest.approx(
+        np.log(3) + 1
+    )
     assert loss(Hyper(gamma=5), [[1.0, 2.0]], [2], known) == pytest.approx(np.log(3))
     assert loss(Hyper(), [[1.0, 2.0]], [0], None) == pytest.approx(np.log(3))
 
@@ -49,7 +51,11 @@ def test_the_loss_pulls_toward_the_scaled_prototype():
 def test_two_classes_end_up_opposite_and_three_at_120_degrees():
     two = fuse(GlobalState(), ("a", [0, 1], [[1.0, 1.0], [1.0, 2.0]])).shared["prototypes"].vectors
     assert two[0] @ two[1] == pytest.approx(-1, abs=2e-3)
-    three = fuse(GlobalState(), ("a", [0, 1, 2], [[1.0, 1.0], [1.0, 2.0], [3.0, 1.0]])).shared["prototypes"].vectors
+    three = (
+        fuse(GlobalState(), ("a", [0, 1, 2], [[1.0, 1.0], [1.0, 2.0], [3.0, 1.0]]))
+        .shared["prototypes"]
+        .vectors
+    )
     np.testing.assert_allclose((three @ three.T)[~np.eye(3, dtype=bool)], -0.5, atol=2e-3)
 
 
@@ -68,7 +74,9 @@ def test_absent_classes_keep_their_prototype_and_push_only_on_request():
     assert alone.classes.tolist() == [0, 1, 2]
     np.testing.assert_allclose(alone.vectors, [[-0.6, -0.8], [1.0, 0.0], [0.0, 1.0]], atol=1e-3)
     pushed = fuse(before, ("a", [0], [[-3.0, -4.0]]), absent_push=True).shared["prototypes"]
-    np.testing.assert_allclose(pushed.vectors, [[-(0.5**0.5), -(0.5**0.5)], [1.0, 0.0], [0.0, 1.0]], atol=2e-3)
+    np.testing.assert_allclose(
+        pushed.vectors, [[-(0.5**0.5), -(0.5**0.5)], [1.0, 0.0], [0.0, 1.0]], atol=2e-3
+    )
 
 
 def test_nobody_sent_changes_nothing():
@@ -79,7 +87,10 @@ def test_nobody_sent_changes_nothing():
 
 
 def test_without_alignment_scaling_and_directions_it_is_fedproto():
-    sent = [Upload(a, 2, "", {"prototypes": Prototypes([0], [[v, 1.0]])}) for a, v in (("a", 1.0), ("b", 4.0))]
+    sent = [
+        Upload(a, 2, "", {"prototypes": Prototypes([0], [[v, 1.0]])})
+        for a, v in (("a", 1.0), ("b", 4.0))
+    ]
     plain = Hyper(align=False, scale=False, unit=False)
     one = fuse_round(protonorm.recipe, Turn(CONTRACT, plain, 2), GlobalState(), sent)
     two = fuse_round(fedproto.recipe, Turn(CONTRACT, fedproto.Hyper(), 2), GlobalState(), sent)

@@ -22,13 +22,18 @@ def upload(agent, weight, samples):
 
 
 def test_fedavg_is_the_mean_weighted_by_samples():
-    state = fuse_round(fedavg.recipe, TURN, GlobalState(), [upload("a", 1.0, 30), upload("b", 5.0, 10)])
+    state = fuse_round(
+        fedavg.recipe, TURN, GlobalState(), [upload("a", 1.0, 30), upload("b", 5.0, 10)]
+    )
     assert float(state.shared["weights"]["w"]) == 2.0
     assert float(state.shared["weights"]["s"]) == 4.0
 
 
 def test_the_proximal_term_is_half_the_squared_distance_and_pulls_back():
-    weights = {"a": torch.tensor([1.0, 2.0], requires_grad=True), "b": torch.tensor([[3.0]], requires_grad=True)}
+    weights = {
+        "a": torch.tensor([1.0, 2.0], requires_grad=True),
+        "b": torch.tensor([[3.0]], requires_grad=True),
+    }
     value = losses.proximal(weights, {"a": torch.tensor([0.0, 2.0]), "b": torch.tensor([[1.0]])})
     value.backward()
     assert float(value.detach()) == pytest.approx(0.5 * (1 + 4))

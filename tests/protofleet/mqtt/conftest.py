@@ -21,7 +21,9 @@ def needs(kind: str) -> None:
 
 @pytest.fixture(scope="session", params=["mosquitto", "embedded"])
 def broker(request, tmp_path_factory):
-    """One broker of each kind for all tests that leave it as they found it; clients there have names of their own."""
+    """One broker of each kind for all tests that leave it as they found it; clients there have
+    names of their own.
+    """
     needs(request.param)
     with running_broker(tmp_path_factory.mktemp("broker"), prefer=request.param) as broker:
         yield broker

@@ -34,9 +34,22 @@ def test_printing_an_address_shows_no_secret():
 
 @pytest.mark.parametrize(
     "url",
-    ["", "h", "h:1883", "http://h", "mqtt://", "mqtt://h:0", "mqtt://h:99999", "mqtt://h:x", "mqtt://h/path", "mqtt:h",
-     "ws://h/p?q=1", "mqtt://[::1", "mqtt://:1883"],
-)  # fmt: skip
+    [
+        "",
+        "h",
+        "h:1883",
+        "http://h",
+        "mqtt://",
+        "mqtt://h:0",
+        "mqtt://h:99999",
+        "mqtt://h:x",
+        "mqtt://h/path",
+        "mqtt:h",
+        "ws://h/p?q=1",
+        "mqtt://[::1",
+        "mqtt://:1883",
+    ],
+)
 def test_a_bad_url_is_one_clear_line(url):
     with pytest.raises(UsageError, match="broker URL") as error:
         Address.parse(url)

@@ -19,7 +19,9 @@ class Hyper:
 
 
 def test_texts_become_typed_values():
-    got = parse_pairs(Hyper, ["lam=0.5", "weighted=yes", "steps=7", "kind=b", "sizes=1,2", "most=9"])
+    got = parse_pairs(
+        Hyper, ["lam=0.5", "weighted=yes", "steps=7", "kind=b", "sizes=1,2", "most=9"]
+    )
     assert got == Hyper(0.5, True, 7, "b", (1, 2), 9)
     assert parse_pairs(Hyper, ["most=none"]).most is None
 
@@ -49,7 +51,9 @@ def test_settings_describe_themselves():
 
 
 def test_a_contract_survives_the_way_through_a_plain_document():
-    contract = Contract("f", "r", 3, ("a", "b"), Input("image", (8, 8, 1), (0.5,), (0.2,)), 64, (84,))
+    contract = Contract(
+        "f", "r", 3, ("a", "b"), Input("image", (8, 8, 1), (0.5,), (0.2,)), 64, (84,)
+    )
     document = to_plain(contract)
     assert from_plain(Contract, document) == contract
     with pytest.raises(SettingError, match=r"input\.kind"):

@@ -1,4 +1,6 @@
-"""Alignment against the literal loop, the known optima of the Thomson problem, and the authors' stopping rule."""
+"""Alignment against the literal loop, the known optima of the Thomson problem, and the authors'
+stopping rule.
+"""
 
 import itertools
 
@@ -48,11 +50,15 @@ def test_the_force_is_minus_the_gradient_of_the_logarithmic_energy():
     points = alignment.units(cloud(5, 3), rng())
 
     def energy(at):  # ProtoNorm (10)
-        return sum(-np.log(np.linalg.norm(at[j] - at[k])) for j, k in itertools.combinations(range(5), 2))
+        return sum(
+            -np.log(np.linalg.norm(at[j] - at[k])) for j, k in itertools.combinations(range(5), 2)
+        )
 
     step = 1e-6 * np.eye(15).reshape(15, 5, 3)
     slope = [(energy(points + s) - energy(points - s)) / 2e-6 for s in step]
-    np.testing.assert_allclose(alignment.forces(points).ravel(), -np.array(slope), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        alignment.forces(points).ravel(), -np.array(slope), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_the_radial_part_of_the_force_is_half_the_number_of_others():
@@ -149,5 +155,8 @@ def test_one_point_alone_is_only_brought_to_length_one():
 @settings(max_examples=30)
 def test_gaps_are_distances_to_the_nearest_other(n, d, seed):
     points = 50 + np.random.default_rng(seed).standard_normal((n, d))
-    expected = [min(np.linalg.norm(p - q) for k, q in enumerate(points) if k != j) for j, p in enumerate(points)]
+    expected = [
+        min(np.linalg.norm(p - q) for k, q in enumerate(points) if k != j)
+        for j, p in enumerate(points)
+    ]
     np.testing.assert_allclose(alignment.gaps(points), expected, rtol=1e-5, atol=1e-7)

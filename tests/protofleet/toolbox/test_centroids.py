@@ -1,4 +1,6 @@
-"""Clusterings of a device's embeddings, against data whose clusters are known and slow statements of the same."""
+"""Clusterings of a device's embeddings, against data whose clusters are known and slow statements
+of the same.
+"""
 
 import itertools
 
@@ -17,7 +19,9 @@ def rows_of(prototypes, c):
 
 def blobs(centres, each=20, noise=0.01):
     rng = np.random.default_rng(3)
-    return np.concatenate([np.asarray(c) + noise * rng.standard_normal((each, len(c))) for c in centres])
+    return np.concatenate(
+        [np.asarray(c) + noise * rng.standard_normal((each, len(c))) for c in centres]
+    )
 
 
 def test_kmeans_finds_the_optimal_split_of_each_class():
@@ -31,7 +35,9 @@ def test_kmeans_finds_the_optimal_split_of_each_class():
             parts = [points[np.array(side)], points[~np.array(side)]]
             return sum(((p - p.mean()) ** 2).sum() for p in parts)
 
-        sides = [s for s in itertools.product([True, False], repeat=len(points)) if any(s) and not all(s)]
+        sides = [
+            s for s in itertools.product([True, False], repeat=len(points)) if any(s) and not all(s)
+        ]
         best = np.array(min(sides, key=cost))
         assert rows_of(got, c) == sorted([(points[best].mean(),), (points[~best].mean(),)])
     assert got.counts is None
@@ -45,7 +51,9 @@ def test_fewer_samples_or_fewer_distinct_ones_than_clusters_give_fewer_centroids
 
 
 def test_nothing_gives_nothing():
-    assert centroids.kmeans(np.zeros((0, 3)), np.zeros(0, np.int64), 2, lambda c: c).vectors.shape == (0, 3)
+    assert centroids.kmeans(
+        np.zeros((0, 3)), np.zeros(0, np.int64), 2, lambda c: c
+    ).vectors.shape == (0, 3)
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(1, 6))
@@ -60,7 +68,9 @@ def test_centroids_are_means_of_a_partition_and_follow_the_seed_alone(seed, clus
         assert len(rows) == min(clusters, len(mine))
         # Lloyd's fixed point: every centroid is the mean of the samples nearest to it.
         near = ((mine[:, None] - rows[None]) ** 2).sum(2).argmin(1)
-        np.testing.assert_allclose(rows, [mine[near == k].mean(0) for k in range(len(rows))], atol=1e-5)
+        np.testing.assert_allclose(
+            rows, [mine[near == k].mean(0) for k in range(len(rows))], atol=1e-5
+        )
 
 
 def test_one_cluster_is_the_mean():

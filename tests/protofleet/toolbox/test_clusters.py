@@ -13,7 +13,9 @@ from protofleet.values.prototypes import Prototypes
 
 
 def cost(unit, labels):
-    return sum(((unit[labels == g] - unit[labels == g].mean(0)) ** 2).sum() for g in np.unique(labels))
+    return sum(
+        ((unit[labels == g] - unit[labels == g].mean(0)) ** 2).sum() for g in np.unique(labels)
+    )
 
 
 @given(st.integers(3, 7), st.integers(2, 3), st.integers(0, 10**6))
@@ -52,7 +54,9 @@ def test_groups_hold_every_holder_once_and_means_are_weighted_by_counts():
     assert groups[1] == [[0]]
     assert groups[2] == [[2]]
     anchors = clusters.group_means(DEVICES, [1, 1, 1], groups)
-    np.testing.assert_allclose(anchors[0].vectors, [[13 / 4, 1.2 / 4], [0, 2]], rtol=1e-6)  # (1·1 + 3·4) / 4
+    np.testing.assert_allclose(
+        anchors[0].vectors, [[13 / 4, 1.2 / 4], [0, 2]], rtol=1e-6
+    )  # (1·1 + 3·4) / 4
     np.testing.assert_allclose(anchors[1].vectors, [[13 / 4, 1.2 / 4]], rtol=1e-6)
     assert anchors[2].vectors.tolist() == [[0, 5], [7, 7]]
     heavier = clusters.group_means(DEVICES, [3, 1, 1], groups)
@@ -60,7 +64,9 @@ def test_groups_hold_every_holder_once_and_means_are_weighted_by_counts():
 
 
 def test_one_cluster_is_the_global_mean():
-    anchors = clusters.group_means(DEVICES, [1, 1, 1], clusters.within_classes(DEVICES, 1, lambda c: c))
+    anchors = clusters.group_means(
+        DEVICES, [1, 1, 1], clusters.within_classes(DEVICES, 1, lambda c: c)
+    )
     for means in anchors:
         np.testing.assert_allclose(means.vectors[0], [13 / 6, 11.2 / 6], rtol=1e-6)
 

@@ -39,9 +39,14 @@ def literal_distance(h, i, j, k):
 def by_slsqp(p):
     n = len(p)
     found = minimize(
-        lambda a: a @ p @ a, np.full(n, 1 / n), jac=lambda a: 2 * p @ a, method="SLSQP", bounds=[(0, 1)] * n,
-        constraints={"type": "eq", "fun": lambda a: a.sum() - 1}, options={"ftol": 1e-14, "maxiter": 1000},
-    )  # fmt: skip
+        lambda a: a @ p @ a,
+        np.full(n, 1 / n),
+        jac=lambda a: 2 * p @ a,
+        method="SLSQP",
+        bounds=[(0, 1)] * n,
+        constraints={"type": "eq", "fun": lambda a: a.sum() - 1},
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
     return found.x
 
 
@@ -50,10 +55,14 @@ def test_statistics_and_distances_are_those_of_the_literal_loops():
     data = [device(rng), device(rng, (0, 2), 7), device(rng, (1,), 3), device(rng, n=30)]
     found = [heads.statistics(f, y) for f, y in data]
     literal = [literal_statistics(f, y) for f, y in data]
-    np.testing.assert_allclose([float(s["variance"]["variance"]) for s in found], [v for v, _ in literal], rtol=1e-5)
+    np.testing.assert_allclose(
+        [float(s["variance"]["variance"]) for s in found], [v for v, _ in literal], rtol=1e-5
+    )
     by = heads.Collaboration.of(found, CONTRACT)
     for i in range(4):
-        due = [[literal_distance([h for _, h in literal], i, j, k) for k in range(4)] for j in range(4)]
+        due = [
+            [literal_distance([h for _, h in literal], i, j, k) for k in range(4)] for j in range(4)
+        ]
         np.testing.assert_allclose(by.distances(i), due, rtol=1e-4, atol=1e-6)
 
 
@@ -83,25 +92,37 @@ def test_large_and_badly_scaled_programs_end_at_an_optimum(n):
 
 
 def test_closed_forms():
-    np.testing.assert_allclose(heads.simplex_minimum(np.diag([1.0, 2.0, 4.0])), np.array([4, 2, 1]) / 7, rtol=1e-6)
+    np.testing.assert_allclose(
+        heads.simplex_minimum(np.diag([1.0, 2.0, 4.0])), np.array([4, 2, 1]) / 7, rtol=1e-6
+    )
     np.testing.assert_allclose(heads.simplex_minimum(np.zeros((4, 4))), 0.25)
     np.testing.assert_allclose(heads.simplex_minimum([[3.0]]), 1.0)
-    # min over a of a²·1 + 2a(1−a)·2 + (1−a)²·5: the first alone, since the cross term exceeds the first's own.
+    # min over a of a²·1 + 2a(1−a)·2 + (1−a)²·5: the first alone, since the cross term exceeds the
+    # first's own.
     np.testing.assert_allclose(heads.simplex_minimum([[1.0, 2.0], [2.0, 5.0]]), [1, 0])
 
 
 def test_two_devices_share_by_variance_and_distance():
-    by = heads.Collaboration(np.array([1.0, 2.0]), np.array([[0.0, 0.0], [0.0, 3.0]]))  # ‖H_0 − H_1‖² = 3
-    np.testing.assert_allclose(by.weights(0, [0, 1]), np.array([5, 1]) / 6, rtol=1e-6)  # diag(1, 2 + 3)
-    np.testing.assert_allclose(by.weights(1, [0, 1]), np.array([1, 2]) / 3, rtol=1e-6)  # diag(1 + 3, 2)
+    by = heads.Collaboration(
+        np.array([1.0, 2.0]), np.array([[0.0, 0.0], [0.0, 3.0]])
+    )  # ‖H_0 − H_1‖² = 3
+    np.testing.assert_allclose(
+        by.weights(0, [0, 1]), np.array([5, 1]) / 6, rtol=1e-6
+    )  # diag(1, 2 + 3)
+    np.testing.assert_allclose(
+        by.weights(1, [0, 1]), np.array([1, 2]) / 3, rtol=1e-6
+    )  # diag(1 + 3, 2)
     assert by.weights(1, [1]).tolist() == [1]
 
 
 def test_rows_of_the_last_layer_come_and_go_and_hidden_layers_are_apart():
-    weights = Tensors({
-        "head.hidden1.weight": np.ones((2, 2)), "head.out.weight": np.arange(6.0).reshape(3, 2),
-        "head.out.bias": np.array([7.0, 8.0, 9.0]),
-    })  # fmt: skip
+    weights = Tensors(
+        {
+            "head.hidden1.weight": np.ones((2, 2)),
+            "head.out.weight": np.arange(6.0).reshape(3, 2),
+            "head.out.bias": np.array([7.0, 8.0, 9.0]),
+        }
+    )
     head = heads.rows(weights, [2, 0])
     assert head == Head([0, 2], [[0, 1], [4, 5]], [7, 9])
     changed = heads.with_rows(weights, Head([1], [[-1, -2]], [-3]))
@@ -112,7 +133,10 @@ def test_rows_of_the_last_layer_come_and_go_and_hidden_layers_are_apart():
 
 
 def test_heads_mix_with_their_biases():
-    made = heads.mixed([Head([0, 1], [[1, 0], [0, 1]], [1, 2]), Head([0, 1], [[5, 4], [4, 5]], [5, 6])], [0.75, 0.25])
+    made = heads.mixed(
+        [Head([0, 1], [[1, 0], [0, 1]], [1, 2]), Head([0, 1], [[5, 4], [4, 5]], [5, 6])],
+        [0.75, 0.25],
+    )
     assert made == Head([0, 1], [[2, 1], [1, 2]], [2, 3])
 
 
@@ -141,12 +165,20 @@ def upload(head, **changes):
     return Upload("a", 1, "", {"head": head, **heads.statistics(*device(rng)), **changes})
 
 
-@pytest.mark.parametrize("bad", [
-    upload(Head([0, 1], np.ones((2, 4)), [0, 0])),
-    upload(Head([0, 1, 2], np.ones((3, 5)), [0, 0, 0])),
-    upload(Head([0, 1, 2], np.ones((3, 4)), [0, 0, 0]), before=Prototypes([0], np.ones((1, 4)))),
-    upload(Head([0, 1, 2], np.ones((3, 4)), [0, 0, 0]), variance=Tensors({"variance": np.float32(-1)})),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        upload(Head([0, 1], np.ones((2, 4)), [0, 0])),
+        upload(Head([0, 1, 2], np.ones((3, 5)), [0, 0, 0])),
+        upload(
+            Head([0, 1, 2], np.ones((3, 4)), [0, 0, 0]), before=Prototypes([0], np.ones((1, 4)))
+        ),
+        upload(
+            Head([0, 1, 2], np.ones((3, 4)), [0, 0, 0]),
+            variance=Tensors({"variance": np.float32(-1)}),
+        ),
+    ],
+)
 def test_an_upload_that_does_not_fit_is_refused_by_itself(bad):
     with pytest.raises(FusionError, match="due"):
         heads.fold_heads("devices", bad, 1, CONTRACT, np.arange(3))

@@ -22,14 +22,19 @@ def slow_supcon(z, labels, prototypes, have, temperature):
         positives = [r for r in among if rows[r][1] == y]
         if positives:
             below = sum(math.exp(float(v @ rows[a][0]) / temperature) for a in among)
-            shares = [math.log(math.exp(float(v @ rows[r][0]) / temperature) / below) for r in positives]
+            shares = [
+                math.log(math.exp(float(v @ rows[r][0]) / temperature) / below) for r in positives
+            ]
             terms.append(-sum(shares) / len(shares))
     return sum(terms) / len(terms) if terms else 0.0
 
 
 def problem(seed, batch, classes=4, d=3):
     rng = np.random.default_rng(seed)
-    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in rng.normal(size=(2, max(batch, classes), d))]
+    unit = [
+        v / np.linalg.norm(v, axis=1, keepdims=True)
+        for v in rng.normal(size=(2, max(batch, classes), d))
+    ]
     have = rng.integers(0, 2, classes)
     return unit[0][:batch], rng.integers(0, classes, batch), unit[1][:classes], have
 
@@ -47,7 +52,9 @@ def of(z, labels, prototypes, have, temperature):
 def test_supcon_is_the_formula(seed, batch, temperature):
     z, labels, prototypes, have = problem(seed, batch)
     value, gradient = of(z, labels, prototypes, have, temperature)
-    assert value == pytest.approx(slow_supcon(z, labels, prototypes, have, temperature), rel=1e-4, abs=1e-5)
+    assert value == pytest.approx(
+        slow_supcon(z, labels, prototypes, have, temperature), rel=1e-4, abs=1e-5
+    )
     assert torch.isfinite(gradient).all()
 
 
@@ -55,7 +62,9 @@ def test_a_missing_prototype_says_nothing_whatever_stands_in_its_row():
     z, labels, prototypes, have = problem(1, 8)
     have[:] = [1, 0, 1, 0]
     other = np.where(have[:, None], prototypes, 7.0)
-    assert of(z, labels, prototypes, have, 0.5)[0] == pytest.approx(of(z, labels, other, have, 0.5)[0])
+    assert of(z, labels, prototypes, have, 0.5)[0] == pytest.approx(
+        of(z, labels, other, have, 0.5)[0]
+    )
 
 
 def test_one_sample_and_its_prototype_alone_are_at_zero():
@@ -81,8 +90,15 @@ def test_kl_is_scipys_and_counts_missing_classes_as_zero(seed, batch, temperatur
     x.requires_grad_()
     value = losses.kl_to_soft_labels(x, torch.tensor(labels), q, h, temperature)
     value.backward()
-    each = [rel_entr(q[y].numpy().astype(float), softmax(v / temperature)).sum() * have[y]
-            for v, y in zip(logits, labels, strict=True)]  # fmt: skip
+    each = [
+        rel_entr(q[y].numpy().astype(float), softmax(v / temperature)).sum() * have[y]
+        for v, y in zip(logits, labels, strict=True)
+    ]
     assert value.item() == pytest.approx(np.mean(each), rel=1e-4, abs=1e-5)
-    pull = (softmax(logits / temperature, axis=1) - soft[labels]) * have[labels][:, None] / temperature / batch
+    pull = (
+        (softmax(logits / temperature, axis=1) - soft[labels])
+        * have[labels][:, None]
+        / temperature
+        / batch
+    )
     np.testing.assert_allclose(x.grad, pull, atol=1e-5)

@@ -1,4 +1,6 @@
-"""Mixtures against scikit-learn, EM's own formulas, the integral behind the distance, and algorithm 1 as printed."""
+"""Mixtures against scikit-learn, EM's own formulas, the integral behind the distance, and algorithm
+1 as printed.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def test_a_class_is_what_scikit_learn_fits():
     assert got.classes.tolist() == [0] * 4 + [1] * 4
     assert got.counts.tolist() == [60, 80]
     for c in (0, 1):
-        model = GaussianMixture(4, covariance_type="diag", reg_covar=FLOOR, random_state=7).fit(x[y == c])
+        model = GaussianMixture(4, covariance_type="diag", reg_covar=FLOOR, random_state=7).fit(
+            x[y == c]
+        )
         np.testing.assert_allclose(got.weights[got.classes == c], model.weights_, rtol=1e-5)
         np.testing.assert_allclose(got.means[got.classes == c], model.means_, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(got.variances[got.classes == c], model.covariances_, rtol=1e-5)
@@ -36,13 +40,18 @@ def test_one_more_turn_of_em_changes_little():
     x, _ = blobs(1, [200])
     got = mixtures.class_mixtures(x, np.zeros(200, int), 3, FLOOR, 0)
     pdf = np.stack(
-        [stats.multivariate_normal(m, np.diag(v)).pdf(x) for m, v in zip(got.means, got.variances, strict=True)]
+        [
+            stats.multivariate_normal(m, np.diag(v)).pdf(x)
+            for m, v in zip(got.means, got.variances, strict=True)
+        ]
     )
     gamma = got.weights[:, None] * pdf
     gamma /= gamma.sum(0)  # formula 5
     n = gamma.sum(1)
     mean = gamma @ x / n[:, None]  # formula 6, three times
-    variance = np.stack([g @ (x - m) ** 2 / k for g, m, k in zip(gamma, mean, n, strict=True)]) + FLOOR
+    variance = (
+        np.stack([g @ (x - m) ** 2 / k for g, m, k in zip(gamma, mean, n, strict=True)]) + FLOOR
+    )
     np.testing.assert_allclose(got.weights, n / 200, atol=1e-3)
     np.testing.assert_allclose(got.means, mean, atol=1e-2)
     np.testing.assert_allclose(got.variances, variance, atol=2e-2)
@@ -82,11 +91,18 @@ def test_the_distance_is_minus_the_log_of_the_overlap(m, v1, v2):
 
 def test_the_distance_in_many_dimensions_is_formula_8():
     rng = np.random.default_rng(2)
-    m1, m2, v1, v2 = rng.normal(size=4), rng.normal(size=4), rng.uniform(0.1, 2, 4), rng.uniform(0.1, 2, 4)
+    m1, m2, v1, v2 = (
+        rng.normal(size=4),
+        rng.normal(size=4),
+        rng.uniform(0.1, 2, 4),
+        rng.uniform(0.1, 2, 4),
+    )
     s1, s2 = np.diag(v1), np.diag(v2)
     s = (s1 + s2) / 2
     det = np.linalg.det
-    wanted = (m1 - m2) @ np.linalg.inv(s) @ (m1 - m2) / 8 + np.log(det(s) / np.sqrt(det(s1) * det(s2))) / 2
+    wanted = (m1 - m2) @ np.linalg.inv(s) @ (m1 - m2) / 8 + np.log(
+        det(s) / np.sqrt(det(s1) * det(s2))
+    ) / 2
     assert mixtures.bhattacharyya(m1, v1, m2[None], v2[None])[0] == pytest.approx(wanted)
 
 
@@ -112,12 +128,19 @@ def algorithm_1(w, mu, var, threshold):
     for cluster in clusters:
         total = sum(w[j] for j in cluster)
         mean = sum(w[j] * mu[j] for j in cluster) / total
-        full = sum(w[j] * (np.diag(var[j]) + np.outer(mu[j] - mean, mu[j] - mean)) for j in cluster) / total
+        full = (
+            sum(w[j] * (np.diag(var[j]) + np.outer(mu[j] - mean, mu[j] - mean)) for j in cluster)
+            / total
+        )
         found.append((total, mean, np.diag(full)))
     return [np.array(each) for each in zip(*found, strict=True)]
 
 
-@given(seed=st.integers(0, 200), n=st.integers(1, 12), threshold=st.sampled_from([0.0, 0.3, 1.0, 3.0, 1e9]))
+@given(
+    seed=st.integers(0, 200),
+    n=st.integers(1, 12),
+    threshold=st.sampled_from([0.0, 0.3, 1.0, 3.0, 1e9]),
+)
 def test_fusion_is_algorithm_1(seed, n, threshold):
     for got, wanted in zip(
         mixtures.fuse_components(*components(seed, n), threshold),
@@ -151,9 +174,16 @@ def moments(several):
     return found
 
 
-@given(seed=st.integers(0, 50), most=st.sampled_from([1, 2, 64]), threshold=st.sampled_from([0.0, 1.0, 20.0]))
+@given(
+    seed=st.integers(0, 50),
+    most=st.sampled_from([1, 2, 64]),
+    threshold=st.sampled_from([0.0, 1.0, 20.0]),
+)
 def test_fusion_keeps_mass_mean_and_second_moment_of_every_class(seed, most, threshold):
-    sent = [(k, mixtures.class_mixtures(*blobs(seed + k, [9, 0, 5 * k]), 3, FLOOR, 0)) for k in (1, 2, 3)]
+    sent = [
+        (k, mixtures.class_mixtures(*blobs(seed + k, [9, 0, 5 * k]), 3, FLOOR, 0))
+        for k in (1, 2, 3)
+    ]
     fused = mixtures.fuse(sent, None, threshold, most)
     wanted, got = moments(sent), moments([(1, fused)])
     assert got.keys() == wanted.keys() == {0, 2}
@@ -178,7 +208,9 @@ def test_a_class_that_nobody_sent_keeps_its_mixture():
 
 
 def test_pseudo_features_have_the_moments_of_their_mixture():
-    known = Mixtures([2, 2, 5], [0.25, 0.75, 1], [[0, 8], [4, 0], [1, 1]], [[1, 1], [4, 0.25], [9, 1]], [10, 20])
+    known = Mixtures(
+        [2, 2, 5], [0.25, 0.75, 1], [[0, 8], [4, 0], [1, 1]], [[1, 1], [4, 0.25], [9, 1]], [10, 20]
+    )
     x, y = mixtures.sample(known, 40_000, np.random.default_rng(0))
     assert np.unique(y, return_counts=True)[1].tolist() == [40_000, 40_000]
     two, five = x[y == 2].astype(float), x[y == 5].astype(float)

@@ -1,4 +1,6 @@
-"""MP-FedCL's pool, its padding and its loss, each against a literal loop over the paper's formula."""
+"""MP-FedCL's pool, its padding and its loss, each against a literal loop over the paper's
+formula.
+"""
 
 import math
 
@@ -19,7 +21,9 @@ C, D = 4, 3
 def pools(draw, most=3):
     made = []
     for _ in range(draw(st.integers(1, 4))):
-        counts = draw(st.lists(st.integers(0, most), min_size=C - 1, max_size=C - 1).filter(any))  # nobody has class 3
+        counts = draw(
+            st.lists(st.integers(0, most), min_size=C - 1, max_size=C - 1).filter(any)
+        )  # nobody has class 3
         classes = np.repeat(np.arange(C - 1), counts)
         rng = np.random.default_rng(draw(st.integers(0, 999)))
         made.append(Prototypes(classes, rng.standard_normal((len(classes), D))))
@@ -33,7 +37,12 @@ def padded_slowly(clients, slots, whole):
         for k in range(slots):
             row = []
             for j in range(C):
-                everyones = [u for one in clients for c, u in zip(one.classes, one.vectors, strict=True) if c == j]
+                everyones = [
+                    u
+                    for one in clients
+                    for c, u in zip(one.classes, one.vectors, strict=True)
+                    if c == j
+                ]
                 mine = [u for c, u in zip(client.classes, client.vectors, strict=True) if c == j]
                 keeps = len(mine) >= slots if whole else k < len(mine)
                 row.append(mine[k] if keeps else np.mean(everyones, axis=0) if everyones else None)
@@ -70,7 +79,9 @@ def test_a_pool_reads_back_and_keeps_only_the_classes_that_nobody_sent(now, befo
     everything = pool.joined(got)
     for c in range(C):
         want = sent if c in sent.classes else kept
-        assert sorted(everything.only([c]).vectors.tolist()) == sorted(want.only([c]).vectors.tolist())
+        assert sorted(everything.only([c]).vectors.tolist()) == sorted(
+            want.only([c]).vectors.tolist()
+        )
     assert [one.only(sent.classes) for one in got[: len(now)]] == now
     assert pool.widest(now) == max(one.classes.tolist().count(c) for one in now for c in range(C))
 
@@ -82,7 +93,10 @@ def test_more_devices_than_the_wire_allows_rows_a_class_still_travel():
 
 def test_a_step_sees_one_shape_as_devices_come_and_go():
     one = Prototypes([0, 0], [[3.0, 4.0], [0.0, 2.0]])
-    shapes = {n: pool.as_given([one] * n, 2, 2, 2, whole=True)["pool"].shape[0] for n in (0, 1, 5, 8, 9, 16, 17)}
+    shapes = {
+        n: pool.as_given([one] * n, 2, 2, 2, whole=True)["pool"].shape[0]
+        for n in (0, 1, 5, 8, 9, 16, 17)
+    }
     assert shapes == {0: 16, 1: 16, 5: 16, 8: 16, 9: 32, 16: 32, 17: 64}
     given = pool.as_given([one], 2, 2, 2, whole=True)
     np.testing.assert_allclose(given["pool"][:2, 0], [[0.6, 0.8], [0, 1]], atol=1e-6)
@@ -99,7 +113,10 @@ def contrast_slowly(z, y, clients, slots, tau):
             if row[label] is None:
                 continue
             unit = [None if u is None else np.asarray(u, float) / np.linalg.norm(u) for u in row]
-            shares = [None if u is None else math.exp(float(v @ u) / np.linalg.norm(v) / tau) for u in unit]
+            shares = [
+                None if u is None else math.exp(float(v @ u) / np.linalg.norm(v) / tau)
+                for u in unit
+            ]
             terms.append(-math.log(shares[label] / sum(s for s in shares if s is not None)))
         total += sum(terms) / len(table) if terms else 0.0
     return total / len(y)
@@ -109,16 +126,22 @@ def contrast_slowly(z, y, clients, slots, tau):
 def test_the_loss_is_the_papers_with_its_index_read_as_the_label(clients, slots, tau, seed):
     rng = np.random.default_rng(seed)
     z, y = rng.standard_normal((5, D)), rng.integers(0, C, 5)
-    given = {k: torch.from_numpy(v) for k, v in pool.as_given(clients, C, D, slots, whole=True).items()}
+    given = {
+        k: torch.from_numpy(v) for k, v in pool.as_given(clients, C, D, slots, whole=True).items()
+    }
     unit = torch.nn.functional.normalize(torch.tensor(z, dtype=torch.float32), dim=1)
     got = losses.to_pool(unit, torch.tensor(y), given["pool"], given["filled"], given["have"], tau)
-    assert float(got) == pytest.approx(contrast_slowly(z, y, clients, slots, tau), rel=1e-3, abs=1e-4)
+    assert float(got) == pytest.approx(
+        contrast_slowly(z, y, clients, slots, tau), rel=1e-3, abs=1e-4
+    )
 
 
 def test_without_a_pool_or_without_the_class_nothing_pulls():
     given = {k: torch.from_numpy(v) for k, v in pool.as_given([], 2, 2, 2, whole=True).items()}
     z = torch.tensor([[1.0, 0.0]], requires_grad=True)
-    value = losses.to_pool(z, torch.tensor([1]), given["pool"], given["filled"], given["have"], 0.07)
+    value = losses.to_pool(
+        z, torch.tensor([1]), given["pool"], given["filled"], given["have"], 0.07
+    )
     value.backward()
     assert value.item() == 0
     assert z.grad.tolist() == [[0, 0]]
@@ -150,4 +173,6 @@ def test_the_contrast_of_models_is_the_papers():
 
     to_near, to_off = np.exp(sim(z, near) / 0.5), np.exp(sim(z, off) / 0.5)
     want = -np.log(to_near / (to_near + to_off)).mean()
-    assert float(losses.between_models(*map(torch.from_numpy, (z, near, off)), 0.5)) == pytest.approx(want, rel=1e-5)
+    assert float(
+        losses.between_models(*map(torch.from_numpy, (z, near, off)), 0.5)
+    ) == pytest.approx(want, rel=1e-5)

@@ -23,7 +23,10 @@ def as_torch(model):
     layers = []
     for weight, bias in zip(model.weights, model.biases, strict=True):
         linear = torch.nn.Linear(*weight.shape, dtype=torch.float64)
-        linear.weight.data, linear.bias.data = torch.tensor(weight.T.copy()), torch.tensor(bias.copy())
+        linear.weight.data, linear.bias.data = (
+            torch.tensor(weight.T.copy()),
+            torch.tensor(bias.copy()),
+        )
         layers += [linear, torch.nn.ReLU()]
     return torch.nn.Sequential(*layers[:-1])
 
@@ -39,11 +42,15 @@ def test_logits_and_gradients_are_torchs(sizes):
         np.testing.assert_allclose(ours, theirs.grad.numpy().T, atol=1e-12)
 
 
-@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", None), ("sgd", 0.3), ("adam", None), ("adam", 0.05)])
+@pytest.mark.parametrize(
+    ("optimizer", "lr"), [("sgd", None), ("sgd", 0.3), ("adam", None), ("adam", 0.05)]
+)
 def test_teaching_is_torchs_optimiser_on_the_same_batches(optimizer, lr):
     model, (x, y) = Model.fresh(SIZES, np.random.default_rng(1)), points()
     net = as_torch(model)
-    softlabels.teach(model, x, y, np.random.default_rng(2), epochs=3, batch_size=4, optimizer=optimizer, lr=lr)
+    softlabels.teach(
+        model, x, y, np.random.default_rng(2), epochs=3, batch_size=4, optimizer=optimizer, lr=lr
+    )
     rng = np.random.default_rng(2)
     if optimizer == "sgd":
         steps = torch.optim.SGD(net.parameters(), lr=lr or 0.01, momentum=0.5)
@@ -52,7 +59,9 @@ def test_teaching_is_torchs_optimiser_on_the_same_batches(optimizer, lr):
     for _ in range(3):
         for at in torch.split(torch.from_numpy(rng.permutation(len(y))), 4):
             steps.zero_grad()
-            torch.nn.functional.cross_entropy(net(torch.tensor(x)[at]), torch.tensor(y)[at]).backward()
+            torch.nn.functional.cross_entropy(
+                net(torch.tensor(x)[at]), torch.tensor(y)[at]
+            ).backward()
             steps.step()
     for ours, theirs in zip(model.parameters(), net.parameters(), strict=True):
         np.testing.assert_allclose(ours, theirs.detach().numpy().T, atol=1e-9)
@@ -69,7 +78,9 @@ def test_a_model_survives_a_state_and_teaching_leaves_the_state_alone():
     before, (x, y) = hash(tensors), points()
     model = Model.of(tensors)
     assert model.tensors() == tensors
-    softlabels.teach(model, x, y, np.random.default_rng(2), epochs=1, batch_size=4, optimizer="sgd", lr=None)
+    softlabels.teach(
+        model, x, y, np.random.default_rng(2), epochs=1, batch_size=4, optimizer="sgd", lr=None
+    )
     assert model.tensors() != tensors
     assert hash(tensors) == before
 
@@ -78,7 +89,9 @@ def test_it_learns_points_apart_and_says_so():
     x = np.eye(3).repeat(8, 0)
     y = np.arange(3).repeat(8)
     model = Model.fresh((3, 3), np.random.default_rng(0))
-    softlabels.teach(model, x, y, np.random.default_rng(1), epochs=40, batch_size=4, optimizer="sgd", lr=0.5)
+    softlabels.teach(
+        model, x, y, np.random.default_rng(1), epochs=40, batch_size=4, optimizer="sgd", lr=0.5
+    )
     soft = softlabels.soft_labels(model.logits(x), y, 1.0)
     assert (soft.probabilities.argmax(1) == [0, 1, 2]).all()
     assert soft.probabilities.max(1).min() > 0.9
@@ -88,10 +101,17 @@ def test_it_learns_points_apart_and_says_so():
 def test_points_that_do_not_fit_the_fleet_are_refused(x, y):
     model = Model.fresh(SIZES, np.random.default_rng(1))
     with pytest.raises(FusionError):
-        softlabels.teach(model, x, y, np.random.default_rng(2), epochs=1, batch_size=4, optimizer="sgd", lr=None)
+        softlabels.teach(
+            model, x, y, np.random.default_rng(2), epochs=1, batch_size=4, optimizer="sgd", lr=None
+        )
 
 
-@given(st.integers(1, 9), st.sampled_from([0.5, 1.0, 5.0]), st.sampled_from(["softmax", "logits"]), st.integers(0, 99))
+@given(
+    st.integers(1, 9),
+    st.sampled_from([0.5, 1.0, 5.0]),
+    st.sampled_from(["softmax", "logits"]),
+    st.integers(0, 99),
+)
 def test_soft_labels_are_the_class_averages_written_out(n, temperature, average, seed):
     rng = np.random.default_rng(seed)
     logits, labels = rng.normal(size=(n, 4)) * 9, rng.integers(0, 4, n)
@@ -100,7 +120,9 @@ def test_soft_labels_are_the_class_averages_written_out(n, temperature, average,
     for c, row in zip(got.classes, got.probabilities, strict=True):
         mine = [logits[i] for i in range(n) if labels[i] == c]
         if average == "softmax":  # FedMPS (8)
-            want = sum(np.exp(v / temperature) / np.exp(v / temperature).sum() for v in mine) / len(mine)
+            want = sum(np.exp(v / temperature) / np.exp(v / temperature).sum() for v in mine) / len(
+                mine
+            )
         else:
             want = np.exp(sum(mine) / len(mine) / temperature)
             want /= want.sum()
@@ -108,7 +130,10 @@ def test_soft_labels_are_the_class_averages_written_out(n, temperature, average,
 
 
 def test_a_class_without_new_soft_labels_keeps_its_old_ones():
-    old, new = SoftLabels([0, 2], [[1, 0, 0], [0, 0, 1]]), SoftLabels([1, 2], [[0, 0.5, 0.5], [0.5, 0, 0.5]])
+    old, new = (
+        SoftLabels([0, 2], [[1, 0, 0], [0, 0, 1]]),
+        SoftLabels([1, 2], [[0, 0.5, 0.5], [0.5, 0, 0.5]]),
+    )
     both = softlabels.kept_beside(new, old)
     assert both == SoftLabels([0, 1, 2], [[1, 0, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]])
     assert softlabels.kept_beside(new, None) == new

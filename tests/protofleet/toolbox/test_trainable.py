@@ -18,9 +18,13 @@ def weights():
 
 def by_torch(named, x, y, delta):
     w = {k: torch.tensor(v, dtype=torch.float64, requires_grad=True) for k, v in named.items()}
-    made = functional.linear(functional.relu(functional.linear(w["embedding"], w["w1"], w["b1"])), w["w2"], w["b2"])
+    made = functional.linear(
+        functional.relu(functional.linear(w["embedding"], w["w1"], w["b1"])), w["w2"], w["b2"]
+    )
     labels = torch.tensor(y)
-    distance = torch.cdist(torch.tensor(x, dtype=torch.float64), made, compute_mode="donot_use_mm_for_euclid_dist")
+    distance = torch.cdist(
+        torch.tensor(x, dtype=torch.float64), made, compute_mode="donot_use_mm_for_euclid_dist"
+    )
     loss = functional.cross_entropy(-(distance + delta * functional.one_hot(labels, 5)), labels)
     return made, loss, dict(zip(w, torch.autograd.grad(loss, list(w.values())), strict=True))
 
@@ -41,7 +45,9 @@ def test_training_is_plain_sgd_over_shuffled_batches():
     expected = weights()
     for some in (order[:4], order[4:]):
         _, _, gradients = by_torch(expected, X[some], Y[some], 2.0)
-        expected = {k: (v - 0.1 * gradients[k].numpy()).astype(np.float32) for k, v in expected.items()}
+        expected = {
+            k: (v - 0.1 * gradients[k].numpy()).astype(np.float32) for k, v in expected.items()
+        }
     rng = np.random.default_rng(5)
     found = trainable.trained(weights(), X, Y, 2.0, rng, epochs=1, batch_size=4, lr=0.1)
     for name, value in expected.items():
@@ -50,7 +56,9 @@ def test_training_is_plain_sgd_over_shuffled_batches():
 
 def test_training_brings_prototypes_near_their_class_and_leaves_what_it_was_given():
     start = weights()
-    end = trainable.trained(start, X, Y, 1.0, np.random.default_rng(0), epochs=300, batch_size=4, lr=0.05)
+    end = trainable.trained(
+        start, X, Y, 1.0, np.random.default_rng(0), epochs=300, batch_size=4, lr=0.05
+    )
     np.testing.assert_array_equal(start["w1"], weights()["w1"])
     distance = np.linalg.norm(X[:, None] - trainable.prototypes(end)[None], axis=2)
     assert (distance.argmin(1) == Y).all()

@@ -37,7 +37,9 @@ print(*found)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what is resident")
 @pytest.mark.parametrize("where", ["here", "aside"])
 def test_what_loading_took_is_given_back(where):
-    run = subprocess.run([sys.executable, "-c", CODE, where], capture_output=True, text=True, check=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-c", CODE, where], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     before, *found = map(float, run.stdout.split())
     for during, after in zip(found[::2], found[1::2], strict=True):
         assert during > before + 20

@@ -11,7 +11,14 @@ def test_draws_depend_on_the_names_and_on_nothing_else():
 
 def test_names_do_not_run_into_each_other():
     assert (
-        len({seeds.seed_of("ab", "c"), seeds.seed_of("a", "bc"), seeds.seed_of("abc"), seeds.seed_of("a", "b", "c")})
+        len(
+            {
+                seeds.seed_of("ab", "c"),
+                seeds.seed_of("a", "bc"),
+                seeds.seed_of("abc"),
+                seeds.seed_of("a", "b", "c"),
+            }
+        )
         == 4
     )
     assert seeds.seed_of(1) != seeds.seed_of("1")

@@ -11,7 +11,9 @@ def test_words_reach_the_socket_and_signs_of_life_are_three_in_the_time_allowed(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(place)
         heard.setblocking(False)
-        said = Notifier({"NOTIFY_SOCKET": place, "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())})
+        said = Notifier(
+            {"NOTIFY_SOCKET": place, "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}
+        )
         said.say("READY=1")
         for now in (0.0, 4.0, 9.9, 10.0, 19.0, 20.5):
             said.alive(now)

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from protofleet.errors import ValueRefused
-from protofleet.values.prototypes import Head, Mixtures, Prototypes, SoftLabels, Tensors, count_floats
+from protofleet.values.prototypes import (
+    Head,
+    Mixtures,
+    Prototypes,
+    SoftLabels,
+    Tensors,
+    count_floats,
+)
 
 
 def protos(**changes):
@@ -45,7 +52,10 @@ def test_negative_zero_is_zero():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: protos(vectors=[[1.0, np.nan], [3.0, 4.0]]), r"vectors\[0\]: 1 of 2 values is not finite"),
+        (
+            lambda: protos(vectors=[[1.0, np.nan], [3.0, 4.0]]),
+            r"vectors\[0\]: 1 of 2 values is not finite",
+        ),
         (lambda: protos(vectors=[[1e39, 1], [3.0, 4.0]]), "not finite"),
         (lambda: protos(classes=[0]), "vectors: 2 vectors for 1 rows"),
         (lambda: protos(classes=[0.5, 1]), "whole numbers"),

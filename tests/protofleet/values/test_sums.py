@@ -40,7 +40,9 @@ def test_any_order_and_any_tree_of_merges_gives_the_same_bits(items, random):
 def test_the_sum_is_the_true_sum_to_the_grid(items):
     total = merge_all([{"s": Sum.of([key], [row], [weight])} for key, row, weight in items])["s"]
     for at, key in enumerate(total.keys):
-        true = [sum(Fraction(row[j]) * weight for k, row, weight in items if k == key) for j in range(3)]
+        true = [
+            sum(Fraction(row[j]) * weight for k, row, weight in items if k == key) for j in range(3)
+        ]
         weights = sum(weight for k, _, weight in items if k == key)
         assert total.weights[at] == weights
         for got, want in zip(total.total()[at], true, strict=True):
@@ -64,7 +66,12 @@ def test_half_precision_values_are_exact_on_the_grid():
 
 @pytest.mark.parametrize(
     ("row", "weight", "words"),
-    [([1e30], 1, "too large"), ([np.nan], 1, "too large"), ([1.0], -1, "negative"), ([1.0], 2**31, "too large")],
+    [
+        ([1e30], 1, "too large"),
+        ([np.nan], 1, "too large"),
+        ([1.0], -1, "negative"),
+        ([1.0], 2**31, "too large"),
+    ],
 )
 def test_what_cannot_be_added_exactly_is_refused(row, weight, words):
     with pytest.raises(FusionError, match=words):

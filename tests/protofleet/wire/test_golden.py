@@ -26,30 +26,86 @@ def eighths(*shape: int) -> np.ndarray:
 
 PROTOS = Prototypes([0, 0, 3, 700], eighths(4, 6), [12, 300, 0, 2**40])
 MIXTURES = Mixtures([1, 1, 4], [0.25, 0.75, 1], eighths(3, 2), eighths(3, 2) + 1, [9, 1000])
-TENSORS = Tensors({"conv.weight": eighths(2, 3, 2), "steps": np.array(-7), "none": np.zeros((0, 4)), "ids": [1, 2]})
+TENSORS = Tensors(
+    {
+        "conv.weight": eighths(2, 3, 2),
+        "steps": np.array(-7),
+        "none": np.zeros((0, 4)),
+        "ids": [1, 2],
+    }
+)
 HEAD = Head([0, 1], eighths(2, 3), [1 / 3, -2])
 SOFT = SoftLabels([0, 2], [[0.5, 0.25, 0.25], [0, 0, 1]])
 
 # type -> the rest of the envelope, body, and how it is encoded
 SAMPLES = {
-    "birth": ({**AGENT, "seq": 0}, {"wire": [1], "backbone": "resnet18", "train": True, "dim": 512}, {}),
-    "state": ({"epoch": 1, "run": RUN}, {"online": True, "round": 17, "method": "fedproto", "since": None}, {}),
-    "round": (
-        {**ROUND, "base": BASE},
-        {"agents": ["camera-07", "camera-08"], "deadline_s": 90.5, "quorum": 2, "hyper": {"lr": 0.01, "lambda": 1.0}},
+    "birth": (
+        {**AGENT, "seq": 0},
+        {"wire": [1], "backbone": "resnet18", "train": True, "dim": 512},
         {},
     ),
-    "global": (ROUND, {"protos": PROTOS, "head": HEAD, "soft": SOFT}, {"exceptions": {"head": "half"}}),
+    "state": (
+        {"epoch": 1, "run": RUN},
+        {"online": True, "round": 17, "method": "fedproto", "since": None},
+        {},
+    ),
+    "round": (
+        {**ROUND, "base": BASE},
+        {
+            "agents": ["camera-07", "camera-08"],
+            "deadline_s": 90.5,
+            "quorum": 2,
+            "hyper": {"lr": 0.01, "lambda": 1.0},
+        },
+        {},
+    ),
+    "global": (
+        ROUND,
+        {"protos": PROTOS, "head": HEAD, "soft": SOFT},
+        {"exceptions": {"head": "half"}},
+    ),
     "own": ({**ROUND, "agent": "camera-07"}, {"anchors": MIXTURES}, {}),
-    "upload": ({**AGENT, **ROUND, "seq": 41, "base": BASE}, {"protos": PROTOS, "stats": TENSORS}, {}),
-    "receipt": ({**ROUND, "agent": "camera-07"}, {"digest": BASE, "verdict": "accepted", "words": "fused"}, {}),
-    "report": ({**AGENT, "seq": 42, "round": 17}, {"accuracy": 0.8125, "loss": 1e-9, "n": -1, "big": 2**62}, {}),
-    "enrol": ({"agent": "camera-07", "boot": BOOT, "seq": 3}, {"protos": PROTOS}, {"precision": "int8"}),
-    "desired": ({"agent": "camera-07"}, {"bundle": "extractor-3", "generation": 4, "digest": BASE}, {}),
-    "reported": ({"agent": "camera-07", "boot": BOOT}, {"digest": BASE, "phase": "proven", "reason": "žádný"}, {}),
-    "command": ({"agent": "camera-07", "seq": 5}, {"id": "c-1", "do": "restart", "ttl_s": 30, "args": {}}, {}),
+    "upload": (
+        {**AGENT, **ROUND, "seq": 41, "base": BASE},
+        {"protos": PROTOS, "stats": TENSORS},
+        {},
+    ),
+    "receipt": (
+        {**ROUND, "agent": "camera-07"},
+        {"digest": BASE, "verdict": "accepted", "words": "fused"},
+        {},
+    ),
+    "report": (
+        {**AGENT, "seq": 42, "round": 17},
+        {"accuracy": 0.8125, "loss": 1e-9, "n": -1, "big": 2**62},
+        {},
+    ),
+    "enrol": (
+        {"agent": "camera-07", "boot": BOOT, "seq": 3},
+        {"protos": PROTOS},
+        {"precision": "int8"},
+    ),
+    "desired": (
+        {"agent": "camera-07"},
+        {"bundle": "extractor-3", "generation": 4, "digest": BASE},
+        {},
+    ),
+    "reported": (
+        {"agent": "camera-07", "boot": BOOT},
+        {"digest": BASE, "phase": "proven", "reason": "žádný"},
+        {},
+    ),
+    "command": (
+        {"agent": "camera-07", "seq": 5},
+        {"id": "c-1", "do": "restart", "ttl_s": 30, "args": {}},
+        {},
+    ),
     "ack": ({"agent": "camera-07", "seq": 43}, {"id": "c-1", "done": False, "words": "busy"}, {}),
-    "slip": ({**ROUND, "base": BASE}, {"digest": BASE, "size": 20_000_000, "chunk": 130_048, "of": "global"}, {}),
+    "slip": (
+        {**ROUND, "base": BASE},
+        {"digest": BASE, "size": 20_000_000, "chunk": 130_048, "of": "global"},
+        {},
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""The door's one promise: whatever the bytes, a checked value or `WireError`, in memory bounded by their length."""
+"""The door's one promise: whatever the bytes, a checked value or `WireError`, in memory bounded by
+their length.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,16 @@ from protofleet.errors import WireError
 from protofleet.values.prototypes import Parts, Tensors
 from tests.protofleet import strategies
 
-VALID = {path.stem: path.read_bytes() for path in sorted((Path(__file__).parents[2] / "data/wire").glob("*.cbor"))}
+VALID = {
+    path.stem: path.read_bytes()
+    for path in sorted((Path(__file__).parents[2] / "data/wire").glob("*.cbor"))
+}
 
 
 def check(data: bytes) -> bool:
-    """Decode; if that succeeds, the value must be usable: it encodes again. Anything but `WireError` escapes."""
+    """Decode; if that succeeds, the value must be usable: it encodes again. Anything but
+    `WireError` escapes.
+    """
     message = decoded(data)
     if message is None:
         return False
@@ -42,7 +49,11 @@ def decoded(data: bytes) -> wire.Message | None:
 
 
 def all_finite(parts: Parts) -> bool:
-    arrays = [a for p in parts.values() for a in (p.arrays if isinstance(p, Tensors) else vars(p)).values()]
+    arrays = [
+        a
+        for p in parts.values()
+        for a in (p.arrays if isinstance(p, Tensors) else vars(p)).values()
+    ]
     return all(np.isfinite(array).all() for array in arrays if array is not None)
 
 
@@ -90,7 +101,18 @@ raw_values = st.recursive(
         st.text(max_size=3),
         st.binary(max_size=9),
         st.sampled_from(
-            ["q", "s", "kind", "prototypes", "tensors", "mixtures", [2, 2], [], [0, 2**62], [2**63 - 1] * 8]
+            [
+                "q",
+                "s",
+                "kind",
+                "prototypes",
+                "tensors",
+                "mixtures",
+                [2, 2],
+                [],
+                [0, 2**62],
+                [2**63 - 1] * 8,
+            ]
         ),
         st.builds(CBORTag, st.sampled_from([24, 40, 64, 72, 79, 84, 85]), st.binary(max_size=16)),
     ),
@@ -98,7 +120,9 @@ raw_values = st.recursive(
         st.lists(inner, max_size=3),
         st.builds(CBORTag, st.just(40), st.lists(inner, min_size=1, max_size=3)),
         st.dictionaries(
-            st.sampled_from(["kind", "classes", "vectors", "counts", "weights", "arrays", "q", "s", "x"]),
+            st.sampled_from(
+                ["kind", "classes", "vectors", "counts", "weights", "arrays", "q", "s", "x"]
+            ),
             inner,
             max_size=4,
         ),

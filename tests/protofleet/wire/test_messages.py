@@ -50,12 +50,16 @@ def altered(**changes) -> bytes:
     """A valid receipt, changed below the encoder; None takes a key away."""
     body = cbor2.CBORTag(24, cbor2.dumps({"verdict": "late"}))
     raw = {"v": 1, "t": "receipt", "fleet": "orchard", "body": body, **changes}
-    return cbor2.dumps({key: value for key, value in raw.items() if value is not None}, canonical=True)
+    return cbor2.dumps(
+        {key: value for key, value in raw.items() if value is not None}, canonical=True
+    )
 
 
 @given(envelopes, st.data())
 def test_round_trip(envelope, data):
-    body = data.draw(strategies.parts() if envelope.t in wire.PART_TYPES else strategies.documents())
+    body = data.draw(
+        strategies.parts() if envelope.t in wire.PART_TYPES else strategies.documents()
+    )
     encoded = wire.encode(envelope, body, precision="float32")
     got = wire.decode(encoded)
     assert got.envelope == envelope
@@ -99,9 +103,18 @@ def test_absent_fields_are_absent():
         ({"body": {"verdict": "late"}}, "receipt.body: not embedded CBOR"),
         ({"body": cbor2.CBORTag(24, b"")}, "receipt.body: byte 0: the bytes end too early"),
         ({"body": cbor2.CBORTag(24, b"\x80")}, "receipt.body: not a map"),
-        ({"body": cbor2.CBORTag(24, cbor2.dumps({"x": b"y"}))}, "receipt.body.x: bytes is no plain value"),
-        ({"body": cbor2.CBORTag(24, cbor2.dumps({"x": float("nan")}))}, "receipt.body.x: nan is not finite"),
-        ({"body": cbor2.CBORTag(24, cbor2.dumps({"x": cbor2.CBORTag(64, b"")}))}, "body.x: CBORTag is no plain value"),
+        (
+            {"body": cbor2.CBORTag(24, cbor2.dumps({"x": b"y"}))},
+            "receipt.body.x: bytes is no plain value",
+        ),
+        (
+            {"body": cbor2.CBORTag(24, cbor2.dumps({"x": float("nan")}))},
+            "receipt.body.x: nan is not finite",
+        ),
+        (
+            {"body": cbor2.CBORTag(24, cbor2.dumps({"x": cbor2.CBORTag(64, b"")}))},
+            "body.x: CBORTag is no plain value",
+        ),
         ({"t": "upload", "body": cbor2.CBORTag(24, b"\x80")}, "upload.parts: not a map of parts"),
     ],
 )
@@ -123,14 +136,26 @@ def test_what_does_not_belong_is_refused(changes, words):
         (replace(FULL, base="ab"), {}, "upload.base: not the 32 bytes"),
         (FULL, [], "upload.parts: list is no map of parts"),
         (replace(FULL, t="report"), [], "report.body: not a map"),
-        (replace(FULL, t="report"), {"loss": [1, {"a": float("inf")}]}, r"report.body.loss\[1\].a: inf is not finite"),
+        (
+            replace(FULL, t="report"),
+            {"loss": [1, {"a": float("inf")}]},
+            r"report.body.loss\[1\].a: inf is not finite",
+        ),
         (replace(FULL, t="report"), {"n": 2**63}, "report.body.n: a whole number does not fit"),
         (replace(FULL, t="report"), {"n": {1: 2}}, "report.body.n: a key is int, not text"),
         (replace(FULL, t="report"), {"n": {1, 2}}, "report.body.n: set is no plain value"),
-        (replace(FULL, t="report"), {"n": np.float32(1)}, "report.body.n: float32 is no plain value"),
+        (
+            replace(FULL, t="report"),
+            {"n": np.float32(1)},
+            "report.body.n: float32 is no plain value",
+        ),
         (replace(FULL, t="report"), {"n": "y" * 257}, "text of 257 bytes"),
         (replace(FULL, t="report"), {"n": "\ud800"}, "report.body: "),
-        (replace(FULL, t="report"), {"n": ["y" * 250] * 1100}, "report: .* at most 262144 are allowed for control"),
+        (
+            replace(FULL, t="report"),
+            {"n": ["y" * 250] * 1100},
+            "report: .* at most 262144 are allowed for control",
+        ),
         (replace(FULL, t="report"), {"n": [0] * 65_536}, "report.body: more than 65536 items"),
     ],
 )

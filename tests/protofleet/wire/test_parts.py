@@ -43,7 +43,9 @@ def error_bound(array, precision: str):
 def test_round_trip_within_precision(parts, precision):
     got = wire.as_received(parts, precision)
     assert got.keys() == parts.keys()
-    for (_, _, sent, rounded), (_, _, received, _) in zip(fields({n: parts[n] for n in got}), fields(got), strict=True):
+    for (_, _, sent, rounded), (_, _, received, _) in zip(
+        fields({n: parts[n] for n in got}), fields(got), strict=True
+    ):
         if sent is None:
             assert received is None
             continue
@@ -80,11 +82,16 @@ def test_digest_by_hand():
         b"\x61p\xa4"  # "p": four fields, shorter keys first
         b"\x64kind\x6aprototypes"
         b"\x66counts\xd8\x4f\x50" + struct.pack("<qq", 2, 300) + b"\x67classes\xd8\x40\x42\x01\x03"
-        b"\x67vectors\xd8\x28\x82\x82\x02\x02\xd8\x55\x50" + struct.pack("<ffff", 0.1, 2, 1.5, 0.0) + b"\x61t\xa2"
+        b"\x67vectors\xd8\x28\x82\x82\x02\x02\xd8\x55\x50"
+        + struct.pack("<ffff", 0.1, 2, 1.5, 0.0)
+        + b"\x61t\xa2"
         b"\x64kind\x67tensors"
         b"\x66arrays\xa1\x65steps\xd8\x28\x82\x80\xd8\x40\x41\x07"
     )
-    parts = {"p": Prototypes([3, 1], [[1.5, -0.0], [0.1, 2]], [300, 2]), "t": Tensors({"steps": np.array(7)})}
+    parts = {
+        "p": Prototypes([3, 1], [[1.5, -0.0], [0.1, 2]], [300, 2]),
+        "t": Tensors({"steps": np.array(7)}),
+    }
     assert wire.digest(parts) == sha256(by_hand).hexdigest()
     assert wire.encode_parts(parts, "float32") == by_hand
     assert wire.digest(parts) == "df1d1caeeebf4a140e80ff4033a8ab9352099b202e38840b0b3e75efcebe6ac9"
@@ -98,14 +105,24 @@ def test_exceptions_name_the_precision_of_a_part(tensors, precision):
         if sent.dtype.kind == "i":
             assert np.array_equal(got[name], sent)
         else:
-            assert (np.abs(got[name].astype(np.float64) - sent) <= error_bound(sent, precision)).all()
+            assert (
+                np.abs(got[name].astype(np.float64) - sent) <= error_bound(sent, precision)
+            ).all()
 
 
 @pytest.mark.parametrize(
     ("part", "precision", "words"),
     [
-        (Mixtures([0], [1], [[1]], [[1e-9]], [3]), "half", "parts.x.variances: a variance is not positive"),
-        (SoftLabels([0], [[0.5] + [0.5 / 998] * 998]), "int8", "parts.x.probabilities: a row does not sum to one"),
+        (
+            Mixtures([0], [1], [[1]], [[1e-9]], [3]),
+            "half",
+            "parts.x.variances: a variance is not positive",
+        ),
+        (
+            SoftLabels([0], [[0.5] + [0.5 / 998] * 998]),
+            "int8",
+            "parts.x.probabilities: a row does not sum to one",
+        ),
     ],
 )
 def test_rounding_that_breaks_a_promise_is_refused_by_the_sender(part, precision, words):
@@ -138,10 +155,19 @@ def test_points_are_half_and_sums_are_not():
     [
         (Prototypes([65_536], [[1]]), "parts.p.classes: class 65536, ids are below 65536"),
         (Prototypes([4] * 65, np.ones((65, 1))), "parts.p.classes: class 4 has more than 64 rows"),
-        (Prototypes([0], np.ones((1, 8_193))), "parts.p.vectors: rows of 8193 values, at most 8192 are allowed"),
-        (Mixtures([2] * 65, [1 / 65] * 65, np.ones((65, 1)), np.ones((65, 1)), [9]), "class 2 has more than 64 rows"),
+        (
+            Prototypes([0], np.ones((1, 8_193))),
+            "parts.p.vectors: rows of 8193 values, at most 8192 are allowed",
+        ),
+        (
+            Mixtures([2] * 65, [1 / 65] * 65, np.ones((65, 1)), np.ones((65, 1)), [9]),
+            "class 2 has more than 64 rows",
+        ),
         (Tensors({"x" * 257: np.ones(1)}), "text of 257 bytes, at most 256 are allowed"),
-        (Tensors({"x": np.ones((1,) * 9)}), "parts.p.arrays.x: 9 dimensions, at most 8 are allowed"),
+        (
+            Tensors({"x": np.ones((1,) * 9)}),
+            "parts.p.arrays.x: 9 dimensions, at most 8 are allowed",
+        ),
         (Tensors({"\ud800": np.ones(1)}), "parts: "),
         ([1], "parts.p: list is not a part"),
     ],

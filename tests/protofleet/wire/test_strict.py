@@ -39,34 +39,69 @@ def test_the_unchanged_part_is_accepted():
     ("changes", "words"),
     [
         ({"vectors": vectors(1, 2, 3, nan)}, r"parts.p.vectors\[1\]: 1 of 2 values is not finite"),
-        ({"vectors": vectors(inf, nan, 1, 2)}, r"parts.p.vectors\[0\]: 2 of 2 values are not finite"),
-        ({"vectors": vectors(1, inf, 3, 4, tag=84)}, r"parts.p.vectors\[0\]: 1 of 2 values is not finite"),
+        (
+            {"vectors": vectors(inf, nan, 1, 2)},
+            r"parts.p.vectors\[0\]: 2 of 2 values are not finite",
+        ),
+        (
+            {"vectors": vectors(1, inf, 3, 4, tag=84)},
+            r"parts.p.vectors\[0\]: 1 of 2 values is not finite",
+        ),
         ({"vectors": vectors(1, 2, 3)}, r"parts.p.vectors: 3 values for dims \[2, 2\]"),
         ({"vectors": vectors(dims=(0, 2**62))}, r"parts.p.vectors: 0 values for dims"),
         ({"vectors": vectors(dims=(0, 9000))}, r"parts.p.vectors: 0 vectors for 2 rows"),
         ({"vectors": vectors(1, 2, dims=(2, -1))}, "parts.p.vectors: dims are not a list of sizes"),
-        ({"vectors": vectors(1, 2, dims=(2, True))}, "parts.p.vectors: dims are not a list of sizes"),
+        (
+            {"vectors": vectors(1, 2, dims=(2, True))},
+            "parts.p.vectors: dims are not a list of sizes",
+        ),
         ({"vectors": vectors(1, 2, dims=(2,))}, "parts.p.vectors: 1 dims"),
         ({"vectors": vectors(1, dims=[1] * 9)}, "parts.p.vectors: 9 dims"),
         ({"vectors": vectors(1, dims=[2**62] * 60_000)}, "parts.p.vectors: 60000 dims"),
-        ({"vectors": CBORTag(40, [[1, 1]])}, "parts.p.vectors: an array of dims and values has 1 members"),
+        (
+            {"vectors": CBORTag(40, [[1, 1]])},
+            "parts.p.vectors: an array of dims and values has 1 members",
+        ),
         ({"vectors": CBORTag(40, [[2, 2], [1, 2, 3, 4]])}, "parts.p.vectors: not an array"),
         ({"vectors": CBORTag(40, [[1], vectors(1, 2, 3, 4)])}, "parts.p.vectors: 1 dims"),
-        ({"vectors": CBORTag(84, b"123")}, "parts.p.vectors: 3 bytes are no whole number of float16 values"),
+        (
+            {"vectors": CBORTag(84, b"123")},
+            "parts.p.vectors: 3 bytes are no whole number of float16 values",
+        ),
         ({"vectors": CBORTag(84, b"1234")}, "parts.p.vectors: 1 dimensions where 2 are due"),
         ({"vectors": vectors(1, 2, 3, 4, tag=64)}, "parts.p.vectors: uint8 where floats are due"),
-        ({"vectors": vectors(1, 2, 3, 4, tag=72)}, "parts.p.vectors: int8 travels as q with its scales"),
+        (
+            {"vectors": vectors(1, 2, 3, 4, tag=72)},
+            "parts.p.vectors: int8 travels as q with its scales",
+        ),
         ({"vectors": [1, 2]}, "parts.p.vectors: not an array"),
         ({"vectors": None}, "parts.p.vectors: missing"),
-        ({"vectors": {"q": vectors(1, 2, 3, 4, tag=72)}}, "parts.p.vectors: an array in int8 has the keys q and s"),
-        ({"vectors": {"q": vectors(1, 2, 3, 4, tag=64), "s": SCALES}}, "parts.p.vectors: q is not int8"),
-        ({"vectors": {"q": vectors(1, 2, tag=72, dims=(1, 2)), "s": SCALES}}, "parts.p.vectors: 2 scales"),
         (
-            {"vectors": {"q": vectors(2, 2, 2, 2, tag=72), "s": CBORTag(85, np.full(2, 3e38, "<f4").tobytes())}},
+            {"vectors": {"q": vectors(1, 2, 3, 4, tag=72)}},
+            "parts.p.vectors: an array in int8 has the keys q and s",
+        ),
+        (
+            {"vectors": {"q": vectors(1, 2, 3, 4, tag=64), "s": SCALES}},
+            "parts.p.vectors: q is not int8",
+        ),
+        (
+            {"vectors": {"q": vectors(1, 2, tag=72, dims=(1, 2)), "s": SCALES}},
+            "parts.p.vectors: 2 scales",
+        ),
+        (
+            {
+                "vectors": {
+                    "q": vectors(2, 2, 2, 2, tag=72),
+                    "s": CBORTag(85, np.full(2, 3e38, "<f4").tobytes()),
+                }
+            },
             r"parts.p.vectors\[0\]: 2 of 2 values are not finite",
         ),
         ({"classes": CBORTag(85, b"\0" * 8)}, "parts.p.classes: float32 where integers are due"),
-        ({"classes": CBORTag(79, np.array([-1, 0], "<i8").tobytes())}, "parts.p.classes: a class id is negative"),
+        (
+            {"classes": CBORTag(79, np.array([-1, 0], "<i8").tobytes())},
+            "parts.p.classes: a class id is negative",
+        ),
         (
             {"classes": CBORTag(79, np.array([0, 65_536], "<i8").tobytes())},
             "parts.p.classes: class 65536, ids are below",
@@ -82,7 +117,10 @@ def test_the_unchanged_part_is_accepted():
             {"classes": CBORTag(64, b"\7" * 65), "vectors": vectors(*[1] * 65, dims=(65, 1))},
             "parts.p.classes: class 7 has more than 64 rows",
         ),
-        ({"vectors": vectors(*[0] * 16_386, dims=(2, 8_193))}, "parts.p.vectors: rows of 8193 values, at most 8192"),
+        (
+            {"vectors": vectors(*[0] * 16_386, dims=(2, 8_193))},
+            "parts.p.vectors: rows of 8193 values, at most 8192",
+        ),
     ],
 )
 def test_parts_refused(changes, words):

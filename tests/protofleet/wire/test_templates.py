@@ -1,4 +1,6 @@
-"""The short ways in find what the door finds: for an envelope read in one go, and for a body of a known form."""
+"""The short ways in find what the door finds: for an envelope read in one go, and for a body of a
+known form.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,14 @@ def by_the_door(data: bytes) -> dict | None:
         raw = strict.load(data, wire.DEFAULT, "message")
     except WireError:
         return None
-    return {**raw, "body": raw["body"].value, **({"base": raw["base"].hex()} if "base" in raw else {})}
+    return {
+        **raw,
+        "body": raw["body"].value,
+        **({"base": raw["base"].hex()} if "base" in raw else {}),
+    }
 
 
-def outcome(data: bytes, forms: wire.Forms | None):
+def outcome(data: bytes, forms: wire.Templates | None):
     try:
         return wire.decode_parts(data, forms=forms)
     except WireError as error:
@@ -35,8 +41,16 @@ def outcome(data: bytes, forms: wire.Forms | None):
 
 def upload(seed: int = 0, **changes) -> dict:
     rng = np.random.default_rng(seed)
-    fields = {"classes": [0, 3, 4], "vectors": rng.normal(size=(3, 5)), "counts": rng.integers(0, 99, 3), **changes}
-    return {"p": Prototypes(**fields), "s": Tensors({"a": rng.normal(size=2), "n": rng.integers(-9, 9, (2, 2))})}
+    fields = {
+        "classes": [0, 3, 4],
+        "vectors": rng.normal(size=(3, 5)),
+        "counts": rng.integers(0, 99, 3),
+        **changes,
+    }
+    return {
+        "p": Prototypes(**fields),
+        "s": Tensors({"a": rng.normal(size=2), "n": rng.integers(-9, 9, (2, 2))}),
+    }
 
 
 @given(envelopes)
@@ -52,7 +66,10 @@ def test_whatever_is_read_of_broken_envelopes_the_door_finds_too():
     read = 0
     for at in range(len(data)):
         for byte in {*(data[at] ^ 1 << bit for bit in range(8)), 0, 0xFF}:
-            for broken in (data[:at] + bytes([byte]) + data[at + 1 :], data[:at] + bytes([byte]) + data[at:]):
+            for broken in (
+                data[:at] + bytes([byte]) + data[at + 1 :],
+                data[:at] + bytes([byte]) + data[at:],
+            ):
                 found = heads.read(broken, wire.DEFAULT)
                 assert found is None or found == by_the_door(broken)
                 read += found is not None
@@ -74,16 +91,19 @@ def test_limits_hold_for_envelopes_read_in_one_go(limits):
 
 
 def test_a_known_form_is_decoded_like_any_other():
-    forms = wire.Forms()
+    forms = wire.Templates()
     for seed in range(20):
         data = wire.encode_parts(upload(seed))
         assert outcome(data, forms) == outcome(data, None)
     assert forms.find(wire.encode_parts(upload(99)), wire.DEFAULT) is not None
 
 
-@given(st.lists(strategies.parts(), min_size=1, max_size=4), st.sampled_from(["half", "float32", "int8"]))
+@given(
+    st.lists(strategies.parts(), min_size=1, max_size=4),
+    st.sampled_from(["half", "float32", "int8"]),
+)
 def test_bodies_of_any_form_are_decoded_the_same_with_and_without_a_memory(bodies, precision):
-    forms = wire.Forms()
+    forms = wire.Templates()
     for body in [*bodies, *bodies]:
         data = wire.encode_parts(body, precision)
         assert outcome(data, forms) == outcome(data, None)
@@ -93,14 +113,14 @@ def test_a_broken_body_of_a_known_form_is_refused_in_the_same_words():
     data = wire.encode_parts(upload(), "half")
     for at in range(len(data)):
         for byte in {*(data[at] ^ 1 << bit for bit in range(8)), 0, 0xFF, 0x7C}:
-            forms = wire.Forms()
+            forms = wire.Templates()
             assert outcome(data, forms) == outcome(data, None)
             broken = data[:at] + bytes([byte]) + data[at + 1 :]
             assert outcome(broken, forms) == outcome(broken, None)
 
 
 def test_values_of_a_known_form_are_checked_every_time():
-    forms = wire.Forms()
+    forms = wire.Templates()
     good, bad = (
         wire.encode_parts(upload(classes=[0, 300, last]), limits=wire.Limits(classes=2**20))
         for last in (60_000, 70_000)
@@ -112,14 +132,14 @@ def test_values_of_a_known_form_are_checked_every_time():
 
 
 def test_a_form_holds_under_its_own_limits_only():
-    forms, data = wire.Forms(), wire.encode_parts(upload())
+    forms, data = wire.Templates(), wire.encode_parts(upload())
     wire.decode_parts(data, forms=forms)
     with pytest.raises(WireError, match="more than 5 items"):
         wire.decode_parts(data, replace(wire.DEFAULT, items=5), forms=forms)
 
 
 def test_the_memory_of_forms_is_bounded():
-    forms = wire.Forms()
+    forms = wire.Templates()
     for width in range(600):
         wire.decode_parts(wire.encode_parts({"t": Tensors({"a": np.zeros(width)})}), forms=forms)
     assert len(forms) <= 256

@@ -54,7 +54,9 @@ def test_a_traceback_is_shown_only_when_asked_for():
     assert "Traceback" in call("simulate", "--method", "x", "--debug").stderr
 
 
-@pytest.mark.parametrize("command", ["", "simulate", "compare", "sweep", "demo", "bench", "methods", "inspect"])
+@pytest.mark.parametrize(
+    "command", ["", "simulate", "compare", "sweep", "demo", "bench", "methods", "inspect"]
+)
 def test_help_teaches(command):
     run = call(*command.split(), "--help")
     assert run.returncode == 0
@@ -81,7 +83,17 @@ def test_the_result_is_inspected_compared_and_swept(tmp_path):
     table = call("compare", "--methods", "local,fedproto", *QUICK, "--out", str(tmp_path / "both"))
     assert "fedproto" in table.stdout, table.stderr
     assert (tmp_path / "both" / "compare.png").exists()
-    words = ["sweep", "--grid", "lam=0.1,1", "--grid", "seed=1", *QUICK, "--out", str(tmp_path / "sweep"), "--json"]
+    words = [
+        "sweep",
+        "--grid",
+        "lam=0.1,1",
+        "--grid",
+        "seed=1",
+        *QUICK,
+        "--out",
+        str(tmp_path / "sweep"),
+        "--json",
+    ]
     first, again = call(*words), call(*words)
     assert json.loads(first.stdout) == json.loads(again.stdout), first.stderr
     assert "round" not in again.stderr

@@ -1,7 +1,8 @@
-"""A live fleet under fire, in short: every case once or a few times. `make soak` tries them with many seeds.
+"""A live fleet under fire, in short: every case once or a few times. `make soak` tries them with
+many seeds.
 
-Each plays on a broker of its own, and the state it ends in is the laboratory's by the journal's schedule; where nobody
-was lost, the undisturbed run's.
+Each plays on a broker of its own, and the state it ends in is the laboratory's by the journal's
+schedule; where nobody was lost, the undisturbed run's.
 """
 
 import os
@@ -11,7 +12,7 @@ import pytest
 from protofleet.mqtt.broker import mosquitto
 from simulators.faults import smalldisk
 from simulators.faults.cases import by_name
-from simulators.faults.scene import Scene
+from simulators.faults.scene import Attempt
 
 MOSQUITTO = {
     "real devices": (1,),
@@ -39,9 +40,11 @@ MOSQUITTO = {
     "clocks jump": (0,),
 }
 EMBEDDED = {
-    "coordinator killed": (3,), "device killed": (5,), "broker killed": (1,),
+    "coordinator killed": (3,),
+    "device killed": (5,),
+    "broker killed": (1,),
     "second coordinator, same directory": (0,),
-}  # fmt: skip
+}
 
 
 def chosen():
@@ -49,7 +52,9 @@ def chosen():
     for broker, table in (("mosquitto", MOSQUITTO), ("embedded", EMBEDDED)):
         for name, seeds in table.items():
             for seed in seeds:
-                yield pytest.param(by_name()[name], broker, seed, id=f"{name}-{broker}-{seed}".replace(" ", "-"))
+                yield pytest.param(
+                    by_name()[name], broker, seed, id=f"{name}-{broker}-{seed}".replace(" ", "-")
+                )
 
 
 @pytest.mark.parametrize(("case", "broker", "seed"), list(chosen()))
@@ -58,8 +63,11 @@ def test_every_promise_is_kept(case, broker, seed, tmp_path):
         pytest.skip("mosquitto is not installed")
     if case.root and not smalldisk.possible() and not os.environ.get("CI"):
         pytest.skip("it mounts a file system, which takes root")
-    assert case.tried(Scene(tmp_path, seed, broker))
+    assert case.tried(Attempt(tmp_path, seed, broker))
 
 
 def test_every_case_is_here():
-    assert set(by_name()) - set(MOSQUITTO) == {"one device cut off", "coordinator cut off"}  # these take long
+    assert set(by_name()) - set(MOSQUITTO) == {
+        "one device cut off",
+        "coordinator cut off",
+    }  # these take long

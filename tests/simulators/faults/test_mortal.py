@@ -8,28 +8,37 @@ import pytest
 from protofleet.errors import UsageError
 from simulators.faults import soak
 from simulators.faults.cases import deaths
-from simulators.faults.mortal import Instant, resolve
-from simulators.faults.scene import Scene
+from simulators.faults.mortal import Failpoint, resolve
+from simulators.faults.scene import Attempt
 from simulators.faults.stage import Stuck
 
 
 def test_an_instant_is_written_as_it_is_read():
     text = "coordinator.journal.journal:Journal.commit:leave:7"
-    assert str(Instant.parse(text)) == text
+    assert str(Failpoint.parse(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "a:b:c:1", "a:b:enter:x", "a:b:enter"])
 def test_what_is_no_instant_is_said(text):
     with pytest.raises(UsageError):
-        Instant.parse(text)
+        Failpoint.parse(text)
 
 
 @pytest.mark.parametrize(
-    ("instant", "code"), [("coordinator.config:as_toml:enter:1", -9), ("coordinator.config:as_toml:enter:2", 0)]
+    ("instant", "code"),
+    [("coordinator.config:as_toml:enter:1", -9), ("coordinator.config:as_toml:enter:2", 0)],
 )
 def test_it_dies_when_the_function_is_entered_so_often(tmp_path, instant, code):
     path = tmp_path / "fleet.toml"
-    command = [sys.executable, "-m", "simulators.faults.mortal", instant, "coordinator", "init", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "simulators.faults.mortal",
+        instant,
+        "coordinator",
+        "init",
+        str(path),
+    ]
     assert subprocess.run(command, check=False, capture_output=True).returncode == code
     assert bool(path.read_text()) == (code == 0)  # it is opened before the text is made
 
@@ -46,21 +55,31 @@ def test_it_dies_when_the_function_is_entered_so_often(tmp_path, instant, code):
 def test_a_name_that_stands_for_no_function_is_refused_before_the_program_starts(text, tmp_path):
     path = tmp_path / "fleet.toml"
     with pytest.raises(UsageError, match="is no instant"):
-        resolve(Instant.parse(text))
-    command = [sys.executable, "-m", "simulators.faults.mortal", text, "coordinator", "init", str(path)]
+        resolve(Failpoint.parse(text))
+    command = [
+        sys.executable,
+        "-m",
+        "simulators.faults.mortal",
+        text,
+        "coordinator",
+        "init",
+        str(path),
+    ]
     assert subprocess.run(command, check=False, capture_output=True).returncode not in (0, -9)
     assert not path.exists()
 
 
-@pytest.mark.parametrize(("package", "table"), [("coordinator", deaths.COORDINATOR), ("edge_agent", deaths.DEVICE)])
+@pytest.mark.parametrize(
+    ("package", "table"), [("coordinator", deaths.COORDINATOR), ("edge_agent", deaths.DEVICE)]
+)
 def test_every_instant_of_the_sweep_resolves(package, table):
     for seed in range(2 * len(table)):
         chosen = deaths.instant(package, table, seed)
-        resolve(Instant.parse(str(chosen)))
+        resolve(Failpoint.parse(str(chosen)))
 
 
 def test_a_case_fails_whose_first_death_never_comes(tmp_path, monkeypatch):
-    never = Instant.of(deaths.Core.recover, "enter", 10_000)
+    never = Failpoint.of(deaths.Core.recover, "enter", 10_000)
     monkeypatch.setattr(deaths, "instant", lambda *drawn: never)
     with pytest.raises(Stuck, match="before the instant"):
-        deaths.coordinator(Scene(tmp_path, 0, soak.brokers()[0]))
+        deaths.coordinator(Attempt(tmp_path, 0, soak.brokers()[0]))

@@ -1,4 +1,6 @@
-"""Well-formed uploads of wrong content: whatever they are, the coordinator answers, the round ends, a restart works."""
+"""Well-formed uploads of wrong content: whatever they are, the coordinator answers, the round ends,
+a restart works.
+"""
 
 import io
 import random
@@ -7,8 +9,8 @@ import pytest
 
 from coordinator.core import Core, Terms
 from coordinator.journal.journal import Journal
-from coordinator.messages import Voice
-from coordinator.rounds.machine import Rules
+from coordinator.messages import Messages
+from coordinator.rounds.machine import RoundRules
 from coordinator.uploads.validation import Expected
 from protofleet import registry, wire
 from protofleet.errors import FleetError
@@ -23,22 +25,33 @@ SEEDS = 8
 
 
 def core_of(setup, folder):
-    voice = Voice(TOPICS, setup.contract, setup.recipe, setup.hyper, 1, "boot", 131_072)
-    terms = Terms(Expected("lab", setup.contract.run, setup.recipe, setup.contract), setup.hyper, 0, True, 100.0)
-    rules = Rules(lambda number, agents: sorted(agents), 1, 3, 0.8, 60.0)
+    voice = Messages(TOPICS, setup.contract, setup.recipe, setup.hyper, 1, "boot", 131_072)
+    terms = Terms(
+        Expected("lab", setup.contract.run, setup.recipe, setup.contract),
+        setup.hyper,
+        0,
+        True,
+        100.0,
+    )
+    rules = RoundRules(lambda number, agents: sorted(agents), 1, 3, 0.8, 60.0)
     return Core(Journal(folder, lambda: 0.0), rules, terms, TOPICS, voice, Log(io.StringIO()))
 
 
 def birth(agent):
     body = {"online": True, "version": "1", "wire": [1], "classes": [], "samples": 1}
-    return TOPICS.parse(TOPICS.state(agent)), wire.encode(wire.Envelope("birth", "lab", agent=agent, boot="b"), body)
+    return TOPICS.parse(TOPICS.state(agent)), wire.encode(
+        wire.Envelope("birth", "lab", agent=agent, boot="b"), body
+    )
 
 
 def changed(setup, message, rng):
     honest = wire.decode(message)
     try:
         return wire.encode(
-            honest.envelope, mutated(honest.body, rng), setup.contract.wire, exceptions=setup.recipe.precision
+            honest.envelope,
+            mutated(honest.body, rng),
+            setup.contract.wire,
+            exceptions=setup.recipe.precision,
         )
     except FleetError:
         return message
@@ -64,9 +77,17 @@ def test_two_strange_uploads_and_an_honest_one(small_lab, tmp_path, method):
             said = core.take([(place, payload)], 1.0)
             receipts = [p for p in said if TOPICS.parse(p.topic).kind == "receipt"]
             told = [(TOPICS.parse(p.topic).agent, wire.decode(p.payload).body) for p in receipts]
-            assert [body["status"] for to, body in told if to == agent] in (["accepted"], ["refused"])
-            # The last upload closes the round: whoever turns out to be unlike the most is told then.
-            assert all((body["status"], body["reason"]) == ("refused", "unlike") for to, body in told if to != agent)
+            assert [body["status"] for to, body in told if to == agent] in (
+                ["accepted"],
+                ["refused"],
+            )
+            # The last upload closes the round: whoever turns out to be unlike the most is told
+            # then.
+            assert all(
+                (body["status"], body["reason"]) == ("refused", "unlike")
+                for to, body in told
+                if to != agent
+            )
         core.tick(100.0)
         core.journal.close()
         core_of(setup, tmp_path / str(seed)).recover(0.0)

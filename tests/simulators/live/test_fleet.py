@@ -1,4 +1,6 @@
-"""One truth: a live fleet of processes over a real broker ends in the state of the laboratory, to the bit."""
+"""One truth: a live fleet of processes over a real broker ends in the state of the laboratory, to
+the bit.
+"""
 
 import pytest
 
@@ -15,7 +17,9 @@ GFPL = ("start=2", "interval=2", "threshold=1000")
 
 
 def setup_of(method, *, settings=(), partition="dirichlet", **run):
-    run = Run(**{"method": method, "agents": 3, "rounds": 3, "partition": partition, "seed": 3} | run)
+    run = Run(
+        **{"method": method, "agents": 3, "rounds": 3, "partition": partition, "seed": 3} | run
+    )
     return prepare(LabConfig(run, PartitionOptions(alpha=0.3), settings=settings))
 
 
@@ -28,13 +32,17 @@ def setup_of(method, *, settings=(), partition="dirichlet", **run):
             "embedded",
         ),  # networks of their own
         ("fedic", {}, "mosquitto"),  # weights in chunks, an own part for every device
-        ("gfpl", {"settings": GFPL, "participation": 0.6, "rounds": 4}, "mosquitto"),  # rounds without exchange
+        (
+            "gfpl",
+            {"settings": GFPL, "participation": 0.6, "rounds": 4},
+            "mosquitto",
+        ),  # rounds without exchange
     ],
 )
 def test_a_live_fleet_ends_in_the_laboratorys_state(tmp_path, method, more, broker):
     setup = setup_of(method, **more)
     live = fleet.run(setup, tmp_path, lambda row: None, broker)
-    here = rounds.run(setup, rounds.How(), lambda row: None)
+    here = rounds.run(setup, rounds.LabOptions(), lambda row: None)
     assert live.state.sha256 == here.state.sha256
     assert live.rows[-1].accuracy == pytest.approx(here.rows[-1].accuracy)
     assert live.rows[-1].up_floats == here.rows[-1].up_floats
@@ -56,4 +64,7 @@ def test_toml_reads_back():
     import tomllib
 
     document = {"a": 1, "none": None, "t": {"x": [1.5, 2.0], "deep": {"on": True, "s": 'a"b'}}}
-    assert tomllib.loads(fleet.toml(document)) == {"a": 1, "t": {"x": [1.5, 2.0], "deep": {"on": True, "s": 'a"b'}}}
+    assert tomllib.loads(fleet.toml(document)) == {
+        "a": 1,
+        "t": {"x": [1.5, 2.0], "deep": {"on": True, "s": 'a"b'}},
+    }

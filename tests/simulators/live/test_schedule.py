@@ -1,4 +1,6 @@
-"""The laboratory by a schedule: with everyone there it is the plain run, and what a schedule changes it changes."""
+"""The laboratory by a schedule: with everyone there it is the plain run, and what a schedule
+changes it changes.
+"""
 
 from dataclasses import replace
 
@@ -20,7 +22,9 @@ def test_with_nobody_lost_it_is_the_plain_run(small_lab, method):
     setup = prepare(small_lab(method, agents=3, rounds=3))
     plan = schedule.undisturbed(setup.recipe, setup.contract, setup.hyper, setup.agents, 3)
     states = followed(setup, plan)
-    assert states[max(states)] == rounds.run(setup, rounds.How(), lambda row: None).state.sha256
+    assert (
+        states[max(states)] == rounds.run(setup, rounds.LabOptions(), lambda row: None).state.sha256
+    )
 
 
 def test_who_is_missing_in_a_cut_or_trains_nothing_changes_the_outcome(small_lab):

@@ -8,7 +8,16 @@ import pytest
 from protofleet.exchange.snapshot import pack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.values.prototypes import Prototypes
-from simulators.papers.cell import MARGINS, Cell, at_seed, changed, command_of, found, margins, run_cell
+from simulators.papers.cell import (
+    MARGINS,
+    Cell,
+    at_seed,
+    changed,
+    command_of,
+    found,
+    margins,
+    run_cell,
+)
 from simulators.papers.readings import ORDER, SECTIONS
 
 
@@ -19,9 +28,15 @@ def test_a_cell_is_run_once_and_only_under_its_own_settings(small_lab, tmp_path)
     stamp = (tmp_path / "small" / "0" / "result.json").stat().st_mtime_ns
     run_cell(cell, 3, tmp_path, 1)
     assert (tmp_path / "small" / "0" / "result.json").stat().st_mtime_ns == stamp
-    for other in (changed(cell.config, lr=0.5), changed(cell.config, ("lam=2",)), changed(cell.config, rounds=2)):
+    for other in (
+        changed(cell.config, lr=0.5),
+        changed(cell.config, ("lam=2",)),
+        changed(cell.config, rounds=2),
+    ):
         assert not found(Cell("small", "", other, "prototype"), 2, tmp_path)
-    assert not found(Cell("small", "", changed(cell.config, layout="channels-last"), "prototype"), 2, tmp_path)
+    assert not found(
+        Cell("small", "", changed(cell.config, layout="channels-last"), "prototype"), 2, tmp_path
+    )
 
 
 def test_the_figure_is_the_last_round_s_or_the_best_s(small_lab, tmp_path):
@@ -35,7 +50,9 @@ def test_the_figure_is_the_last_round_s_or_the_best_s(small_lab, tmp_path):
 
 def test_margins_are_the_distance_to_the_nearest_other_class(tmp_path, small_lab):
     hexagon = [[math.cos(i * math.pi / 3), math.sin(i * math.pi / 3)] for i in range(6)]
-    (tmp_path / "even").write_bytes(pack_state(GlobalState({"prototypes": Prototypes(range(6), hexagon)})))
+    (tmp_path / "even").write_bytes(
+        pack_state(GlobalState({"prototypes": Prototypes(range(6), hexagon)}))
+    )
     line = Prototypes([0, 1, 2], [[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])
     (tmp_path / "line").write_bytes(pack_state(GlobalState({"prototypes": line})))
     assert margins(tmp_path / "even") == pytest.approx(1)

@@ -21,7 +21,16 @@ from simulators.papers.cross import (
     plan,
     run,
 )
-from simulators.papers.cross_page import Everything, ablation, late_and_rare, narrowest, speed, table, told, verdicts
+from simulators.papers.cross_page import (
+    AllTasks,
+    ablation,
+    late_and_rare,
+    narrowest,
+    speed,
+    table,
+    told,
+    verdicts,
+)
 from simulators.papers.newcomers import CASES, LATE, SHOTS, rare_class
 from simulators.run.setup import prepare
 
@@ -36,7 +45,7 @@ def ran(small_lab, tmp_path_factory):
     for contender in (FLEET, PROTO):
         for seed in (0, 1):
             run(task, contender, seed, out, 1)
-    known = Everything([task], {("small", c.name): found(task, c, 3, out) for c in (FLEET, PROTO)})
+    known = AllTasks([task], {("small", c.name): found(task, c, 3, out) for c in (FLEET, PROTO)})
     return task, out, known
 
 
@@ -97,7 +106,7 @@ def test_the_ablation_compares_on_the_seeds_that_both_have(ran):
     task, out, known = ran
     (bare,) = (each for each in ABLATION if each.name == "bare")
     run(task, bare, 1, out, 1)
-    both = Everything([task], {**known.runs, ("small", "bare"): found(task, bare, 3, out)})
+    both = AllTasks([task], {**known.runs, ("small", "bare"): found(task, bare, 3, out)})
     mine, its = (both.of(task, each)[1]["final"]["each"]["prototype"] for each in (FLEET, bare))
     rows = ablation(task, both)
     assert [row.split(" | ")[0] for row in rows[2:]] == ["| fleet", f"| {bare.title}"]

@@ -12,11 +12,29 @@ from simulators.papers.readings import Section
 @pytest.fixture(scope="module")
 def sections(small_lab, tmp_path_factory):
     config = small_lab(rounds=2)
-    low = Cell("low", "A low figure", config, "prototype", 0.1, 0.01, paper_floats=123, note="digits", cut="two rounds")
-    high = Cell(
-        "high", "A high figure", config, "head", 0.999, aims=(Aim("figure"), Aim("above", 0.5, "low")), pick="best"
+    low = Cell(
+        "low",
+        "A low figure",
+        config,
+        "prototype",
+        0.1,
+        0.01,
+        paper_floats=123,
+        note="digits",
+        cut="two rounds",
     )
-    reading = Cell("low-lam", "another λ", changed(config, ("lam=3",)), "prototype", aims=(), reading_of="low")
+    high = Cell(
+        "high",
+        "A high figure",
+        config,
+        "head",
+        0.999,
+        aims=(Aim("figure"), Aim("above", 0.5, "low")),
+        pick="best",
+    )
+    reading = Cell(
+        "low-lam", "another λ", changed(config, ("lam=3",)), "prototype", aims=(), reading_of="low"
+    )
     even = Cell("even", "Margins", config, MARGINS, aims=(Aim("at least", 0.0), Aim("below", 0.0)))
     absent = Cell("absent", "Not run", config, "prototype")
     out = tmp_path_factory.mktemp("runs")
@@ -61,4 +79,7 @@ def test_pictures_are_left_beside_the_page(sections, tmp_path):
     for name in ("first", "even"):
         assert f"(images/results/{name}.png)" in text
         assert (tmp_path / "images" / "results" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert "images" not in page([replace(several[0], picture="none")], 2, out, tmp_path).split("## First")[1]
+    assert (
+        "images"
+        not in page([replace(several[0], picture="none")], 2, out, tmp_path).split("## First")[1]
+    )

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from simulators.papers.paired import accuracy, bytes_a_device, crossed, difference, paired, rounds_to, within
+from simulators.papers.paired import (
+    accuracy,
+    bytes_a_device,
+    crossed,
+    difference,
+    paired,
+    rounds_to,
+    within,
+)
 
 VALUES = st.floats(0, 1).map(lambda x: round(x, 4))
 
@@ -18,7 +26,10 @@ def test_the_interval_is_that_of_the_paired_t_test(pairs):
     assert found.mean == pytest.approx(np.mean(ours) - np.mean(theirs), abs=1e-12)
     if np.ptp(np.subtract(ours, theirs)) > 1e-9:
         interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
-        assert (found.low, found.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
+        assert (found.low, found.high) == (
+            pytest.approx(interval.low),
+            pytest.approx(interval.high),
+        )
     assert found.above == (found.low > 0)
 
 
@@ -27,7 +38,10 @@ def test_one_pair_says_nothing():
 
 
 def document(last, best, rows=(), agents=2):
-    each = {"final": {"each": last}, "best": {"each": {k: {"accuracy": v} for k, v in best.items()}}}
+    each = {
+        "final": {"each": last},
+        "best": {"each": {k: {"accuracy": v} for k, v in best.items()}},
+    }
     return {**each, "partition": {"agents": ["a"] * agents}, "rounds": list(rows)}
 
 
@@ -37,7 +51,11 @@ def test_only_seeds_that_both_have_are_compared_each_with_its_own():
         1: document({"prototype": 0.7}, {}),
         2: document({"prototype": 0.1}, {}),
     }
-    theirs = {1: document({"head": 0.6}, {}), 0: document({"head": 0.7}, {}), 5: document({"head": 0.99}, {})}
+    theirs = {
+        1: document({"head": 0.6}, {}),
+        0: document({"head": 0.7}, {}),
+        5: document({"head": 0.99}, {}),
+    }
     found = paired(ours, theirs, "prototype", "head", "last")
     assert (found.pairs, found.mean) == (2, pytest.approx(0.15))
     assert paired(ours, theirs, "prototype", "prototype", "last") is None

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
-from simulators.papers.traffic import SCENES, Scene, curve, curves, render
+from simulators.papers.traffic import SCENES, TrafficTask, curve, curves, render
 from simulators.run.plots import against_bytes
 
 
 def document(validation, rounds=3):
     seen = [{"prototype": 0.1 * i, "head_own_classes": 0.2 * i} for i in range(rounds)]
-    rows = [{"up_bytes": 10, "down_bytes": 30, "accuracy": each, "validation": validation} for each in seen]
+    rows = [
+        {"up_bytes": 10, "down_bytes": 30, "accuracy": each, "validation": validation}
+        for each in seen
+    ]
     return {"rounds": rows, "partition": {"agents": {"a": {}, "b": {}}}}
 
 
@@ -19,11 +22,14 @@ def test_bytes_of_both_ways_add_up_for_each_device():
 
 
 def test_validation_and_not_the_test_split_chooses_the_classifier():
-    assert curve("x", document({"prototype": 0.1, "head_own_classes": 0.9})).evaluator == "head_own_classes"
+    assert (
+        curve("x", document({"prototype": 0.1, "head_own_classes": 0.9})).evaluator
+        == "head_own_classes"
+    )
 
 
 def test_a_method_runs_in_every_scene_and_is_found_again(small_lab, tmp_path):
-    scene = Scene("small", "Small", small_lab(rounds=2), {"fedproto": ("lam=2",)})
+    scene = TrafficTask("small", "Small", small_lab(rounds=2), {"fedproto": ("lam=2",)})
     assert scene.of("fedproto").settings == ("lam=2",)
     assert scene.of("local").settings == ()
     for method in ("fedproto", "local"):

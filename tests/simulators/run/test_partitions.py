@@ -1,4 +1,6 @@
-"""What every partition promises: nothing held twice, the numbers asked for, the same seed the same shards."""
+"""What every partition promises: nothing held twice, the numbers asked for, the same seed the same
+shards.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ def vectors(classes: int, train: int, test: int, domains: int = 0) -> DataSet:
 
 
 def rows(partition: Partition) -> list[int]:
-    return [r for s in partition.shards for part in (s.train, s.validation, s.test) for r in part.tolist()]
+    return [
+        r
+        for s in partition.shards
+        for part in (s.train, s.validation, s.test)
+        for r in part.tolist()
+    ]
 
 
 def same(a: Partition, b: Partition) -> bool:
@@ -48,7 +55,9 @@ def test_a_seed_decides_everything(kind: str) -> None:
     assert same(first, make(kind, DIGITS, 6, 3, options))
     assert not same(first, make(kind, DIGITS, 6, 4, options))
     assert [s.agent for s in first.shards] == [f"agent-{i:02d}" for i in range(6)]
-    assert all(part.dtype == np.int64 for s in first.shards for part in (s.train, s.validation, s.test))
+    assert all(
+        part.dtype == np.int64 for s in first.shards for part in (s.train, s.validation, s.test)
+    )
 
 
 @few
@@ -76,14 +85,18 @@ def test_a_pool_is_dealt_out_whole_and_split_per_class(kind: str, agents: int, s
     agents=st.integers(1, 8),
     seed=st.integers(0, 10**6),
 )
-def test_few_shot_keeps_its_bounds(ways: int, spread: int, shots: int, agents: int, seed: int) -> None:
+def test_few_shot_keeps_its_bounds(
+    ways: int, spread: int, shots: int, agents: int, seed: int
+) -> None:
     data = vectors(8, 200, 40)
     options = PartitionOptions(ways=ways, spread=spread, shots=shots, test_shots=5)
     partition = make("few-shot", data, agents, seed, options)
     held = rows(partition)
     assert len(held) == len(set(held))
     block = max(shots + -(-shots // 10), shots + max(spread - 1, 0))
-    train, checked, tests = (partition.table(data.y, 8, part) for part in ("train", "validation", "test"))
+    train, checked, tests = (
+        partition.table(data.y, 8, part) for part in ("train", "validation", "test")
+    )
     n = (train > 0).sum(1)
     assert n.min() >= max(2, ways - spread)
     assert n.max() <= min(8, ways + spread)
@@ -109,13 +122,22 @@ def test_few_shot_uses_the_asked_share_of_the_rest() -> None:
     for share, per_class in ((0.0, 0), (0.5, 5), (1.0, 10)):
         options = PartitionOptions(ways=2, spread=0, validation=share)
         shard = make("few-shot", data, 1, 0, options).shards[0]
-        assert (len(shard.train), len(shard.validation), len(shard.test)) == (200, 2 * per_class, 30)
+        assert (len(shard.train), len(shard.validation), len(shard.test)) == (
+            200,
+            2 * per_class,
+            30,
+        )
 
 
 def test_few_shot_says_which_class_is_short_and_by_how_much() -> None:
-    with pytest.raises(DataError, match=r"digits: class '\d' is \d+ training samples short \(\d+ devices need 110"):
+    with pytest.raises(
+        DataError, match=r"digits: class '\d' is \d+ training samples short \(\d+ devices need 110"
+    ):
         make("few-shot", DIGITS, 20, 0, PartitionOptions())
-    with pytest.raises(DataError, match=r"made: class 'c\d' is 5 test samples short \(1 devices need 15 .* has 10\)"):
+    with pytest.raises(
+        DataError,
+        match=r"made: class 'c\d' is 5 test samples short \(1 devices need 15 .* has 10\)",
+    ):
         make("few-shot", vectors(3, 200, 10), 1, 0, PartitionOptions(spread=0))
     with pytest.raises(DataError, match="18 classes a device are due, the set has 10"):
         make("few-shot", DIGITS, 2, 0, PartitionOptions(ways=20))
@@ -124,7 +146,11 @@ def test_few_shot_says_which_class_is_short_and_by_how_much() -> None:
 
 
 @few
-@given(agents=st.integers(2, 15), alpha=st.sampled_from([0.05, 0.1, 1.0, 100.0]), seed=st.integers(0, 10**6))
+@given(
+    agents=st.integers(2, 15),
+    alpha=st.sampled_from([0.05, 0.1, 1.0, 100.0]),
+    seed=st.integers(0, 10**6),
+)
 def test_dirichlet_gives_every_device_enough(agents: int, alpha: float, seed: int) -> None:
     partition = make("dirichlet", DIGITS, agents, seed, PartitionOptions(alpha=alpha))
     assert partition.table(DIGITS.y, 10).sum(1).min() >= 10
@@ -132,14 +158,16 @@ def test_dirichlet_gives_every_device_enough(agents: int, alpha: float, seed: in
 
 def test_a_small_alpha_is_more_skewed() -> None:
     held = [
-        (make("dirichlet", DIGITS, 10, 0, PartitionOptions(alpha=a)).table(DIGITS.y, 10) > 0).sum() for a in (0.1, 100)
+        (make("dirichlet", DIGITS, 10, 0, PartitionOptions(alpha=a)).table(DIGITS.y, 10) > 0).sum()
+        for a in (0.1, 100)
     ]
     assert held[0] < 60 < held[1]
 
 
 def test_dirichlet_gives_up_in_words() -> None:
     with pytest.raises(
-        DataError, match=r"each of 200 devices 10 samples of 1797 at alpha 0\.01; a larger alpha, fewer"
+        DataError,
+        match=r"each of 200 devices 10 samples of 1797 at alpha 0\.01; a larger alpha, fewer",
     ):
         make("dirichlet", DIGITS, 200, 0, PartitionOptions(alpha=0.01))
 
@@ -225,7 +253,11 @@ def test_the_plain_report() -> None:
     plain = partition.to_plain(DIGITS.y, DIGITS.classes)
     assert plain["kind"] == "feature-skew"
     one = plain["agents"]["agent-01"]
-    assert (one["classes"], one["validation"], one["domain"]) == (list("0123456789"), 0, partition.shards[1].domain)
+    assert (one["classes"], one["validation"], one["domain"]) == (
+        list("0123456789"),
+        0,
+        partition.shards[1].domain,
+    )
     assert sum(a["train"] + a["test"] for a in plain["agents"].values()) == 1797
 
 

@@ -1,4 +1,6 @@
-"""Pictures are drawn from what runs give, odd cases too, stay small, and leave matplotlib's global state alone."""
+"""Pictures are drawn from what runs give, odd cases too, stay small, and leave matplotlib's global
+state alone.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def check(path: Path) -> None:
 def test_partition_picture(tmp_path: Path, agents: int, classes: int) -> None:
     table = RNG.integers(0, 3, (agents, classes)) * 400
     names = [f"class {i}" for i in range(classes)]
-    partition_picture(table, names, [f"agent-{i:02d}" for i in range(agents)], tmp_path / "new" / "p.png")
+    partition_picture(
+        table, names, [f"agent-{i:02d}" for i in range(agents)], tmp_path / "new" / "p.png"
+    )
     check(tmp_path / "new" / "p.png")
 
 

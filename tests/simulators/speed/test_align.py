@@ -1,4 +1,6 @@
-"""The bench of the alignment compares two ways to the same result (how fast either is, it tells and no test asks)."""
+"""The bench of the alignment compares two ways to the same result (how fast either is, it tells and
+no test asks).
+"""
 
 import numpy as np
 
@@ -7,7 +9,9 @@ from simulators.speed import align
 
 
 def test_the_formula_as_written_and_ours_give_the_same_forces():
-    points = alignment.units(np.random.default_rng(0).standard_normal((12, align.DIM)), np.random.default_rng(1))
+    points = alignment.units(
+        np.random.default_rng(0).standard_normal((12, align.DIM)), np.random.default_rng(1)
+    )
     np.testing.assert_allclose(align.pairwise_forces(points), alignment.forces(points), atol=1e-9)
 
 

@@ -1,4 +1,6 @@
-"""The device bench in short: the command is there, and graph and network agree before and after a swap."""
+"""The device bench in short: the command is there, and graph and network agree before and after a
+swap.
+"""
 
 from click.testing import CliRunner
 
@@ -18,7 +20,9 @@ def test_the_command_is_there():
 
 
 def test_ratios_are_of_the_fastest_blocks():
-    took = device.interleaved({"one": lambda: sum(range(2000)), "ten": lambda: sum(range(20_000))}, 20, 0.002)
+    took = device.interleaved(
+        {"one": lambda: sum(range(2000)), "ten": lambda: sum(range(20_000))}, 20, 0.002
+    )
     assert took["ten"] > 3 * took["one"]
 
 

@@ -23,7 +23,10 @@ def test_ingest_loses_nothing(tmp_path):
 
 
 def test_the_middle_of_several_runs_is_their_median_and_losses_add_up():
-    runs = [Ingested("a", 9, lost, rate, 1.0, 2.0, 3.0, 4.0) for lost, rate in ((1, 5.0), (0, 70.0), (2, 6.0))]
+    runs = [
+        Ingested("a", 9, lost, rate, 1.0, 2.0, 3.0, 4.0)
+        for lost, rate in ((1, 5.0), (0, 70.0), (2, 6.0))
+    ]
     assert middle(runs) == [Ingested("a", 9, 3, 6.0, 1.0, 2.0, 3.0, 4.0)]
 
 

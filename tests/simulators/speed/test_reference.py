@@ -1,4 +1,6 @@
-"""The reference loops of the benchmarks are written independently: they must learn what ours learns."""
+"""The reference loops of the benchmarks are written independently: they must learn what ours
+learns.
+"""
 
 from dataclasses import replace
 from statistics import fmean
@@ -9,7 +11,9 @@ from simulators.speed import reference
 from simulators.speed.lab import ours, theirs
 
 
-@pytest.mark.parametrize(("method", "augment"), [("fedproto", "none"), ("fedproto", "crop-flip"), ("fedmps", "none")])
+@pytest.mark.parametrize(
+    ("method", "augment"), [("fedproto", "none"), ("fedproto", "crop-flip"), ("fedmps", "none")]
+)
 def test_ours_and_the_reference_reach_the_same_accuracy(method, augment, small_lab):
     config = small_lab(method, agents=6, common_start="yes")
     config = replace(config, training=replace(config.training, augment=augment))

@@ -1,4 +1,6 @@
-"""Large payloads in chunks: any order, any loss, any lie; and through a broker with a packet limit, over a cut."""
+"""Large payloads in chunks: any order, any loss, any lie; and through a broker with a packet limit,
+over a cut.
+"""
 
 import os
 from hashlib import sha256
@@ -9,17 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protofleet import wire
-from protofleet.errors import LinkBusy, ParcelError
-from protofleet.mqtt.blobs.sender import (
-    Outgoing,
-    ParcelLimits,
-    Sending,
-    Slip,
-    Spool,
+from protofleet.errors import BlobError, LinkBusy
+from protofleet.mqtt.blobs.descriptor import (
+    BlobDescriptor,
+    BlobLimits,
     ranges_of,
     read_ranges,
     slip_message,
 )
+from protofleet.mqtt.blobs.sender import BlobSender, OutgoingBlob
+from protofleet.mqtt.blobs.store import BlobStore
 from protofleet.mqtt.link.link import Arrival, Ticket
 from tests.linking import connect
 
@@ -41,7 +42,7 @@ def clock():
 
 @pytest.fixture
 def spool(tmp_path, clock):
-    return Spool(tmp_path / "spool", largest=10_000, total=20_000, expiry=60, clock=clock)
+    return BlobStore(tmp_path / "spool", largest=10_000, total=20_000, expiry=60, clock=clock)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +50,9 @@ def spools(tmp_path_factory):
     """A spool of its own for each example."""
 
     def make():
-        return Spool(tmp_path_factory.mktemp("spool"), largest=2**20, total=2**21, expiry=60, clock=Clock())
+        return BlobStore(
+            tmp_path_factory.mktemp("spool"), largest=2**20, total=2**21, expiry=60, clock=Clock()
+        )
 
     return make
 
@@ -61,10 +64,12 @@ def expanded(ranges):
 @given(payloads, chunks, st.data())
 @settings(max_examples=60)
 def test_chunks_in_any_order_and_number_make_the_payload(spools, payload, chunk, data):
-    parcel = Outgoing(payload, chunk)
+    parcel = OutgoingBlob(payload, chunk)
     incoming = spools().open("a", parcel.slip)
     every = list(range(parcel.slip.chunks))
-    order = data.draw(st.permutations(every + data.draw(st.lists(st.sampled_from(every), max_size=5))))
+    order = data.draw(
+        st.permutations(every + data.draw(st.lists(st.sampled_from(every), max_size=5)))
+    )
     there: set[int] = set()
     for index in order:
         assert incoming.complete == (len(there) == len(every))
@@ -78,7 +83,7 @@ def test_chunks_in_any_order_and_number_make_the_payload(spools, payload, chunk,
 @given(payloads.filter(lambda p: len(p) > 300), chunks, st.data())
 @settings(max_examples=30)
 def test_a_wrong_byte_is_never_handed_out_and_can_be_made_good(spools, payload, chunk, data):
-    parcel = Outgoing(payload, chunk)
+    parcel = OutgoingBlob(payload, chunk)
     incoming = spools().open("a", parcel.slip)
     bad = data.draw(st.integers(0, parcel.slip.chunks - 1))
     for index in range(parcel.slip.chunks):
@@ -93,7 +98,7 @@ def test_a_wrong_byte_is_never_handed_out_and_can_be_made_good(spools, payload, 
 
 
 def test_chunks_that_cannot_be_ours_are_turned_away(spool):
-    parcel = Outgoing(os.urandom(1000), 300)
+    parcel = OutgoingBlob(os.urandom(1000), 300)
     incoming = spool.open("a", parcel.slip)
     for index, piece in [
         (-1, b"x" * 300),
@@ -116,14 +121,16 @@ def test_ranges_say_the_same_as_the_numbers(numbers, most):
     assert read_ranges([list(run) for run in runs], 201) == runs
 
 
-junk = st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=3), max_leaves=6)
+junk = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=3), max_leaves=6
+)
 
 
 @given(junk, st.integers(1, 10))
 def test_ranges_from_outside_are_checked(value, count):
     try:
         runs = read_ranges(value, count)
-    except ParcelError:
+    except BlobError:
         return
     assert all(0 <= first <= last < count for first, last in runs)
     assert len(expanded(runs)) == len(set(expanded(runs)))
@@ -132,35 +139,36 @@ def test_ranges_from_outside_are_checked(value, count):
 @given(st.dictionaries(st.sampled_from(["digest", "size", "chunk"]), junk | st.just("ab" * 32)))
 def test_slips_from_outside_are_checked(body):
     try:
-        slip = Slip.from_body(body)
-    except ParcelError:
+        slip = BlobDescriptor.from_body(body)
+    except BlobError:
         return
     assert slip.chunks <= 65_536
 
 
 @pytest.mark.parametrize(
-    ("size", "chunk"), [(10**9, 300), (2, 1), (0, 300), (300, 0), (-1, 300), (True, 300), (2**80, 2**20)]
+    ("size", "chunk"),
+    [(10**9, 300), (2, 1), (0, 300), (300, 0), (-1, 300), (True, 300), (2**80, 2**20)],
 )
 def test_slips_that_would_cost_too_much_are_refused(size, chunk):
-    with pytest.raises(ParcelError):
-        Slip.from_body({"digest": "ab" * 32, "size": size, "chunk": chunk})
+    with pytest.raises(BlobError):
+        BlobDescriptor.from_body({"digest": "ab" * 32, "size": size, "chunk": chunk})
 
 
 def test_a_slip_travels_in_the_envelope_of_what_it_stands_for():
     envelope = wire.Envelope("upload", "orchard", agent="a", round=3, base="cd" * 32)
-    parcel = Outgoing(b"x" * 5000, 1000)
+    parcel = OutgoingBlob(b"x" * 5000, 1000)
     message = wire.decode(slip_message(envelope, parcel.slip))
     assert (message.envelope.t, message.envelope.agent, message.envelope.round) == ("slip", "a", 3)
     assert message.body["of"] == "upload"
-    assert Slip.from_body(message.body) == parcel.slip
+    assert BlobDescriptor.from_body(message.body) == parcel.slip
     assert parcel.slip.digest == sha256(b"x" * 5000).hexdigest()
 
 
 def test_a_transfer_goes_on_in_the_next_process(tmp_path, clock):
-    parcel = Outgoing(os.urandom(5000), 500)
+    parcel = OutgoingBlob(os.urandom(5000), 500)
 
     def process():
-        return Spool(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
+        return BlobStore(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
 
     first = process().open("a", parcel.slip)
     for index in (0, 1, 5):
@@ -177,18 +185,18 @@ def test_a_transfer_goes_on_in_the_next_process(tmp_path, clock):
 
 @pytest.mark.parametrize("damage", [b"", b"\1" * 9, b"\1" * 11, b"\2" * 10])
 def test_damaged_marks_start_it_again(tmp_path, clock, damage):
-    parcel = Outgoing(os.urandom(5000), 500)
-    spool = Spool(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
+    parcel = OutgoingBlob(os.urandom(5000), 500)
+    spool = BlobStore(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
     spool.open("a", parcel.slip).add(0, parcel.chunk(0))
     next(tmp_path.glob("*.marks")).write_bytes(damage)
-    again = Spool(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
+    again = BlobStore(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
     assert again.open("a", parcel.slip).missing() == [(0, 9)]
 
 
 def test_the_spool_is_bounded_in_size_and_the_stalest_goes_first(spool, clock, tmp_path):
-    with pytest.raises(ParcelError, match="10001 bytes"):
-        spool.open("a", Outgoing(bytes(10_001), 1000).slip)
-    slips = [Outgoing(os.urandom(8000), 1000).slip for _ in range(3)]
+    with pytest.raises(BlobError, match="10001 bytes"):
+        spool.open("a", OutgoingBlob(bytes(10_001), 1000).slip)
+    slips = [OutgoingBlob(os.urandom(8000), 1000).slip for _ in range(3)]
     for number, slip in enumerate(slips):
         clock.now = number
         spool.open("a", slip)
@@ -200,7 +208,7 @@ def test_the_spool_is_bounded_in_size_and_the_stalest_goes_first(spool, clock, t
 
 
 def test_what_nobody_adds_to_is_forgotten(spool, clock, tmp_path):
-    parcel = Outgoing(bytes(8000), 1000)
+    parcel = OutgoingBlob(bytes(8000), 1000)
     spool.open("a", parcel.slip)
     clock.now = 59
     spool.sweep()
@@ -215,11 +223,11 @@ def test_what_nobody_adds_to_is_forgotten(spool, clock, tmp_path):
 
 
 def test_what_an_earlier_process_left_counts_and_goes(tmp_path, clock):
-    old = Spool(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
+    old = BlobStore(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
     for _ in range(2):
-        old.open("a", Outgoing(os.urandom(9000), 1000).slip)
-    new = Spool(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
-    new.open("a", Outgoing(os.urandom(9000), 1000).slip)
+        old.open("a", OutgoingBlob(os.urandom(9000), 1000).slip)
+    new = BlobStore(tmp_path, largest=10_000, total=20_000, expiry=60, clock=clock)
+    new.open("a", OutgoingBlob(os.urandom(9000), 1000).slip)
     assert sum(path.stat().st_size for path in tmp_path.glob("*.parcel")) <= 20_000
     new.sweep()
     assert len(list(tmp_path.glob("*.parcel"))) == 1
@@ -241,7 +249,10 @@ class Post:
 
 
 def test_sending_keeps_a_window_and_sends_nothing_twice():
-    post, sending = Post(), Sending(Outgoing(bytes(10_000), 1000), lambda i: f"c/{i}", window=4)
+    post, sending = (
+        Post(),
+        BlobSender(OutgoingBlob(bytes(10_000), 1000), lambda i: f"c/{i}", window=4),
+    )
     sending.want([(0, 9)])
     sending.want([(2, 5)])  # asked for again while it is under way
     for count in range(4, 11):
@@ -261,8 +272,10 @@ def test_sending_keeps_a_window_and_sends_nothing_twice():
 
 
 def test_20_mb_pass_a_packet_limit_and_a_cut_costs_a_window(start_broker, links, proxied, tmp_path):
-    """The sender's connection is cut in the middle; what is sent again is at most what was under way."""
-    limits = ParcelLimits()
+    """The sender's connection is cut in the middle; what is sent again is at most what was under
+    way.
+    """
+    limits = BlobLimits()
     broker = start_broker(packet=limits.packet)
     proxy, address = proxied(broker)
     sender, receiver = links(address, "sender"), links(broker.address, "receiver")
@@ -273,9 +286,11 @@ def test_20_mb_pass_a_packet_limit_and_a_cut_costs_a_window(start_broker, links,
     assert whole.wait(20)
     assert whole.refused  # the limit is real
     payload = os.urandom(20 * 2**20)
-    parcel = Outgoing(payload, limits.chunk)
-    incoming = Spool(tmp_path / "spool", largest=2**26, total=2**27, expiry=60, clock=Clock()).open("a", parcel.slip)
-    sending = Sending(parcel, lambda i: f"ub/{i}", limits.window)
+    parcel = OutgoingBlob(payload, limits.chunk)
+    incoming = BlobStore(
+        tmp_path / "spool", largest=2**26, total=2**27, expiry=60, clock=Clock()
+    ).open("a", parcel.slip)
+    sending = BlobSender(parcel, lambda i: f"ub/{i}", limits.window)
     sending.want(incoming.missing())
     arrived = 0
     cut = False
@@ -293,4 +308,7 @@ def test_20_mb_pass_a_packet_limit_and_a_cut_costs_a_window(start_broker, links,
     assert incoming.payload() == payload
     assert cut
     assert arrived - parcel.slip.chunks <= limits.window
-    assert proxy.carried["up"] <= len(payload) + (limits.window + 1) * limits.packet + 200 * parcel.slip.chunks
+    assert (
+        proxy.carried["up"]
+        <= len(payload) + (limits.window + 1) * limits.packet + 200 * parcel.slip.chunks
+    )

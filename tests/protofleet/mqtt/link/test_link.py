@@ -11,7 +11,17 @@ import pytest
 
 from protofleet.errors import LinkBusy, LinkError
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Arrival, Connected, Delivered, Denied, Lost, Publication, Refused, Will, jittered
+from protofleet.mqtt.link.link import (
+    Arrival,
+    Connected,
+    Delivered,
+    Denied,
+    Lost,
+    Publication,
+    Refused,
+    Will,
+    jittered,
+)
 from tests.linking import connect, eventually, poll_for, poll_until
 
 
@@ -32,7 +42,9 @@ def test_what_is_published_arrives_and_is_acknowledged(broker, links, topic):
     connect(link)
     tickets = [link.publish(f"{topic}/{i}", bytes([i]) * i) for i in range(50)]
     got = poll_for(link, Arrival, 50)
-    assert [(a.topic, a.payload) for a in got] == [(f"{topic}/{i}", bytes([i]) * i) for i in range(50)]
+    assert [(a.topic, a.payload) for a in got] == [
+        (f"{topic}/{i}", bytes([i]) * i) for i in range(50)
+    ]
     assert all(ticket.wait(10) and ticket.refused is None for ticket in tickets)
     assert link.pending == 0
 
@@ -54,7 +66,9 @@ def test_retained_messages_reach_who_comes_later_and_say_so(broker, links, topic
     assert [(a.payload, a.retained) for a in poll_for(second, Arrival)] == [(b"kept", True)]
 
 
-def test_a_lost_client_leaves_its_will_and_a_stopped_one_its_farewell(broker, links, topic, proxied):
+def test_a_lost_client_leaves_its_will_and_a_stopped_one_its_farewell(
+    broker, links, topic, proxied
+):
     watcher = links(broker.address, "watcher")
     watcher.subscribe([(topic, 1)])
     connect(watcher)
@@ -70,7 +84,9 @@ def test_a_lost_client_leaves_its_will_and_a_stopped_one_its_farewell(broker, li
     marker = links(broker.address, "marker")
     connect(marker)
     marker.publish(topic, b"end")
-    said = poll_until(watcher, lambda events: any(isinstance(e, Arrival) and e.payload == b"end" for e in events))
+    said = poll_until(
+        watcher, lambda events: any(isinstance(e, Arrival) and e.payload == b"end" for e in events)
+    )
     assert [a.payload for a in said if isinstance(a, Arrival)] == [b"left", b"end"]
 
 
@@ -83,7 +99,10 @@ def test_a_farewell_comes_after_all_that_was_published_before(broker, links, top
     for i in range(300):
         link.publish(topic, b"%d" % i)
     link.stop([Publication(topic, b"bye")])
-    assert [a.payload for a in poll_for(watcher, Arrival, 301)] == [*(b"%d" % i for i in range(300)), b"bye"]
+    assert [a.payload for a in poll_for(watcher, Arrival, 301)] == [
+        *(b"%d" % i for i in range(300)),
+        b"bye",
+    ]
 
 
 def test_cuts_lose_nothing_that_was_published(broker, links, topic, proxied):
@@ -99,11 +118,15 @@ def test_cuts_lose_nothing_that_was_published(broker, links, topic, proxied):
             proxy.cut()
             time.sleep(0.05)
     expected = {b"%d" % i for i in range(600)}
-    poll_until(watcher, lambda events: {e.payload for e in events if isinstance(e, Arrival)} >= expected)
+    poll_until(
+        watcher, lambda events: {e.payload for e in events if isinstance(e, Arrival)} >= expected
+    )
     eventually(lambda: link.pending == 0)
 
 
-def test_what_was_not_acknowledged_comes_again_on_the_next_connection(mosquitto_broker, links, topic, proxied):
+def test_what_was_not_acknowledged_comes_again_on_the_next_connection(
+    mosquitto_broker, links, topic, proxied
+):
     proxy, address = proxied(mosquitto_broker)  # amqtt keeps nothing for anonymous clients
     link, other = links(address), links(mosquitto_broker.address, "other")
     link.subscribe([(topic, 1)])
@@ -123,7 +146,9 @@ def test_what_was_not_acknowledged_comes_again_on_the_next_connection(mosquitto_
     assert poll_for(link, Arrival)[-1].payload == b"c"
 
 
-def test_an_acknowledgement_counts_on_its_own_connection_only(mosquitto_broker, links, topic, proxied):
+def test_an_acknowledgement_counts_on_its_own_connection_only(
+    mosquitto_broker, links, topic, proxied
+):
     """Packet ids are used again: a late one must not acknowledge what it was not made for."""
     proxy, address = proxied(mosquitto_broker)
     link, other = links(address), links(mosquitto_broker.address, "other")
@@ -196,7 +221,9 @@ def test_a_full_queue_says_so_and_takes_more_later(mosquitto_broker, links, topi
         big.publish(topic, b"x")
 
 
-def test_qos_0_is_dropped_without_a_connection_and_its_ticket_says_so(mosquitto_broker, links, topic):
+def test_qos_0_is_dropped_without_a_connection_and_its_ticket_says_so(
+    mosquitto_broker, links, topic
+):
     link = links(mosquitto_broker.address)
     ticket = link.publish(topic, b"x", qos=0)
     assert (ticket.done, ticket.refused, link.pending) == (True, "no connection", 0)
@@ -230,7 +257,12 @@ def test_a_reader_that_does_not_keep_up_bounds_what_lies_unread(broker, links, t
         first = []
     known = [e.payload for e in first if isinstance(e, Arrival) and e.qos]
     wanted = {b"%d" % i for i in range(1500)}
-    poll_until(slow, lambda seen: {*known, *(e.payload for e in seen if isinstance(e, Arrival) and e.qos)} >= wanted)
+    poll_until(
+        slow,
+        lambda seen: (
+            {*known, *(e.payload for e in seen if isinstance(e, Arrival) and e.qos)} >= wanted
+        ),
+    )
 
 
 def test_delivered_events_come_for_those_who_asked(broker, links, topic):
@@ -274,7 +306,9 @@ def test_a_packet_the_broker_always_hangs_up_on_does_not_hold_up_the_rest(links,
     """A broker that resets the connection at each PUBLISH above a size."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=touchy, args=(server,), daemon=True).start()
-        link = links(Address("mqtt", "127.0.0.1", server.getsockname()[1]), backoff=lambda attempt: 0.0)
+        link = links(
+            Address("mqtt", "127.0.0.1", server.getsockname()[1]), backoff=lambda attempt: 0.0
+        )
         connect(link)
         good, bad, late = (link.publish(topic, bytes(size)) for size in (10, 3000, 20))
         assert poll_for(link, Denied)[0].topic == topic
@@ -376,4 +410,6 @@ def test_a_broker_killed_and_started_again_is_found_and_what_it_lost_is_sent_aga
     assert all(ticket.wait(20) and ticket.refused is None for ticket in tickets)
     got = {e.payload for e in connected if isinstance(e, Arrival)}
     wanted = {b"%d" % i for i in range(100)}
-    poll_until(reader, lambda seen: got | {e.payload for e in seen if isinstance(e, Arrival)} >= wanted)
+    poll_until(
+        reader, lambda seen: got | {e.payload for e in seen if isinstance(e, Arrival)} >= wanted
+    )

@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from protofleet.errors import BrokerError, LinkError
-from protofleet.mqtt.broker.run import Tls
+from protofleet.mqtt.broker.mosquitto import Tls
 from protofleet.mqtt.link.link import Arrival, Denied, Lost, Refused, Will
 from protofleet.mqtt.topics import Topics
 from tests.linking import connect, eventually, poll_for, poll_until
@@ -40,7 +40,9 @@ def files(authority, tmp_path_factory):
 
 
 def over_tls(broker, files, client=None, ca="ca"):
-    cert, key = (None, None) if client is None else (files / f"{client}.pem", files / f"{client}.key")
+    cert, key = (
+        (None, None) if client is None else (files / f"{client}.pem", files / f"{client}.key")
+    )
     return replace(broker.address, ca=files / f"{ca}.pem", cert=cert, key=key)
 
 
@@ -52,7 +54,9 @@ def round_trip(link, topic):
 
 
 @pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
-def test_tls_carries_and_a_stranger_s_certificate_is_refused_in_words(kind, start_broker, links, files):
+def test_tls_carries_and_a_stranger_s_certificate_is_refused_in_words(
+    kind, start_broker, links, files
+):
     broker = start_broker(prefer=kind, tls=Tls(files / "broker.pem", files / "broker.key"))
     assert broker.address.scheme == "mqtts"
     round_trip(links(over_tls(broker, files)), "x")
@@ -106,7 +110,9 @@ def client(links, broker, user, name=None, **how):
 
 def heard(link, until):
     """Topics that arrive before the one that ends the test."""
-    seen = poll_until(link, lambda events: any(isinstance(e, Arrival) and e.topic == until for e in events))
+    seen = poll_until(
+        link, lambda events: any(isinstance(e, Arrival) and e.topic == until for e in events)
+    )
     return [e.topic for e in seen if isinstance(e, Arrival)]
 
 
@@ -124,7 +130,12 @@ def test_a_device_writes_as_itself_and_as_nobody_else(guarded, links):
     ]
     foreign = [topic.replace("camera-07", "camera-08") for topic in own]
     fleet = [T.coordinator_state, T.round, T.train, T.blob(D, 0), T.proto("stable")]
-    orders = [T.down("camera-07"), T.receipt("camera-07"), T.desired("camera-07"), T.cmd("camera-07")]
+    orders = [
+        T.down("camera-07"),
+        T.receipt("camera-07"),
+        T.desired("camera-07"),
+        T.cmd("camera-07"),
+    ]
     elsewhere = [Topics("other").upload("camera-07", 1), "x", "$SYS/x"]
     for topic in foreign + fleet + orders + elsewhere:
         ticket = camera.publish(topic, b"x", retain=True)
@@ -143,17 +154,31 @@ def test_another_client_id_does_not_help(guarded, links):
     assert thief.publish(T.upload("camera-08", 1), b"x").wait(10)
     assert poll_for(thief, Denied)[0].topic == T.upload("camera-08", 1)
     assert victim.publish(T.upload("camera-08", 1), b"x").wait(10)
-    assert not [event for event in victim.poll(0.5) if isinstance(event, Lost)]  # its session was not taken over
+    assert not [
+        event for event in victim.poll(0.5) if isinstance(event, Lost)
+    ]  # its session was not taken over
 
 
 def test_a_device_hears_what_is_for_all_and_for_itself_only(guarded, links):
     coordinator = client(links, guarded, "coordinator")
     camera = client(links, guarded, "camera-07")
-    camera.subscribe([("#", 1), (T.down("camera-08"), 1), (T.upload("+", 1).replace("/1", "/+"), 1)])
+    camera.subscribe(
+        [("#", 1), (T.down("camera-08"), 1), (T.upload("+", 1).replace("/1", "/+"), 1)]
+    )
     eventually(lambda: camera.publish(T.evt("camera-07"), b"x").wait(1))
-    for topic in (T.down("camera-08"), T.receipt("camera-08"), T.down("camera-07"), T.train, T.receipt("camera-07")):
+    for topic in (
+        T.down("camera-08"),
+        T.receipt("camera-08"),
+        T.down("camera-07"),
+        T.train,
+        T.receipt("camera-07"),
+    ):
         coordinator.publish(topic, b"x")
-    assert set(heard(camera, T.receipt("camera-07"))) == {T.down("camera-07"), T.train, T.receipt("camera-07")}
+    assert set(heard(camera, T.receipt("camera-07"))) == {
+        T.down("camera-07"),
+        T.train,
+        T.receipt("camera-07"),
+    }
 
 
 def test_a_will_obeys_the_rules_as_well(guarded, links, proxied):

@@ -1,4 +1,6 @@
-"""What is read and written without paho is what paho reads and writes, however the bytes are cut."""
+"""What is read and written without paho is what paho reads and writes, however the bytes are
+cut.
+"""
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,11 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from protofleet.mqtt.link import packets
 from protofleet.mqtt.link.stream import HELD, READ, Stream
 
-topics = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="+#\0"), min_size=1, max_size=40)
+topics = st.text(
+    st.characters(blacklist_categories=("Cs",), blacklist_characters="+#\0"),
+    min_size=1,
+    max_size=40,
+)
 payloads = st.one_of(st.binary(max_size=300), st.just(b"x" * 16_384))
 PINGRESP = b"\xd0\x00"
 

@@ -31,7 +31,7 @@ from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
-from simulators.faults.pupil import FakeTraining, Lesson, prototypes
+from simulators.faults.fake_agent import FakeTraining, Lesson, prototypes
 
 QUICK = 0.3  # seconds to the second delivery: a case must not wait for a patient device
 

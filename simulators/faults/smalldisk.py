@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulators.faults.stage import until
+from simulators.faults.testbed import until
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from tempfile import mkdtemp
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import Prefer
 from simulators.faults import smalldisk
+from simulators.faults.case import Attempt, Case
 from simulators.faults.cases import CASES
-from simulators.faults.scene import Attempt, Case
 
 
 @dataclass(frozen=True)

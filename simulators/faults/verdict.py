@@ -15,8 +15,8 @@ from coordinator.journal.journal import Journal
 from coordinator.service.build import agreed
 from coordinator.service.replay import replayed
 from protofleet.errors import FleetError
-from simulators.faults.pupil import FakeAgent, prototypes
-from simulators.faults.stage import RUN, Testbed
+from simulators.faults.fake_agent import FakeAgent, prototypes
+from simulators.faults.testbed import RUN, Testbed
 from simulators.live import schedule
 
 RECEIPTED = ("accepted", "duplicate", "late")

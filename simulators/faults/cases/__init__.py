@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from simulators.faults.case import Case
 from simulators.faults.cases import clocks, crowds, deaths, disks, links, rivals, trained
-from simulators.faults.scene import Case
 
 CASES: tuple[Case, ...] = (
     *deaths.CASES,

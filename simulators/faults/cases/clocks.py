@@ -13,8 +13,8 @@ from coordinator import config
 from coordinator.service import build
 from protofleet.mqtt.address import Address
 from protofleet.util.logs import Log
+from simulators.faults.case import Attempt, Case
 from simulators.faults.crowd import crowd
-from simulators.faults.scene import Attempt, Case
 from simulators.faults.verdict import PromiseBroken, judge
 
 YEAR = 365 * 86400.0

@@ -12,11 +12,11 @@ from protofleet.errors import LinkBusy
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
+from simulators.faults.case import Attempt, Case
 from simulators.faults.crowd import crowd
+from simulators.faults.fake_agent import prototypes
 from simulators.faults.proxy import Proxy
-from simulators.faults.pupil import prototypes
-from simulators.faults.scene import Attempt, Case
-from simulators.faults.stage import RUN, Testbed, until
+from simulators.faults.testbed import RUN, Testbed, until
 from simulators.faults.verdict import PromiseBroken, judge
 
 

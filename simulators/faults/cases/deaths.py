@@ -21,11 +21,11 @@ from edge_agent.daemon.ears import InboundDecoder
 from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.store import Store
+from simulators.faults.case import Attempt, Case, after, breakable, pause
 from simulators.faults.crowd import crowd
-from simulators.faults.mortal import ANY, STATEMENT, Edge, Failpoint
+from simulators.faults.failpoint import ANY, STATEMENT, Edge, Failpoint
 from simulators.faults.proxy import Proxy
-from simulators.faults.scene import Attempt, Case, after, breakable, pause
-from simulators.faults.stage import until
+from simulators.faults.testbed import until
 from simulators.faults.verdict import judge, receipts
 
 Table = dict[Callable[..., Any] | str, int]

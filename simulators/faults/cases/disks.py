@@ -13,12 +13,12 @@ from coordinator.core import Core
 from coordinator.journal.journal import Journal
 from coordinator.service.blobs import BlobServer
 from edge_agent.store import Store
+from simulators.faults.case import Attempt, Case, after, breakable, pause
 from simulators.faults.cases.deaths import COORDINATOR
 from simulators.faults.crowd import crowd
-from simulators.faults.mortal import Failpoint
-from simulators.faults.scene import Attempt, Case, after, breakable, pause
+from simulators.faults.failpoint import Failpoint
 from simulators.faults.smalldisk import SmallDisk, small_disk
-from simulators.faults.stage import RUN, until
+from simulators.faults.testbed import RUN, until
 from simulators.faults.verdict import PromiseBroken, judge
 
 ROOM = 65_536  # kilobytes, for a journal or a store of a few rounds and its write-ahead log

@@ -5,10 +5,10 @@ delivery.
 from __future__ import annotations
 
 from protofleet.mqtt.broker.run import running_broker
+from simulators.faults.case import Attempt, Case, after, pause
 from simulators.faults.crowd import crowd
 from simulators.faults.proxy import Proxy, Way
 from simulators.faults.relay import Mischief, relay
-from simulators.faults.scene import Attempt, Case, after, pause
 from simulators.faults.verdict import judge
 
 KEEPALIVE = 2  # seconds, of the devices; a broker gives up on them after one and a half times that

@@ -10,9 +10,9 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
+from simulators.faults.case import Attempt, Case, after
 from simulators.faults.crowd import crowd
-from simulators.faults.scene import Attempt, Case, after
-from simulators.faults.stage import Actor, Testbed, until
+from simulators.faults.testbed import Actor, Testbed, until
 from simulators.faults.verdict import PromiseBroken, judge
 
 EXIT_LOCKED, EXIT_SUPERSEDED = 1, 4

@@ -18,8 +18,8 @@ from coordinator.journal.journal import Journal
 from coordinator.service.control import ask
 from protofleet.contract import Training
 from protofleet.errors import FleetError
-from simulators.faults.scene import Attempt, Case, pause
-from simulators.faults.stage import until
+from simulators.faults.case import Attempt, Case, pause
+from simulators.faults.testbed import until
 from simulators.faults.verdict import PromiseBroken
 from simulators.live import fleet, schedule
 from simulators.live.fleet import FleetProcess

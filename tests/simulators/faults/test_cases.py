@@ -11,8 +11,8 @@ import pytest
 
 from protofleet.mqtt.broker import mosquitto
 from simulators.faults import smalldisk
+from simulators.faults.case import Attempt
 from simulators.faults.cases import by_name
-from simulators.faults.scene import Attempt
 
 MOSQUITTO = {
     "real devices": (1,),

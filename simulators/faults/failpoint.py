@@ -1,7 +1,7 @@
 """A program that dies at a chosen instant, as by `kill -9`: when a function is entered or left for
 the n-th time.
 
-    python -m simulators.faults.mortal 'coordinator.journal.journal:Journal.commit:leave:7' coordinator serve ...
+    python -m simulators.faults.failpoint 'coordinator.journal.journal:Journal.commit:leave:7' coordinator serve ...
 
 The program itself knows nothing of it: Python's profiling hook counts. An instant is
 `module:function:edge:number`. The function is a qualified name that must be there when the program

@@ -18,7 +18,7 @@ from typing import Any
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from protofleet.mqtt.broker.run import Prefer, RunningBroker, running_broker
-from simulators.faults.stage import Actor, Testbed, until
+from simulators.faults.testbed import Actor, Testbed, until
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import pytest
 
 from protofleet.errors import UsageError
 from simulators.faults import soak
+from simulators.faults.case import Attempt
 from simulators.faults.cases import deaths
-from simulators.faults.mortal import Failpoint, resolve
-from simulators.faults.scene import Attempt
-from simulators.faults.stage import Stuck
+from simulators.faults.failpoint import Failpoint, resolve
+from simulators.faults.testbed import Stuck
 
 
 def test_an_instant_is_written_as_it_is_read():
@@ -33,7 +33,7 @@ def test_it_dies_when_the_function_is_entered_so_often(tmp_path, instant, code):
     command = [
         sys.executable,
         "-m",
-        "simulators.faults.mortal",
+        "simulators.faults.failpoint",
         instant,
         "coordinator",
         "init",
@@ -59,7 +59,7 @@ def test_a_name_that_stands_for_no_function_is_refused_before_the_program_starts
     command = [
         sys.executable,
         "-m",
-        "simulators.faults.mortal",
+        "simulators.faults.failpoint",
         text,
         "coordinator",
         "init",

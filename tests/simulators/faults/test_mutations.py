@@ -16,7 +16,7 @@ from protofleet import registry, wire
 from protofleet.errors import FleetError
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
-from simulators.faults.strange import mutated
+from simulators.faults.mutations import mutated
 from simulators.run.setup import prepare
 from simulators.run.workers import Here
 

@@ -18,7 +18,7 @@ from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError
 from protofleet.settings.fields import to_plain
 from simulators.faults.crowd import DeviceSite
-from simulators.faults.mortal import Failpoint
+from simulators.faults.failpoint import Failpoint
 from simulators.live.fleet import last_words, toml
 
 RUN = "trial"
@@ -111,14 +111,18 @@ class Testbed:
             "--until-done",
             *words,
         ]
-        command = serve if instant is None else ["simulators.faults.mortal", str(instant), *serve]
+        command = (
+            serve if instant is None else ["simulators.faults.failpoint", str(instant), *serve]
+        )
         return self._enter("coordinator", command, wrap)
 
     def device(self, agent: str, instant: Failpoint | None = None, wrap: Wrap = as_it_is) -> Actor:
         """One of its devices as a process of its own."""
         words = ["simulators.faults.crowd", self.url, self.fleet, agent, str(self.home(agent))]
         self.home(agent).mkdir(parents=True, exist_ok=True)
-        command = words if instant is None else ["simulators.faults.mortal", str(instant), *words]
+        command = (
+            words if instant is None else ["simulators.faults.failpoint", str(instant), *words]
+        )
         return self._enter(agent, command, wrap)
 
     def _enter(self, name: str, command: Sequence[str], wrap: Wrap) -> Actor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from edge_agent.networks import random_features
-from edge_agent.networks.vision import torchvision
+from edge_agent.networks.torch_env import torchvision
 from protofleet.contract import Input
 from protofleet.errors import UsageError
 

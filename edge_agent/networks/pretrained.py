@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from edge_agent.networks.net import FleetNet
-from edge_agent.networks.vision import torchvision
+from edge_agent.networks.torch_env import torchvision
 from protofleet.errors import DataError, UsageError
 
 _HEADS = (

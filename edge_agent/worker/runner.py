@@ -143,7 +143,7 @@ class Worker:
             )
         from edge_agent.data.source import fit
         from edge_agent.networks import backbones
-        from edge_agent.networks.device import resolve_device
+        from edge_agent.networks.torch_env import resolve_device
         from edge_agent.training.agent import Agent
         from edge_agent.training.batches import LocalData, SampleTensors
         from edge_agent.training.context import TrainingContext, settle

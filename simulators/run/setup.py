@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from edge_agent.data.dataset import Ints
 from edge_agent.data.sets import DataSet, load
 from edge_agent.networks import backbones
-from edge_agent.networks.device import resolve_device
 from edge_agent.networks.net import natural
+from edge_agent.networks.torch_env import resolve_device
 from edge_agent.training.agent import Agent
 from edge_agent.training.batches import LocalData, SampleTensors
 from edge_agent.training.context import TrainingContext

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from edge_agent.networks.vision import torchvision
+from edge_agent.networks.torch_env import torchvision
 from edge_agent.training.batches import SampleTensors, prepare
 from protofleet.contract import Contract
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from edge_agent.networks.device import resolve_device
 from edge_agent.networks.net import FleetNet, build_net, natural
 from protofleet.contract import Contract, Input
 from protofleet.errors import UsageError
@@ -168,28 +167,3 @@ def test_the_memory_layout_changes_no_answer(name: str) -> None:
         )  # type: ignore[call-overload]
     for a, b in zip(plain, last, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
-
-
-def test_the_device_is_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    def machine(cuda: bool, mps: bool) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-
-    machine(cuda=True, mps=False)
-    assert (resolve_device("auto"), resolve_device("cpu"), resolve_device("cuda")) == (
-        "cuda",
-        "cpu",
-        "cuda",
-    )
-    machine(cuda=False, mps=True)
-    assert resolve_device("auto") == "mps"
-    machine(cuda=False, mps=False)
-    assert resolve_device("auto") == "cpu"
-    with pytest.raises(
-        UsageError, match=r"^device 'cuda': this machine.* has none; take auto or cpu$"
-    ):
-        resolve_device("cuda")
-    with pytest.raises(
-        UsageError, match=r"^device 'tpu' is not known; known: auto, cuda, mps, cpu$"
-    ):
-        resolve_device("tpu")

@@ -13,7 +13,7 @@ import torch
 
 from edge_agent.networks.net import FleetNet, build_net
 from edge_agent.networks.pretrained import freeze, load_pretrained
-from edge_agent.networks.vision import torchvision
+from edge_agent.networks.torch_env import torchvision
 from protofleet.contract import Contract, Input
 from protofleet.errors import DataError, FleetError, UsageError
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from coordinator.uploads.fuse import as_published, fuse_round
 from edge_agent.config import DataSection, LimitsSection
-from edge_agent.networks.device import resolve_device
+from edge_agent.networks.torch_env import resolve_device
 from edge_agent.protocol.events import Train
 from edge_agent.records import HeldState
 from edge_agent.store import Store

@@ -142,7 +142,7 @@ class Core:
                 said += self.intake.take(place.agent, int(place.rest[0]), payload, self.standing)
             elif place.kind == "state" and payload:
                 events += self._birth_came(place.agent, payload, births, now, said)
-            elif place.kind == "evt":
+            elif place.kind == "report":
                 events += self._report_came(place.agent, payload, now)
         if self.intake.fresh or births:
             with self.journal.commit():

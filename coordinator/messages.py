@@ -53,7 +53,7 @@ class Messages:
             precision=self.contract.wire,
             exceptions=self.recipe.precision,
         )
-        return Publication(self.topics.train, data, retain=True)
+        return Publication(self.topics.shared_state, data, retain=True)
 
     def own(self, agent: str, round: int, state: GlobalState) -> Publication:
         """A device's own part of the state, empty where it has none."""
@@ -63,7 +63,7 @@ class Messages:
             precision=self.contract.wire,
             exceptions=self.recipe.precision,
         )
-        return Publication(self.topics.down(agent), data, retain=True)
+        return Publication(self.topics.own_state(agent), data, retain=True)
 
     def round(
         self,

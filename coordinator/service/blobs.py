@@ -137,7 +137,7 @@ class BlobServer:
         sending = self._sendings.get((agent, digest))
         if sending is None:
             sending = BlobSender(
-                wanted, lambda i: self._topics.blob_down(agent, digest, i), self._limits.window
+                wanted, lambda i: self._topics.own_chunk(agent, digest, i), self._limits.window
             )
             self._sendings[agent, digest] = sending
         sending.want(ranges)
@@ -173,7 +173,7 @@ class BlobServer:
         known = self._large.get(said.topic)
         if known is None or known.slip.digest != outgoing.slip.digest:
             self._large[said.topic] = outgoing
-            if said.topic == self._topics.train:
+            if said.topic == self._topics.shared_state:
                 self._broadcast(outgoing)
         envelope, _ = wire.unseal(said.payload)
         return Publication(said.topic, slip_message(envelope, outgoing.slip), said.qos, said.retain)
@@ -181,7 +181,9 @@ class BlobServer:
     def _broadcast(self, outgoing: OutgoingBlob) -> None:
         """Every chunk once to all; who misses some asks for them."""
         digest = outgoing.slip.digest
-        sending = BlobSender(outgoing, lambda i: self._topics.blob(digest, i), self._limits.window)
+        sending = BlobSender(
+            outgoing, lambda i: self._topics.shared_chunk(digest, i), self._limits.window
+        )
         sending.want(outgoing.slip.whole())
         self._sendings = {key: s for key, s in self._sendings.items() if key[0]} | {
             ("", digest): sending

@@ -126,11 +126,11 @@ class Service:
             try:
                 if place.kind == "coordinator_state":
                     self._another(arrival)
-                elif place.kind == "ub":
+                elif place.kind == "upload_chunk":
                     whole = self.around.post.pushed(place, arrival.payload)
                     if whole is not None:
                         found.append((whole.place, whole.payload))
-                elif place.kind == "blob_req":
+                elif place.kind == "chunk_request":
                     self.around.post.requested(place, arrival.payload)
                 elif place.kind == "upload" and is_slip(arrival.payload):
                     whole = self.around.post.slip(place, wire.decode(arrival.payload))

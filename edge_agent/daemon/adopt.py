@@ -102,7 +102,7 @@ class Adoption:
                 )
             case "bundle", (channel_name,) if channel_name == STABLE:
                 self._came(lambda: self._fetch.announced(place, payload))
-            case "blob_down", (digest, number):
+            case "own_chunk", (digest, number):
                 self._whole(self._transfers.chunk(digest, int(number), payload))
             case "receipt", _ if self._offer is not None and payload:
                 self._receipt(wire.decode(payload))

@@ -15,7 +15,7 @@ from protofleet.errors import LinkError
 from protofleet.mqtt.topics import TopicParts, Topics
 
 HEARD = frozenset(
-    {"coordinator_state", "round", "train", "down", "receipt"}
+    {"coordinator_state", "round", "shared_state", "own_state", "receipt"}
 )  # the rest is kept for what comes next
 Plans = dict[Announced, RoundSpec]
 
@@ -33,7 +33,7 @@ class InboundDecoder:
         """The event that a payload is, if it is one for us; one of our errors if it cannot be
         used.
         """
-        if place.kind in ("blob", "blob_down"):
+        if place.kind in ("shared_chunk", "own_chunk"):
             whole = self.transfers.chunk(place.rest[0], int(place.rest[1]), payload)
             return None if whole is None else self.take_in(whole.place, whole.payload)
         if place.kind not in HEARD or not payload:
@@ -53,7 +53,7 @@ class InboundDecoder:
 
     def _slip(self, place: TopicParts, message: wire.Message) -> Event | None:
         """A state too large for one message; nothing is fetched that is here already."""
-        kind = {"train": "global", "down": "own"}.get(place.kind, "")
+        kind = {"shared_state": "global", "own_state": "own"}.get(place.kind, "")
         if message.body.get("of") != kind:
             raise LinkError(f"a slip for {message.body.get('of')!r} has no place here")
         found = inbound.state(replace(message.envelope, t=kind))

@@ -321,7 +321,9 @@ class Daemon:
                 False  # what could not be kept is retained by the broker, and comes again
             )
             self._ask_again_at = now + LONGEST_NAP
-            around.link.subscribe([(self.topics.train, 1), (self.topics.down(around.config.id), 1)])
+            around.link.subscribe(
+                [(self.topics.shared_state, 1), (self.topics.own_state(around.config.id), 1)]
+            )
         if self.me.connected and limits.may_send:
             with suppress(LinkBusy):  # the link is full: what is due stays due
                 self.transfers.push()

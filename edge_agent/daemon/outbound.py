@@ -91,7 +91,7 @@ class Outbound:
             seq=self._next(),
             round=round,
         )
-        self.say(self.topics.evt(agent), wire.encode(envelope, {"round": round, **body}), qos=0)
+        self.say(self.topics.report(agent), wire.encode(envelope, {"round": round, **body}), qos=0)
 
     def say(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> bool:
         """Whether the link took it; what is refused here is said again later by whoever keeps

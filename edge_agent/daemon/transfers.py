@@ -85,7 +85,7 @@ class Transfers:
         parcel = OutgoingBlob(message, limits.chunk)
         digest, slip = parcel.slip.digest, slip_message(envelope, parcel.slip)
         sending = BlobSender(
-            parcel, lambda index: self.topics.ub(self.agent, digest, index), limits.window
+            parcel, lambda index: self.topics.upload_chunk(self.agent, digest, index), limits.window
         )
         self._up[run, round] = _Leaving(sending, self.topics.upload(self.agent, round), slip)
         return slip
@@ -115,7 +115,7 @@ class Transfers:
             self._spool.close(place.kind, known.slip.digest)
         self._spool.open(place.kind, slip)
         # What goes to all is sent to all once; only who misses some of it then has to ask.
-        wait = PATIENCE if place.kind == "train" else 0.0
+        wait = PATIENCE if place.kind == "shared_state" else 0.0
         self._down[place.kind] = _Wanted(place, slip, message.envelope, self.clock() + wait)
         return self._taken(place.kind)
 
@@ -169,7 +169,7 @@ class Transfers:
     def _ask(self, wanted: _Wanted, missing: Sequence[tuple[int, int]]) -> None:
         envelope = replace(wanted.envelope, t="command", agent=self.agent, base=None, method=None)
         body = {"digest": wanted.slip.digest, "missing": [list(pair) for pair in missing]}
-        self.out.publish(self.topics.blob_req(self.agent), wire.encode(envelope, body))
+        self.out.publish(self.topics.chunk_request(self.agent), wire.encode(envelope, body))
 
     def _taken(self, kind: str) -> Blob | None:
         wanted = self._down[kind]

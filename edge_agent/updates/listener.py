@@ -89,7 +89,7 @@ class ChannelListener:
     def _came(self, place: TopicParts, payload: bytes) -> bool:
         if place.kind == "bundle":
             return self._succession.announced(place, payload)
-        if place.kind == "blob_down":
+        if place.kind == "own_chunk":
             whole = self._transfers.chunk(place.rest[0], int(place.rest[1]), payload)
         elif not payload:
             return False  # an empty payload takes a retained message back

@@ -17,19 +17,17 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
-COMMON = {"c/state": "coordinator_state", "g/round": "round", "g/train": "train"}
+# The short strings are what travels with every message and stands in access rules; the kinds are
+# what the code calls them. Neither side may be derived from the other.
+COMMON = {"c/state": "coordinator_state", "g/round": "round", "g/train": "shared_state"}
 # What stands behind d/{id}/, and its kind.
 SINGLE = {
     "state": "state",
-    "desired": "desired",
-    "reported": "reported",
-    "down": "down",
+    "down": "own_state",
     "rcpt": "receipt",
-    "cmd": "cmd",
-    "ack": "ack",
-    "evt": "evt",
+    "evt": "report",
 }
-CHUNKS = {"blob": "blob_down", "ub": "ub"}
+CHUNKS = {"blob": "own_chunk", "ub": "upload_chunk"}
 
 
 def check_name(what: str, name: str) -> str:
@@ -75,10 +73,10 @@ class Topics:
         return f"{self.prefix}/g/round"
 
     @property
-    def train(self) -> str:
+    def shared_state(self) -> str:
         return f"{self.prefix}/g/train"
 
-    def blob(self, digest: str, chunk: int) -> str:
+    def shared_chunk(self, digest: str, chunk: int) -> str:
         return f"{self.prefix}/g/blob/{digest}/{chunk}"
 
     def proto(self, channel: str) -> str:
@@ -90,13 +88,7 @@ class Topics:
     def state(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/state"
 
-    def desired(self, agent: str) -> str:
-        return f"{self.prefix}/d/{agent}/desired"
-
-    def reported(self, agent: str) -> str:
-        return f"{self.prefix}/d/{agent}/reported"
-
-    def down(self, agent: str) -> str:
+    def own_state(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/down"
 
     def upload(self, agent: str, round: int) -> str:
@@ -105,28 +97,25 @@ class Topics:
     def receipt(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/rcpt"
 
-    def blob_req(self, agent: str) -> str:
+    def chunk_request(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/blob/req"
 
-    def blob_down(self, agent: str, digest: str, chunk: int) -> str:
+    def own_chunk(self, agent: str, digest: str, chunk: int) -> str:
         return f"{self.prefix}/d/{agent}/blob/{digest}/{chunk}"
 
-    def ub(self, agent: str, digest: str, chunk: int) -> str:
+    def upload_chunk(self, agent: str, digest: str, chunk: int) -> str:
         return f"{self.prefix}/d/{agent}/ub/{digest}/{chunk}"
 
-    def cmd(self, agent: str) -> str:
-        return f"{self.prefix}/d/{agent}/cmd"
-
-    def ack(self, agent: str) -> str:
-        return f"{self.prefix}/d/{agent}/ack"
-
-    def evt(self, agent: str) -> str:
+    def report(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/evt"
 
     def for_coordinator(self) -> list[tuple[str, int]]:
         """What a coordinator subscribes to; its own state as well, so that two at once notice each
         other.
         """
+        # Nobody sends `reported` and `ack` yet, nor `desired` and `cmd` below. Both lists and the
+        # access rules stay as they are all the same, for they are what brokers in the field know.
+        # `parse` knows none of these topics: what arrives there is acknowledged and dropped.
         ends = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack")
         return [
             (self.coordinator_state, 1),
@@ -140,7 +129,7 @@ class Topics:
         return [
             (self.coordinator_state, 1),
             (self.round, 1),
-            (self.train, 1),
+            (self.shared_state, 1),
             (f"{self.prefix}/g/blob/+/+", 1),
             (f"{self.prefix}/g/+/proto", 1),
             (f"{self.prefix}/g/+/bundle", 1),
@@ -160,7 +149,7 @@ class Topics:
             case ["g", "blob", digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(
                 chunk
             ):
-                return TopicParts(None, "blob", (digest, chunk))
+                return TopicParts(None, "shared_chunk", (digest, chunk))
             case ["g", channel, ("proto" | "bundle") as kind] if NAME.fullmatch(channel):
                 return TopicParts(None, kind, (channel,))
         return None
@@ -173,7 +162,7 @@ def _device(agent: str, rest: list[str]) -> TopicParts | None:
         case [name] if name in SINGLE:
             return TopicParts(agent, SINGLE[name])
         case ["blob", "req"]:
-            return TopicParts(agent, "blob_req")
+            return TopicParts(agent, "chunk_request")
         case [("blob" | "ub") as name, digest, chunk] if DIGEST.fullmatch(
             digest
         ) and NUMBER.fullmatch(chunk):

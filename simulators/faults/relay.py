@@ -21,7 +21,7 @@ from protofleet.mqtt.link.events import Arrival
 from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 
-RETAINED = ("coordinator_state", "round", "train", "down", "state")
+RETAINED = ("coordinator_state", "round", "shared_state", "own_state", "state")
 ALWAYS_IN_ORDER = (
     "coordinator_state",
     "state",

@@ -249,7 +249,7 @@ def test_a_device_that_leaves_or_declines_is_not_waited_for(tmp_path):
     made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
     report = wire.Envelope(t="report", fleet="orchard", agent="c", round=1)
     declined = (
-        made.topics.parse(made.topics.evt("c")),
+        made.topics.parse(made.topics.report("c")),
         wire.encode(report, {"refused": "outside its training windows"}),
     )
     assert announced(made.take([declined], 2.0))[0] == 2

@@ -86,9 +86,9 @@ class Scripted:
     def publish_state(self) -> None:
         at = {"round": self.round_of_state, "base": self.state.base, "method": self.method}
         self.say(self.topics.coordinator_state, "state", {"online": True, "mode": "sync"})
-        self.say(self.topics.train, "global", self.state.shared, **at)
+        self.say(self.topics.shared_state, "global", self.state.shared, **at)
         for agent, own in self.state.own.items():
-            self.say(self.topics.down(agent), "own", own, **at)
+            self.say(self.topics.own_state(agent), "own", own, **at)
 
     def open(
         self, round: int, participants: list[str] | None = None, phase: str = "open", **more: Any
@@ -152,12 +152,14 @@ class Scripted:
 
     def serve_chunks(self, agent: str) -> None:
         """Answer a device that misses chunks of the large state."""
-        asked = until(lambda: self.messages("blob_req", agent), "a request for chunks")[-1].body
+        asked = until(lambda: self.messages("chunk_request", agent), "a request for chunks")[
+            -1
+        ].body
         assert self.large is not None
         assert asked["digest"] == self.large.slip.digest
         for first, last in asked["missing"]:
             for index in range(first, last + 1):
-                topic = self.topics.blob_down(agent, asked["digest"], index)
+                topic = self.topics.own_chunk(agent, asked["digest"], index)
                 self.client.publish(topic, self.large.chunk(index), 1).wait_for_publish(10)
 
     def large_upload(self, agent: str, round: int, folder: Path) -> wire.Message:
@@ -177,7 +179,11 @@ class Scripted:
         def whole() -> bytes | None:
             for topic, payload in list(self.heard):
                 place = self.topics.parse(topic)
-                if place is not None and place.kind == "ub" and place.rest[0] == slip.digest:
+                if (
+                    place is not None
+                    and place.kind == "upload_chunk"
+                    and place.rest[0] == slip.digest
+                ):
                     incoming.add(int(place.rest[1]), payload)
             return incoming.payload()
 

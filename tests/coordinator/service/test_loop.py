@@ -150,7 +150,7 @@ def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said
     assert inner.journal.state_hash(1) is not None
     assert inner.standing.number == 2
     assert inner.standing.phase == "collecting"
-    assert link.heard("train")[-1].envelope.round == 1
+    assert link.heard("shared_state")[-1].envelope.round == 1
     assert link.heard("round")[-1].envelope.round == 2
     answered = {m.envelope.agent for m in link.heard("receipt")}
     assert answered == set(AGENTS)
@@ -163,7 +163,7 @@ def test_a_spool_without_room_costs_the_upload_and_not_the_service(made, tmp_pat
     payload = upload("a", 1, base)[1]
     parcel = OutgoingBlob(payload, 256)
     slip = slip_message(wire.unseal(payload)[0], parcel.slip)
-    chunk = came(TOPICS.ub("a", parcel.slip.digest, 0), parcel.chunk(0))
+    chunk = came(TOPICS.upload_chunk("a", parcel.slip.digest, 0), parcel.chunk(0))
     births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
     link.script = [[Connected(False, "5"), *births], [came(TOPICS.upload("a", 1), slip)]]
     link.script += [lambda: shutil.rmtree(tmp_path / "spool"), [chunk]]

@@ -92,7 +92,7 @@ def test_devices_join_train_measure_and_leave_and_end_in_the_laboratorys_state(
     def measured():
         found = [
             m.body
-            for m in coordinator.messages("evt")
+            for m in coordinator.messages("report")
             if m.envelope.round == 2 and "accuracy" in m.body
         ]
         return found if len(found) == 2 else None

@@ -73,7 +73,7 @@ def test_a_large_upload_goes_as_a_slip_its_chunks_as_they_are_asked_for_and_the_
     broker.done()
     transfers.push()
     assert [topic for topic, _ in broker.said[:-1]] == [
-        TOPICS.ub("a", body["digest"], i) for i in range(chunks)
+        TOPICS.upload_chunk("a", body["digest"], i) for i in range(chunks)
     ]
     assert b"".join(chunk for _, chunk in broker.said[:-1]) == message()
     assert broker.said[-1] == (TOPICS.upload("a", 1), slip)
@@ -94,7 +94,7 @@ def test_a_large_state_is_put_together_in_any_order_and_what_is_missing_is_asked
     transfers, broker, now = stage
     parcel = OutgoingBlob(PAYLOAD, 1000)
     slip = wire.decode(slip_message(GLOBAL, parcel.slip))
-    place = TopicParts(None, "train")
+    place = TopicParts(None, "shared_state")
     assert transfers.slip(place, slip) is None
     transfers.push()
     assert broker.said == []  # it is being sent to all: wait a little
@@ -103,7 +103,7 @@ def test_a_large_state_is_put_together_in_any_order_and_what_is_missing_is_asked
     now[0] = 4.0
     transfers.push()
     topic, asked = broker.said[-1]
-    assert topic == TOPICS.blob_req("a")
+    assert topic == TOPICS.chunk_request("a")
     assert wire.decode(asked).body == {"digest": parcel.slip.digest, "missing": [[1, 2], [4, 9]]}
     transfers.push()
     assert len(broker.said) == 1  # not again at once
@@ -121,7 +121,9 @@ def test_a_devices_own_part_is_asked_for_at_once_and_a_newer_one_replaces_it(sta
     first, second = OutgoingBlob(PAYLOAD, 1000), OutgoingBlob(PAYLOAD[::-1], 1000)
     for parcel in (first, second):
         assert (
-            transfers.slip(TopicParts("a", "down"), wire.decode(slip_message(GLOBAL, parcel.slip)))
+            transfers.slip(
+                TopicParts("a", "own_state"), wire.decode(slip_message(GLOBAL, parcel.slip))
+            )
             is None
         )
     transfers.push()
@@ -138,11 +140,11 @@ def test_a_fetch_goes_on_where_an_earlier_life_was(stage, tmp_path):
     transfers, broker, _ = stage
     parcel = OutgoingBlob(PAYLOAD, 1000)
     slip = wire.decode(slip_message(GLOBAL, parcel.slip))
-    transfers.slip(TopicParts("a", "down"), slip)
+    transfers.slip(TopicParts("a", "own_state"), slip)
     for index in range(9):
         transfers.chunk(parcel.slip.digest, index, parcel.chunk(index))
     again = Transfers(TOPICS, "a", tmp_path, broker, lambda: 0.0, 1 << 20)
-    again.slip(TopicParts("a", "down"), slip)
+    again.slip(TopicParts("a", "own_state"), slip)
     again.push()
     assert wire.decode(broker.said[-1][1]).body["missing"] == [[9, 10]]
 
@@ -151,4 +153,4 @@ def test_a_state_beyond_what_the_device_takes_is_refused(stage):
     transfers, _, _ = stage
     slip = wire.decode(slip_message(GLOBAL, BlobDescriptor("a" * 64, 1 << 21, 1000)))
     with pytest.raises(BlobError, match="at most 1048576 are taken in"):
-        transfers.slip(TopicParts(None, "train"), slip)
+        transfers.slip(TopicParts(None, "shared_state"), slip)

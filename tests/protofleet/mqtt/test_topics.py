@@ -12,49 +12,49 @@ from protofleet.mqtt.topics import TopicParts, Topics, check_name
 
 T = Topics("orchard")
 D = "ab" * 32
-MADE = {
-    T.coordinator_state: TopicParts(None, "coordinator_state"),
-    T.round: TopicParts(None, "round"),
-    T.train: TopicParts(None, "train"),
-    T.blob(D, 7): TopicParts(None, "blob", (D, "7")),
-    T.proto("stable"): TopicParts(None, "proto", ("stable",)),
-    T.bundle("stable"): TopicParts(None, "bundle", ("stable",)),
-    T.state("a"): TopicParts("a", "state"),
-    T.desired("a"): TopicParts("a", "desired"),
-    T.reported("a"): TopicParts("a", "reported"),
-    T.down("a"): TopicParts("a", "down"),
-    T.upload("a", 12): TopicParts("a", "upload", ("12",)),
-    T.receipt("a"): TopicParts("a", "receipt"),
-    T.blob_req("a"): TopicParts("a", "blob_req"),
-    T.blob_down("a", D, 0): TopicParts("a", "blob_down", (D, "0")),
-    T.ub("a", D, 3): TopicParts("a", "ub", (D, "3")),
-    T.cmd("a"): TopicParts("a", "cmd"),
-    T.ack("a"): TopicParts("a", "ack"),
-    T.evt("a"): TopicParts("a", "evt"),
+# Devices and coordinators of other versions are on these topics: the strings never change.
+TOPICS = {
+    T.coordinator_state: ("c/state", TopicParts(None, "coordinator_state")),
+    T.round: ("g/round", TopicParts(None, "round")),
+    T.shared_state: ("g/train", TopicParts(None, "shared_state")),
+    T.shared_chunk(D, 7): (f"g/blob/{D}/7", TopicParts(None, "shared_chunk", (D, "7"))),
+    T.proto("stable"): ("g/stable/proto", TopicParts(None, "proto", ("stable",))),
+    T.bundle("stable"): ("g/stable/bundle", TopicParts(None, "bundle", ("stable",))),
+    T.state("a"): ("d/a/state", TopicParts("a", "state")),
+    T.own_state("a"): ("d/a/down", TopicParts("a", "own_state")),
+    T.upload("a", 12): ("d/a/up/12", TopicParts("a", "upload", ("12",))),
+    T.receipt("a"): ("d/a/rcpt", TopicParts("a", "receipt")),
+    T.chunk_request("a"): ("d/a/blob/req", TopicParts("a", "chunk_request")),
+    T.own_chunk("a", D, 0): (f"d/a/blob/{D}/0", TopicParts("a", "own_chunk", (D, "0"))),
+    T.upload_chunk("a", D, 3): (f"d/a/ub/{D}/3", TopicParts("a", "upload_chunk", (D, "3"))),
+    T.report("a"): ("d/a/evt", TopicParts("a", "report")),
 }
-FROM_DEVICE = {"state", "reported", "upload", "blob_req", "ub", "ack", "evt"}
+FROM_DEVICE = {"state", "upload", "chunk_request", "upload_chunk", "report"}
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_topic_is_the_string_it_always_was_and_is_parsed_into_what_it_was_made_of(topic):
+    tail, parts = TOPICS[topic]
+    assert topic == f"pf/1/orchard/{tail}"
+    assert T.parse(topic) == parts
 
 
 def test_there_is_a_kind_for_every_method():
-    assert len({place.kind for place in MADE.values()}) == len(MADE) == 18
-    assert T.upload("a", 12) == "pf/1/orchard/d/a/up/12"
+    makers = {name for name in vars(Topics) if not name.startswith(("_", "for_"))}
+    kinds = {parts.kind for _, parts in TOPICS.values()}
+    assert kinds == makers - {"fleet", "prefix", "parse"}
 
 
-@pytest.mark.parametrize("topic", MADE)
-def test_a_topic_is_parsed_into_what_it_was_made_of(topic):
-    assert T.parse(topic) == MADE[topic]
-
-
-@pytest.mark.parametrize("topic", MADE)
+@pytest.mark.parametrize("topic", TOPICS)
 def test_each_reader_subscribes_to_what_is_for_it_and_no_more(topic):
-    def hears(filters):
-        return sum(topic_matches_sub(wanted, topic) for wanted, _ in filters)
+    def matches(filters):
+        return sum(topic_matches_sub(pattern, topic) for pattern, _ in filters)
 
-    place = MADE[topic]
-    from_device = place.kind in FROM_DEVICE
-    assert hears(T.for_coordinator()) == (from_device or place.kind == "coordinator_state")
-    assert hears(T.for_device("a")) == (not from_device)
-    assert hears(T.for_device("b")) == (place.agent is None)
+    _, parts = TOPICS[topic]
+    from_device = parts.kind in FROM_DEVICE
+    assert matches(T.for_coordinator()) == (from_device or parts.kind == "coordinator_state")
+    assert matches(T.for_device("a")) == (not from_device)
+    assert matches(T.for_device("b")) == (parts.agent is None)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,8 @@ def test_each_reader_subscribes_to_what_is_for_it_and_no_more(topic):
         "pf/1/orchard/g/blob/xx/1",
         f"pf/1/orchard/d/a/ub/{D}/99999999999",
         "pf/1/orchard/d/a/state/x",
+        "pf/1/orchard/d/a/cmd",
+        "pf/1/orchard/d/a/desired",
         "pf/1/orchard/q",
     ],
 )
@@ -85,8 +87,8 @@ def test_anything_else_is_none(topic):
 
 @given(st.text(max_size=60), st.booleans())
 def test_parse_takes_any_text(text, inside):
-    place = T.parse(f"pf/1/orchard/{text}" if inside else text)
-    assert place is None or isinstance(place, TopicParts)
+    parts = T.parse(f"pf/1/orchard/{text}" if inside else text)
+    assert parts is None or isinstance(parts, TopicParts)
 
 
 @pytest.mark.parametrize("name", ["a", "A-1.b_c", "0" * 63])

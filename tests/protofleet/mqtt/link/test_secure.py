@@ -121,20 +121,20 @@ def test_a_device_writes_as_itself_and_as_nobody_else(guarded, links):
     camera = client(links, guarded, "camera-07")
     own = [
         T.state("camera-07"),
-        T.reported("camera-07"),
+        f"{T.prefix}/d/camera-07/reported",
         T.upload("camera-07", 1),
-        T.blob_req("camera-07"),
-        T.ub("camera-07", D, 0),
-        T.ack("camera-07"),
-        T.evt("camera-07"),
+        T.chunk_request("camera-07"),
+        T.upload_chunk("camera-07", D, 0),
+        f"{T.prefix}/d/camera-07/ack",
+        T.report("camera-07"),
     ]
     foreign = [topic.replace("camera-07", "camera-08") for topic in own]
-    fleet = [T.coordinator_state, T.round, T.train, T.blob(D, 0), T.proto("stable")]
+    fleet = [T.coordinator_state, T.round, T.shared_state, T.shared_chunk(D, 0), T.proto("stable")]
     orders = [
-        T.down("camera-07"),
+        T.own_state("camera-07"),
         T.receipt("camera-07"),
-        T.desired("camera-07"),
-        T.cmd("camera-07"),
+        f"{T.prefix}/d/camera-07/desired",
+        f"{T.prefix}/d/camera-07/cmd",
     ]
     elsewhere = [Topics("other").upload("camera-07", 1), "x", "$SYS/x"]
     for topic in foreign + fleet + orders + elsewhere:
@@ -163,20 +163,20 @@ def test_a_device_hears_what_is_for_all_and_for_itself_only(guarded, links):
     coordinator = client(links, guarded, "coordinator")
     camera = client(links, guarded, "camera-07")
     camera.subscribe(
-        [("#", 1), (T.down("camera-08"), 1), (T.upload("+", 1).replace("/1", "/+"), 1)]
+        [("#", 1), (T.own_state("camera-08"), 1), (T.upload("+", 1).replace("/1", "/+"), 1)]
     )
-    eventually(lambda: camera.publish(T.evt("camera-07"), b"x").wait(1))
+    eventually(lambda: camera.publish(T.report("camera-07"), b"x").wait(1))
     for topic in (
-        T.down("camera-08"),
+        T.own_state("camera-08"),
         T.receipt("camera-08"),
-        T.down("camera-07"),
-        T.train,
+        T.own_state("camera-07"),
+        T.shared_state,
         T.receipt("camera-07"),
     ):
         coordinator.publish(topic, b"x")
     assert set(heard(camera, T.receipt("camera-07"))) == {
-        T.down("camera-07"),
-        T.train,
+        T.own_state("camera-07"),
+        T.shared_state,
         T.receipt("camera-07"),
     }
 

@@ -36,6 +36,10 @@ class StoreError(FleetError):
     code = "bad-store"
 
 
+class NoStore(StoreError):
+    """There is no database: the device has not run here yet."""
+
+
 class DiskFull(StoreError):
     """No room for the database; what was committed stays."""
 

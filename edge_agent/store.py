@@ -27,6 +27,7 @@ from edge_agent.records import (
     VERSION,
     Checkpoint,
     HeldState,
+    NoStore,
     Orphaned,
     OutboxEntry,
     StoreError,
@@ -38,11 +39,18 @@ from edge_agent.records import (
 class Store:
     """The file `agent.db` in a data directory. Each thread and process opens its own."""
 
-    def __init__(self, folder: Path, *, create: bool = True) -> None:
+    def __init__(self, folder: Path, *, create: bool = True, read_only: bool = False) -> None:
         self.path = folder / "agent.db"
-        if not create and not self.path.exists():
-            raise StoreError(f"{self.path}: no such file", "the device has not run here yet")
+        if (read_only or not create) and not self.path.exists():
+            raise NoStore(f"{self.path}: no such file", "the device has not run here yet")
         with self._said():
+            if read_only:
+                # Whoever only looks must not checkpoint the write-ahead log by closing last.
+                uri = f"{self.path.absolute().as_uri()}?mode=ro"
+                self._db = sqlite3.connect(uri, uri=True, timeout=20.0, isolation_level=None)
+                if self._version() == 0:
+                    raise NoStore(f"{self.path} is empty", "the device has not run here yet")
+                return
             folder.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self.path, timeout=20.0, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -224,6 +232,15 @@ class Store:
         )
         return None if row is None else bytes(row[0])
 
+    def outcomes(self, run: str) -> list[tuple[int, str, str]]:
+        """Round, digest and status of every upload of a run that is remembered."""
+        with self._said():
+            return list(
+                self._db.execute(
+                    "SELECT round, digest, status FROM outbox WHERE run = ? ORDER BY round", (run,)
+                )
+            )
+
     def counts(self, run: str) -> dict[str, int]:
         """Uploads of a run by their status."""
         with self._said():
@@ -260,18 +277,22 @@ class Store:
             )
 
     def _prepare(self) -> None:
-        found = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0:
+        if self._version() == 0:
             with self.transaction() as db:
-                if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+                if self._version() == 0:  # no other process has made the tables since
                     for statement in filter(str.strip, SCHEMA.split(";")):
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {VERSION}")
-        elif found != VERSION:
+
+    def _version(self) -> int:
+        """The version of the tables; 0 before there are any."""
+        version: int = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, VERSION):
             raise StoreError(
-                f"{self.path} has version {found}, this release reads {VERSION}",
+                f"{self.path} has version {version}, this release reads {VERSION}",
                 "update edge-agent",
             )
+        return version
 
     def _one(self, words: str, *values: Any) -> Any:
         with self._said():

@@ -64,6 +64,7 @@ def soak(
             err=True,
         )
 
-    found = long_form.run(cases, brokers, seeds, share, told)
+    chosen = [case for name, case in known.items() if not cases or name in cases]
+    found = long_form.run(chosen, brokers, seeds, share, told)
     click.echo(long_form.table(found))
     sys.exit(1 if any(each.wrong for each in found) else 0)

@@ -14,7 +14,6 @@ from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import Prefer
 from simulators.faults import smalldisk
 from simulators.faults.case import Attempt, Case
-from simulators.faults.cases import CASES
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,10 @@ def brokers() -> list[Prefer]:
 
 
 def agenda(
-    names: Sequence[str], seeds: Sequence[int], share: float = 1.0
+    cases: Sequence[Case], seeds: Sequence[int], share: float = 1.0
 ) -> Iterator[tuple[Case, Prefer, int]]:
     """What is to be tried; the embedded broker gets a third of the seeds."""
-    for case in CASES:
-        if names and case.name not in names:
-            continue
+    for case in cases:
         for broker in brokers():
             if broker not in case.brokers or (case.root and not smalldisk.possible()):
                 continue
@@ -102,7 +99,7 @@ def table(found: Sequence[AttemptResult]) -> str:
 
 
 def run(
-    names: Sequence[str],
+    cases: Sequence[Case],
     wanted: Sequence[str],
     seeds: Sequence[int],
     share: float,
@@ -110,7 +107,7 @@ def run(
 ) -> list[AttemptResult]:
     """Everything on the agenda, one after the other."""
     found = []
-    for case, broker, seed in agenda(names, seeds, share):
+    for case, broker, seed in agenda(cases, seeds, share):
         if not wanted or broker in wanted:
             found.append(tried(case, broker, seed))
             told(found[-1])

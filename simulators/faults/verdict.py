@@ -7,13 +7,14 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.service.build import agreed
 from coordinator.service.replay import replayed
+from edge_agent.records import NoStore
+from edge_agent.store import Store
 from protofleet.errors import FleetError
 from simulators.faults.fake_agent import FakeAgent, prototypes
 from simulators.faults.testbed import RUN, Testbed
@@ -104,7 +105,7 @@ def receipts(stage: Testbed) -> None:
 
 def _receipts_hold(stage: Testbed, journal: Journal) -> None:
     for agent in stage.names:
-        for round, digest, status in outbox(stage.home(agent) / "agent.db"):
+        for round, digest, status in remembered(stage.home(agent)):
             kept = journal.upload(round, agent)
             if status in RECEIPTED and (kept is None or kept.digest != digest):
                 raise PromiseBroken(
@@ -112,12 +113,16 @@ def _receipts_hold(stage: Testbed, journal: Journal) -> None:
                 )
 
 
-def outbox(store: Path) -> list[tuple[int, str, str]]:
+def remembered(folder: Path) -> list[tuple[int, str, str]]:
     """Round, digest and status of every upload that a device remembers."""
-    if not store.exists():
+    try:
+        store = Store(folder, read_only=True)
+    except NoStore:
         return []
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
-        return list(db.execute("SELECT round, digest, status FROM outbox WHERE run = ?", (RUN,)))
+    try:
+        return store.outcomes(RUN)
+    finally:
+        store.close()
 
 
 def _by_schedule(stage: Testbed, journal: Journal) -> None:

@@ -11,6 +11,7 @@ from edge_agent.records import (
     Checkpoint,
     DiskFull,
     HeldState,
+    NoStore,
     Orphaned,
     OutboxEntry,
     StoreError,
@@ -205,6 +206,30 @@ def test_the_two_newest_states_of_a_kind_are_held(store):
     assert store.held("global", "r", 2, "base") == b"\2"
     assert store.held("global", "r", 3, "base") == b"\3"
     assert store.held("global", "other", 3, "base") is None
+
+
+def test_a_store_that_is_only_read_stays_as_it_was_left(store, tmp_path):
+    commit(store, 1)
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "device", copy)  # as a device leaves it that is killed
+    before = (copy / "agent.db-wal").read_bytes()
+    reader = Store(copy, read_only=True)
+    assert reader.outcomes("r") == [(1, "digest1", "waiting")]
+    with pytest.raises(StoreError):
+        commit(reader, 2)
+    reader.close()
+    assert (copy / "agent.db-wal").read_bytes() == before != b""
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_store_that_is_only_read_is_not_made(tmp_path, there):
+    if there:
+        sqlite3.connect(tmp_path / "agent.db").close()
+        (tmp_path / "agent.db").touch()
+    with pytest.raises(NoStore):
+        Store(tmp_path, read_only=True)
+    assert (tmp_path / "agent.db").exists() == there
+    assert not there or not (tmp_path / "agent.db").read_bytes()
 
 
 def test_one_daemon_a_directory(tmp_path):

@@ -1,0 +1,65 @@
+"""The house stays readable: what `tools/house.py` counts, and that every module's test is where one looks for it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+from house import ROOMS, measure  # noqa: E402
+
+# Tests of no single module, each with what it is about.
+OF_NO_MODULE = {
+    "tests/test_house.py": "the tree itself",
+    "tests/test_imports.py": "who may import whom",
+    "tests/test_dockerfile.py": "the images' steps, without an engine",
+    "tests/test_examples.py": "what lies in examples/",
+}
+# Modules whose behaviour is held by another's test, each with why.
+WITHOUT_A_TEST: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def house():
+    return measure(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("figure", "least", "most"),
+    [
+        ("comments_percent", 4, 100),
+        ("long_lines", 0, 0),
+        ("vague_percent", 0, 1),
+        ("classes_twice", 0, 0),
+        ("modules_twice", 0, 0),
+        ("many_arguments", 0, 4),
+        ("full_folders", 0, 0),
+        ("tested_percent", 90, 100),
+    ],
+)
+def test_the_figures_hold(house, figure, least, most):
+    assert least <= house.figures()[figure] <= most
+
+
+def test_a_test_lies_where_its_module_does():
+    strays = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        at = path.relative_to(ROOT / "tests")
+        module = ROOT / at.parent / at.name.removeprefix("test_")
+        if not module.exists() and str(path.relative_to(ROOT)) not in OF_NO_MODULE:
+            strays.append(str(at))
+    assert not strays
+
+
+def test_every_exception_is_one():
+    assert all((ROOT / path).exists() for path in [*OF_NO_MODULE, *WITHOUT_A_TEST])
+
+
+def test_a_module_without_a_test_is_listed_with_a_reason(house):
+    assert set(house.untested) <= set(WITHOUT_A_TEST)
+
+
+def test_every_folder_of_modules_is_a_package():
+    folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    assert not [str(folder) for folder in folders if not (folder / "__init__.py").exists()]

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protofleet.values.sums import Bag
 from protofleet.exchange.state import GlobalState
+from protofleet.recipe import ByHead, NearestPrototype, Phase, Recipe
+from protofleet.settings.fields import setting
 from protofleet.toolbox import losses, summaries
 from protofleet.toolbox.access import as_given, find, need
 from protofleet.values.prototypes import Prototypes
-from protofleet.recipe import ByHead, NearestPrototype, Phase, Recipe
-from protofleet.settings.fields import setting
+from protofleet.values.sums import Bag
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 import numpy as np
+from fedmedian import Hyper, recipe
 
 from coordinator.uploads.fuse import fuse_round
-from fedmedian import Hyper, recipe
 from protofleet.contract import Contract, Input
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.values.prototypes import Prototypes
 from protofleet.recipe import Turn
+from protofleet.values.prototypes import Prototypes
 
 
 def test_one_wild_device_moves_nothing_and_order_does_not_matter():

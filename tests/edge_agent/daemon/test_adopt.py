@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from tests.edge_agent.test_succession import broken
+from tests.edge_agent.updates.test_switch import broken
 
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier

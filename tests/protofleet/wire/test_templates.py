@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protofleet.wire.test_wire_messages import FULL, envelopes
+from tests.protofleet.wire.test_messages import FULL, envelopes
 
 from protofleet import wire
 from protofleet.errors import WireError

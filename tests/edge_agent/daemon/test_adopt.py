@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from tests.edge_agent.updates.test_switch import broken
 
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
@@ -21,6 +20,7 @@ from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
 from tests.bundles import device, digits
 from tests.edge_agent.scripted import ROOT, Device
+from tests.edge_agent.updates.test_switch import broken
 from tests.linking import eventually
 from tests.serving import coordinator, told
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protofleet.wire.test_messages import FULL, envelopes
 
 from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.values.prototypes import Prototypes, Tensors
 from protofleet.wire import heads, strict
 from tests.protofleet import strategies
+from tests.protofleet.wire.test_messages import FULL, envelopes
 
 
 def by_the_door(data: bytes) -> dict | None:

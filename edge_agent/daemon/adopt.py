@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from edge_agent.config import Config
-from edge_agent.daemon.inbound import ranges
+from edge_agent.daemon.inbound import read_ranges
 from edge_agent.daemon.outbound import Outbound
 from edge_agent.daemon.transfers import Blob, Transfers
-from edge_agent.protocol.events import SendChunks
+from edge_agent.protocol.actions import SendChunks
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
@@ -269,7 +269,7 @@ class Adoption:
             return
         status = str(body.get("status"))
         if status == "missing":
-            missing = ranges(body.get("missing", []), "receipt.body.missing")
+            missing = read_ranges(body.get("missing", []), "receipt.body.missing")
             self._uploads.send_chunks(SendChunks("", 0, parcel, missing))
             return
         self._uploads.settled("", 0)

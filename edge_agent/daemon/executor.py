@@ -5,28 +5,23 @@ process.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from edge_agent.daemon.ears import Plans
 from edge_agent.daemon.outbound import Outbound, upload_message
 from edge_agent.daemon.transfers import Transfers
-from edge_agent.protocol.events import (
+from edge_agent.protocol.actions import (
     Action,
     Birth,
     Evaluate,
-    Evaluated,
-    Event,
-    Failed,
-    Opened,
     OpenRun,
-    Receipt,
     Report,
     Requeue,
-    Requeued,
     Send,
     SendChunks,
     Settle,
     Train,
 )
+from edge_agent.protocol.events import Event, Opened, Receipt, Requeued
 from edge_agent.protocol.machine import DeviceState
 from edge_agent.records import StoreError
 from edge_agent.store import Store
@@ -34,42 +29,41 @@ from edge_agent.worker.ipc import DataSurvey, SurveyData, Work
 from edge_agent.worker.supervisor import Supervisor
 from protofleet.util.logs import Log
 
+T = TypeVar("T")
+
 
 class ActionExecutor:
-    """`seen` is what a birth tells of the samples; `version` counts how often they changed."""
+    """`survey` is what a birth tells of the samples; `version` counts how often they changed."""
 
     def __init__(
         self,
         store: Store,
-        foreman: Supervisor,
+        supervisor: Supervisor,
         transfers: Transfers,
-        voice: Outbound,
+        outbound: Outbound,
         log: Log,
-        plans: Plans,
-        seen: DataSurvey,
+        survey: DataSurvey,
     ) -> None:
         self.store = store
-        self.foreman = foreman
+        self.supervisor = supervisor
         self.transfers = transfers
-        self.voice = voice
+        self.outbound = outbound
         self.log = log
-        self.plans = plans
-        self.seen = seen
+        self.survey = survey
         self.version = 0
-        self.device = (
-            store.noted("device") or ""
-        )  # what computes here: only a training process can tell
-        self.missed = False  # something that arrived found no room on the disk
+        # What computes here. Only a training process can tell, so it is noted for the next life.
+        self.device = store.noted("device") or ""
+        self.lost_writes = False  # something that arrived found no room on the disk
 
     def do(self, action: Action, me: DeviceState) -> Event | None:
         """Do it, and say what came of it at once, if anything did."""
         match action:
             case Birth(run, epoch):
-                self.voice.birth(run, epoch, self.seen, self.device)
+                self.outbound.birth(run, epoch, self.survey, self.device)
             case OpenRun(run, epoch):
                 return self._open(run, epoch)
             case Train() | Evaluate():
-                return self._order(action, me)
+                self._order(action)
             case Send():
                 return self._send(action)
             case SendChunks():
@@ -77,18 +71,18 @@ class ActionExecutor:
             case Settle():
                 self._settle(action)
             case Requeue(run, round):
-                return self._again(run, round)
+                return self._requeue(run, round)
             case Report(run, round, refused):
                 self.log.warning(f"not training: {refused}", round=round)
-                self.voice.report(run, me.epoch, round, {"refused": refused[:200]})
+                self.outbound.report(run, me.epoch, round, {"refused": refused[:200]})
         return None
 
-    def look_again(self) -> None:
+    def survey_again(self) -> None:
         """The samples changed: count them, and read them anew before the next round."""
         self.version += 1
-        self.foreman.order(SurveyData())
+        self.supervisor.order(SurveyData())
 
-    def trained_by(self, device: str, me: DeviceState) -> None:
+    def trained_on(self, device: str, me: DeviceState) -> None:
         """Tell of what computes here, if that is news."""
         if device and device != self.device:
             self.device = device
@@ -96,18 +90,19 @@ class ActionExecutor:
             if me.connected:
                 self.do(Birth(me.run, me.epoch), me)
 
-    def keep(self, write: Callable[[], object]) -> None:
-        """Write to the store, and survive a full disk."""
+    def keep(self, write: Callable[[], T]) -> T | None:
+        """Write to the store, and survive a full disk: None, where nothing could be written."""
         try:
-            write()
+            return write()
         except StoreError as error:
-            self.trouble(error)
+            self.survive(error)
+            return None
 
-    def trouble(self, error: StoreError) -> None:
+    def survive(self, error: StoreError) -> None:
         """A full disk passes; anything else is the end."""
         if error.code != "disk-full":
             raise error
-        self.missed = True
+        self.lost_writes = True
         self.log.error(str(error))
 
     def _open(self, run: str, epoch: int) -> Event:
@@ -115,49 +110,48 @@ class ActionExecutor:
         self.log.info("joined a run", run=run, epoch=epoch, trained=trained)
         return Opened(run, trained, trained_on, tuple(self.store.waiting(run)))
 
-    def _order(self, task: Train | Evaluate, me: DeviceState) -> Event | None:
-        plan = None if me.announced is None else self.plans.get(me.announced)
-        if plan is None:
-            return (
-                Evaluated()
-                if isinstance(task, Evaluate)
-                else Failed(task.run, task.round, "no contract", "again")
-            )
+    def _order(self, task: Train | Evaluate) -> None:
         if isinstance(task, Train):
             self.log.info("training", round=task.round, on=task.base[:12])
-        self.foreman.order(Work(plan, task, self.version))
-        return None
+        self.supervisor.order(Work(task, self.version))
 
-    def _send(self, wanted: Send) -> Event | None:
-        upload = self.store.upload(wanted.run, wanted.round)
+    def _send(self, send: Send) -> Event | None:
+        upload = self.store.upload(send.run, send.round)
         if upload is None:
+            # Only the oldest waiting upload is ever sent, so one that cannot be would hold up all
+            # that follow. The device answers itself in the coordinator's place.
             words = "its bytes are no longer in the outbox"
-            return Receipt(wanted.run, wanted.epoch, wanted.round, "refused", "lost", words)
-        topics, agent = self.voice.topics, self.voice.config.id
-        message = upload_message(topics.fleet, agent, upload, wanted.epoch)
-        payload = self.transfers.outgoing(wanted.run, wanted.round, message)
+            return Receipt(send.run, send.epoch, send.round, "refused", "lost", words)
+        topics, agent = self.outbound.topics, self.outbound.config.id
+        message = upload_message(topics.fleet, agent, upload, send.epoch)
+        payload = self.transfers.outgoing(send.run, send.round, message)
         if payload is None:
             return None
-        sent = self.voice.say(topics.upload(agent, wanted.round), payload)
-        words = "upload sent" if sent else "upload waits: the link is full"
-        self.log.info(words, round=wanted.round, bytes=len(message))
+        published = self.outbound.say(topics.upload(agent, send.round), payload)
+        words = "upload sent" if published else "upload waits: the link is full"
+        self.log.info(words, round=send.round, bytes=len(message))
         return None
 
-    def _again(self, run: str, round: int) -> Event | None:
-        found: list[bool] = []
-        self.keep(lambda: found.append(self.store.wait_again(run, round)))
-        if found == [True]:
-            self.log.info("asked again for an upload that had its receipt", round=round)
-            return Requeued(run, round)
-        return None
+    def _requeue(self, run: str, round: int) -> Event | None:
+        if not self.keep(lambda: self.store.wait_again(run, round)):
+            return None
+        self.log.info("asked again for an upload that had its receipt", round=round)
+        return Requeued(run, round)
 
-    def _settle(self, got: Settle) -> None:
+    def _settle(self, settle: Settle) -> None:
+        # On a full disk the receipt is lost and the upload waits again in the next life, which
+        # sends it once more and hears `duplicate`.
         self.keep(
             lambda: self.store.settle(
-                got.run, got.round, got.status, got.reason, got.words, got.epoch
+                settle.run,
+                settle.round,
+                settle.status,
+                settle.reason,
+                settle.words,
+                settle.epoch,
             )
         )
-        self.transfers.settled(got.run, got.round)
-        said = self.log.warning if got.status in ("refused", "conflict") else self.log.info
-        why = {"reason": got.reason, "because": got.words} if got.reason else {}
-        said(f"upload {got.status}", round=got.round, **why)
+        self.transfers.settled(settle.run, settle.round)
+        log = self.log.warning if settle.status in ("refused", "conflict") else self.log.info
+        why = {"reason": settle.reason, "because": settle.words} if settle.reason else {}
+        log(f"upload {settle.status}", round=settle.round, **why)

@@ -17,13 +17,13 @@ from datetime import datetime
 from edge_agent.config import Config
 from edge_agent.daemon import outbound, status, upkeep
 from edge_agent.daemon.adopt import Adoption, Start, launched
-from edge_agent.daemon.ears import InboundDecoder, Plans
 from edge_agent.daemon.executor import ActionExecutor
+from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
+from edge_agent.protocol.actions import Evaluate, Train
 from edge_agent.protocol.events import (
     Coordinator,
-    Evaluate,
     Evaluated,
     Event,
     Failed,
@@ -31,7 +31,6 @@ from edge_agent.protocol.events import (
     LinkUp,
     NewSamples,
     TimePassed,
-    Train,
     Trained,
 )
 from edge_agent.protocol.machine import DeviceState, step
@@ -91,7 +90,6 @@ class Daemon:
         self.topics = Topics(around.config.fleet.name)
         known = {run: int(epoch) for run, epoch in around.store.all_noted("epoch/").items()}
         self.me = DeviceState(rules, epochs=known)
-        self._plans: Plans = {}
         store, foreman, told, now, clock = (
             around.store,
             around.foreman,
@@ -110,10 +108,8 @@ class Daemon:
             self.topics, told.id, spool, self.voice, clock, wire.DEFAULT.message
         )
         self.adoption = Adoption(told, self.voice, self.transfers, around.log, clock, around.start)
-        self.ears = InboundDecoder(self.topics, store, self.transfers, self._plans)
-        self.hands = ActionExecutor(
-            store, foreman, self.transfers, self.voice, around.log, self._plans, seen
-        )
+        self.decoder = InboundDecoder(self.topics, store, self.transfers)
+        self.hands = ActionExecutor(store, foreman, self.transfers, self.voice, around.log, seen)
         self.silence = upkeep.CoordinatorWatch(self.topics.fleet, around.log)
         self._ask_again_at = 0.0
         self._stopping = False
@@ -140,7 +136,10 @@ class Daemon:
         self.around.link.start()
         self.around.notifier.say("READY=1")
         self.around.log.info(
-            "started", agent=agent, broker=self.around.link.address, samples=self.hands.seen.samples
+            "started",
+            agent=agent,
+            broker=self.around.link.address,
+            samples=self.hands.survey.samples,
         )
         try:
             while not self._stopping:
@@ -189,8 +188,6 @@ class Daemon:
         if self.me.epochs is not before.epochs:
             epochs = {f"epoch/{run}": str(epoch) for run, epoch in self.me.epochs.items()}
             self.hands.keep(lambda: self.around.store.note(**epochs))
-        for old in [at for at in self._plans if at != self.me.announced]:
-            del self._plans[old]
         for action in actions:
             outcome = self.hands.do(action, self.me)
             if outcome is not None:
@@ -238,9 +235,9 @@ class Daemon:
         try:
             if place is not None:
                 self.adoption.heard(place, arrival.payload)
-            event = None if place is None else self.ears.take_in(place, arrival.payload)
+            event = None if place is None else self.decoder.take_in(place, arrival.payload)
         except StoreError as error:
-            self.hands.trouble(error)
+            self.hands.survive(error)
             event = None  # and yet acknowledged: it is asked for anew, and too many open ones would end all delivery
         except FleetError as error:
             self.around.log.warning(f"a message that cannot be used: {error}", topic=arrival.topic)
@@ -256,7 +253,7 @@ class Daemon:
         log = self.around.log
         match answer:
             case DataSurvey():
-                self.hands.seen = answer
+                self.hands.survey = answer
                 self._status = replace(self._status, samples=answer.samples, classes=answer.classes)
                 log.info("the samples changed", samples=answer.samples, classes=len(answer.classes))
                 self._feed(NewSamples())
@@ -278,7 +275,7 @@ class Daemon:
                     seconds=f"{answer.seconds:.2f}",
                     peak_mb=answer.peak_mb,
                 )
-                self.hands.trained_by(answer.device, self.me)
+                self.hands.trained_on(answer.device, self.me)
                 self._feed(Trained(task.run, task.round, task.base_round))
             case TaskDone():
                 self._feed(Evaluated())
@@ -313,11 +310,11 @@ class Daemon:
         if limits != self.me.limits:
             self._feed(limits)
         if (
-            self.hands.missed
+            self.hands.lost_writes
             and now >= self._ask_again_at
             and not limits.refusal.startswith("disk")
         ):
-            self.hands.missed = (
+            self.hands.lost_writes = (
                 False  # what could not be kept is retained by the broker, and comes again
             )
             self._ask_again_at = now + LONGEST_NAP
@@ -331,14 +328,13 @@ class Daemon:
         self.hands.keep(lambda: self.account.note(now))
         self.idleness.look(busy, now)
         if not busy and self.samples.changed(now):
-            self.hands.look_again()
+            self.hands.survey_again()
             self.adoption.samples_changed()
         self.adoption.look(may_send=self.me.connected and limits.may_send)
 
     def _tell(self) -> None:
         me, asked = self.me, self.me.announced
         doing = "training" if isinstance(me.busy, Train) else "measuring" if me.busy else "waiting"
-        plan = self._plans.get(asked) if asked is not None else None
         self._status = replace(
             self._status,
             run=me.run,
@@ -348,7 +344,7 @@ class Daemon:
             phase=asked.phase if asked else "",
             trained=me.trained,
             refusal=me.blocked or me.limits.refusal,
-            method=plan.method if plan else "",
+            method=asked.spec.method if asked else "",
             bytes_today=self.account.spent.bytes,
             training_pid=self.around.foreman.pid,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edge_agent.protocol.events import SendChunks
+from edge_agent.protocol.actions import SendChunks
 from protofleet import wire
 from protofleet.errors import BlobError
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, BlobLimits, slip_message

@@ -1,14 +1,26 @@
-"""What can happen to a device, and what it can be made to do: the words of
-`edge_agent.protocol.machine`, plain values all.
-"""
+"""What can happen to a device: what `edge_agent.protocol.machine` takes in, plain values all."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-Ranges = tuple[tuple[int, int], ...]
+Ranges = tuple[tuple[int, int], ...]  # first and last chunk of each run, both counted in
+# How far a failure reaches: worth another try, of no use this round, of no use on this device.
 Scope = Literal["again", "round", "device"]
+
+
+@dataclass(frozen=True)
+class RoundSpec:
+    """What a fleet's announcement says about training: the contract and the method's settings as
+    plain documents.
+    """
+
+    run: str
+    method: str
+    contract: Mapping[str, Any]
+    hyper: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,7 @@ class Announced:
     base_round: int
     base: str
     own: bool
+    spec: RoundSpec
 
 
 @dataclass(frozen=True)
@@ -159,95 +172,3 @@ Event = (
     | OwnerLimits
     | NewSamples
 )
-
-
-@dataclass(frozen=True)
-class Birth:
-    """Say that we are here."""
-
-    run: str
-    epoch: int
-
-
-@dataclass(frozen=True)
-class OpenRun:
-    """Look up in the store how far this device is in a run, and answer with `Opened`."""
-
-    run: str
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train a round on the states that are held."""
-
-    run: str
-    round: int
-    base_round: int
-    base: str
-    own: bool
-    evaluate: bool
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Measure the states that are held."""
-
-    run: str
-    round: int
-    base_round: int
-    base: str
-    own: bool
-
-
-@dataclass(frozen=True)
-class Send:
-    """Deliver an upload from the outbox."""
-
-    run: str
-    round: int
-    epoch: int
-
-
-@dataclass(frozen=True)
-class SendChunks:
-    """Deliver these chunks of a large upload."""
-
-    run: str
-    round: int
-    digest: str
-    missing: Ranges
-
-
-@dataclass(frozen=True)
-class Settle:
-    """Write a receipt down."""
-
-    run: str
-    round: int
-    status: str
-    reason: str
-    words: str
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Requeue:
-    """Put an upload that had a receipt back among those that wait, and answer with `Back` if its
-    bytes are here.
-    """
-
-    run: str
-    round: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """Tell the coordinator why this round is not trained."""
-
-    run: str
-    round: int
-    refused: str
-
-
-Action = Birth | OpenRun | Train | Evaluate | Send | SendChunks | Settle | Requeue | Report

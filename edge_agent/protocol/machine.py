@@ -13,12 +13,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from edge_agent.protocol.events import (
+from edge_agent.protocol.actions import (
     Action,
-    Announced,
     Birth,
-    Coordinator,
     Evaluate,
+    OpenRun,
+    Report,
+    Requeue,
+    Send,
+    SendChunks,
+    Settle,
+    Train,
+)
+from edge_agent.protocol.events import (
+    Announced,
+    Coordinator,
     Evaluated,
     Event,
     Failed,
@@ -26,19 +35,12 @@ from edge_agent.protocol.events import (
     LinkUp,
     NewSamples,
     Opened,
-    OpenRun,
     Own,
     OwnerLimits,
     Receipt,
-    Report,
-    Requeue,
     Requeued,
-    Send,
-    SendChunks,
-    Settle,
     Shared,
     TimePassed,
-    Train,
     Trained,
 )
 from edge_agent.protocol.retry import RetryRules
@@ -297,7 +299,7 @@ def _train(me: DeviceState, due: Announced, new: bool, now: float) -> Step:
     given_up = me.failed[0] == due.round and me.failed[1] >= me.rules.tries
     if given_up or now < me.not_before:
         return me, []
-    train = Train(me.run, due.round, due.base_round, due.base, due.own, new)
+    train = Train(me.run, due.round, due.base_round, due.base, due.own, new, due.spec)
     return replace(me, busy=train, evaluated=(due.base_round, due.base)), [train]
 
 
@@ -313,7 +315,7 @@ def _evaluate(me: DeviceState) -> Step:
         return me, []
     if named.own and (me.own is None or (me.own.round, me.own.base) != (state.round, state.base)):
         return me, []
-    look = Evaluate(me.run, named.round, state.round, state.base, named.own)
+    look = Evaluate(me.run, named.round, state.round, state.base, named.own, named.spec)
     return replace(me, busy=look, evaluated=(state.round, state.base)), [look]
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from edge_agent.config import DataSection, LimitsSection
-from edge_agent.protocol.events import Evaluate, Scope, Train
+from edge_agent.protocol.actions import Evaluate, Train
+from edge_agent.protocol.events import Scope
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,6 @@ class Job:
 
 
 @dataclass(frozen=True)
-class RoundSpec:
-    """What a fleet's announcement says about training: the contract and the method's settings as
-    plain documents.
-    """
-
-    run: str
-    method: str
-    contract: Mapping[str, Any]
-    hyper: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class SurveyData:
     """Say what there is to learn from."""
 
@@ -48,14 +36,13 @@ class SurveyData:
 class Work:
     """Train or measure; `version` counts how often the samples changed."""
 
-    plan: RoundSpec
     task: Train | Evaluate
     version: int
 
 
 @dataclass(frozen=True)
 class DataSurvey:
-    """The answer to `Look`."""
+    """The answer to `SurveyData`."""
 
     classes: tuple[str, ...]
     samples: int

@@ -18,7 +18,8 @@ from hashlib import sha256
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from edge_agent.protocol.events import Evaluate, Scope, Train
+from edge_agent.protocol.actions import Evaluate, Train
+from edge_agent.protocol.events import RoundSpec, Scope
 from edge_agent.records import Checkpoint, OutboxEntry, StoreError
 from edge_agent.store import Store
 from edge_agent.worker.exporter import Exporter
@@ -29,7 +30,6 @@ from edge_agent.worker.ipc import (
     Measured,
     Notice,
     Order,
-    RoundSpec,
     SurveyData,
     TaskDone,
     TaskFailed,
@@ -118,7 +118,7 @@ class Worker:
             parts = agent.work(task.round)
             if not agent.workshop.recipe.talks(agent.workshop.turn(task.round, agent.name)):
                 parts = {}  # a round of local training only: the coordinator hears that it is done
-            self._commit(order.plan, task, agent, parts)
+            self._commit(task, agent, parts)
         yield TaskDone(
             task, time.monotonic() - began, _peak_mb(), agent.workshop.contract.numerics.device
         )
@@ -127,7 +127,7 @@ class Worker:
         """The device as the store has it: kept from order to order as long as nothing changed
         behind its back.
         """
-        plan, of = order.plan, (order.plan, order.version)
+        plan, of = order.task.spec, (order.task.spec, order.version)
         if (
             self._agent is not None
             and self._of == of
@@ -201,7 +201,7 @@ class Worker:
             raise WireError(f"the shared state of round {task.base_round} is not the one announced")
         return found[0], found[1]
 
-    def _commit(self, plan: RoundSpec, task: Train, agent: Agent, parts: Parts) -> None:
+    def _commit(self, task: Train, agent: Agent, parts: Parts) -> None:
         from protofleet.exchange.snapshot import pack
 
         workshop = agent.workshop
@@ -211,7 +211,7 @@ class Worker:
             task.run,
             task.round,
             task.base,
-            plan.method,
+            task.spec.method,
             sha256(body).hexdigest(),
             body,
             boot,

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.protocol.events import Train
+from edge_agent.protocol.actions import Train
+from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import Checkpoint, OutboxEntry, StoreError
 from edge_agent.store import Store
 from edge_agent.worker.ipc import (
     Answer,
     DataSurvey,
     Order,
-    RoundSpec,
     SurveyData,
     TaskDone,
     TaskFailed,
@@ -109,15 +109,15 @@ class FakeTraining:
         task = order.task
         try:
             if isinstance(task, Train):
-                self._train(order.plan, task)
+                self._train(task)
             return TaskDone(task, 0.0, 0)
         except FleetError as error:
             return TaskFailed(
                 task, str(error), error.code, "again" if isinstance(error, StoreError) else "round"
             )
 
-    def _train(self, plan: RoundSpec, task: Train) -> None:
-        contract, recipe, hyper = self._agreed(plan)
+    def _train(self, task: Train) -> None:
+        contract, recipe, hyper = self._agreed(task.spec)
         shared, own = self._state("global", task), self._state("own", task) if task.own else {}
         if GlobalState(shared).base != task.base:
             raise FleetError(f"the state of round {task.base_round} is not the one announced")
@@ -132,7 +132,7 @@ class FakeTraining:
         body = wire.encode_parts(parts, contract.wire, recipe.precision)
         digest = sha256(body).hexdigest()
         upload = OutboxEntry(
-            task.run, task.round, task.base, plan.method, digest, body, self.boot, task.round
+            task.run, task.round, task.base, task.spec.method, digest, body, self.boot, task.round
         )
         kept = Checkpoint(task.round, task.base_round, task.base, pupil.knowledge)
         self.store.commit_round(self.boot, task.run, kept, upload, float(task.round))

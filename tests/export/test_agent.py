@@ -12,12 +12,13 @@ from coordinator.uploads.fuse import as_published, fuse_round
 from edge_agent.config import AgentSection, Config, DataSection, LimitsSection
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
-from edge_agent.protocol.events import Train
+from edge_agent.protocol.actions import Train
+from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import HeldState
 from edge_agent.store import Store
 from edge_agent.training.context import settle
 from edge_agent.worker.exporter import Exporter
-from edge_agent.worker.ipc import Job, RoundSpec, TaskDone, Work
+from edge_agent.worker.ipc import Job, TaskDone, Work
 from edge_agent.worker.supervisor import WorkerSupervisor
 from export import agent, writer
 from protofleet import wire
@@ -53,7 +54,7 @@ def trained(small_lab, tmp_path):
     lab.receive(0, first.shared, {})
     parts = lab.work(1)
     plan = RoundSpec("lab", setup.recipe.name, to_plain(setup.contract), to_plain(setup.hyper))
-    foreman.order(Work(plan, Train("lab", 1, 0, first.base, False, False), 0))
+    foreman.order(Work(Train("lab", 1, 0, first.base, False, False, plan), 0))
     assert isinstance(last(foreman), TaskDone)
     state = fuse_round(
         setup.recipe,
@@ -69,7 +70,7 @@ def trained(small_lab, tmp_path):
         lab,
         config,
         foreman,
-        Work(plan, Train("lab", 2, 1, state.base, False, False), 0),
+        Work(Train("lab", 2, 1, state.base, False, False, plan), 0),
     )
     foreman.dismiss()
     store.close()

@@ -17,8 +17,8 @@ from coordinator.service.blobs import BlobServer
 from coordinator.service.loop import Service
 from coordinator.uploads.aggregate import Aggregator
 from coordinator.uploads.intake import Intake
-from edge_agent.daemon.ears import InboundDecoder
 from edge_agent.daemon.executor import ActionExecutor
+from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.store import Store
 from simulators.faults.case import Attempt, Case, after, breakable, pause

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_agent.daemon import inbound
-from edge_agent.protocol.events import Announced, Coordinator, Own, Receipt, Shared
+from edge_agent.protocol.events import Announced, Coordinator, Own, Receipt, RoundSpec, Shared
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError, SettingError, WireError
 from protofleet.settings.fields import to_plain
@@ -43,16 +43,17 @@ def head(t, **more):
 
 
 def test_messages_become_events():
-    found = inbound.announcement(head("round"), BODY)
-    assert found.event == Announced("r", 3, 3, "open", ("a",), 2, BASE, True)
-    assert found.plan.contract == CONTRACT
-    assert inbound.coordinator(head("state"), {"online": True, "mode": "async"}) == Coordinator(
-        "r", 3, True, True
+    spec = RoundSpec("r", "fedproto", CONTRACT, {})
+    assert inbound.read_announcement(head("round"), BODY) == Announced(
+        "r", 3, 3, "open", ("a",), 2, BASE, True, spec
     )
-    assert inbound.state(head("global")) == Shared("r", 3, 3, BASE)
-    assert inbound.state(head("own")) == Own("r", 3, 3, BASE)
+    assert inbound.read_coordinator(
+        head("state"), {"online": True, "mode": "async"}
+    ) == Coordinator("r", 3, True, True)
+    assert inbound.read_state(head("global")) == Shared("r", 3, 3, BASE)
+    assert inbound.read_state(head("own")) == Own("r", 3, 3, BASE)
     body = {"round": 3, "status": "missing", "digest": "d", "missing": [[0, 4], [7, 7]]}
-    assert inbound.receipt(head("receipt"), body) == Receipt(
+    assert inbound.read_receipt(head("receipt"), body) == Receipt(
         "r", 3, 3, "missing", "", "", "d", ((0, 4), (7, 7))
     )
 
@@ -69,7 +70,7 @@ def test_messages_become_events():
 )
 def test_an_announcement_that_makes_no_sense_is_one_line(change, words):
     with pytest.raises((WireError, SettingError)) as found:
-        inbound.announcement(head("round"), BODY | change)
+        inbound.read_announcement(head("round"), BODY | change)
     assert words in str(found.value)
 
 
@@ -86,6 +87,6 @@ KEYS = [*BODY, "online", "mode", "round", "status", "reason", "digest", "missing
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.booleans())
 def test_any_document_is_an_event_or_an_error_of_ours(changes, bare):
     envelope = Envelope("round", "f") if bare else head("round")
-    for read in (inbound.announcement, inbound.coordinator, inbound.receipt):
+    for read in (inbound.read_announcement, inbound.read_coordinator, inbound.read_receipt):
         with suppress(FleetError):
             read(envelope, BODY | changes)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from edge_agent.daemon.transfers import Transfers
-from edge_agent.protocol.events import SendChunks
+from edge_agent.protocol.actions import SendChunks
 from protofleet import wire
 from protofleet.errors import BlobError
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, slip_message

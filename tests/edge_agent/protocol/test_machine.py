@@ -8,30 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge_agent.protocol.actions import (
+    Birth,
+    Evaluate,
+    OpenRun,
+    Report,
+    Requeue,
+    Send,
+    SendChunks,
+    Settle,
+    Train,
+)
 from edge_agent.protocol.events import (
     Announced,
-    Birth,
     Coordinator,
-    Evaluate,
     Evaluated,
     Failed,
     LinkDown,
     LinkUp,
     NewSamples,
     Opened,
-    OpenRun,
     Own,
     OwnerLimits,
     Receipt,
-    Report,
-    Requeue,
     Requeued,
-    Send,
-    SendChunks,
-    Settle,
+    RoundSpec,
     Shared,
     TimePassed,
-    Train,
     Trained,
 )
 from edge_agent.protocol.machine import DeviceState, step
@@ -80,9 +83,12 @@ class Driven:
         return self(Trained(task.run, task.round, task.base_round))
 
 
+SPEC = RoundSpec("r", "fedproto", {}, {})
+
+
 def announced(round, *, asked=None, run="r", epoch=1, base=None, phase="open", own=False):
     base = round - 1 if base is None else base
-    return Announced(run, epoch, round, phase, asked, base, f"s{base}", own)
+    return Announced(run, epoch, round, phase, asked, base, f"s{base}", own, SPEC)
 
 
 def state(round, run="r", epoch=1):
@@ -112,7 +118,7 @@ def test_a_birth_goes_out_on_every_connection_and_for_every_run():
 def test_training_waits_for_the_announcement_and_for_the_very_state_it_names(device):
     assert device(announced(3)) == []
     assert device(state(1)) == []
-    assert device(state(2)) == [Train("r", 3, 2, "s2", False, True)]
+    assert device(state(2)) == [Train("r", 3, 2, "s2", False, True, SPEC)]
 
 
 def test_training_waits_for_the_devices_own_part_where_there_is_one(device):
@@ -317,7 +323,7 @@ def test_a_state_is_measured_once_and_the_last_one_too(device):
     device(state(0), announced(1))
     device.finish()
     assert device(state(1)) == []
-    assert device(announced(1, phase="closed")) == [Evaluate("r", 1, 1, "s1", False)]
+    assert device(announced(1, phase="closed")) == [Evaluate("r", 1, 1, "s1", False, SPEC)]
     device.finish()
     assert device(announced(1, phase="done"), state(1)) == []
 

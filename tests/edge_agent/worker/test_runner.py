@@ -15,7 +15,8 @@ from PIL import Image
 from coordinator.uploads.fuse import as_published, fuse_round
 from edge_agent.config import DataSection, LimitsSection
 from edge_agent.networks.torch_env import resolve_device
-from edge_agent.protocol.events import Train
+from edge_agent.protocol.actions import Train
+from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import HeldState
 from edge_agent.store import Store
 from edge_agent.training.context import settle
@@ -24,7 +25,6 @@ from edge_agent.worker.ipc import (
     Job,
     Measured,
     Notice,
-    RoundSpec,
     SurveyData,
     TaskDone,
     TaskFailed,
@@ -118,8 +118,8 @@ def test_rounds_are_the_laboratorys_byte_for_byte_over_a_restart_of_the_process(
         parts = lab.work(round)
         want = wire.decode(upload_message(setup, shard.agent, round, state.base, parts))
         child.hold(setup, round - 1, state)
-        task = Train("lab", round, round - 1, state.base, False, True)
-        measured, done = child.order(Work(plan_of(setup), task, 0))
+        task = Train("lab", round, round - 1, state.base, False, True, plan_of(setup))
+        measured, done = child.order(Work(task, 0))
         assert isinstance(done, TaskDone)
         assert measured.tallies["test"] == {
             n: (t.correct.sum(), t.total.sum()) for n, t in tallies.items()
@@ -145,8 +145,8 @@ def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_th
         child.foreman.job = replace(child.foreman.job, agent=shard.agent)
         state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
         child.hold(setup, 0, state)
-        task = Train("lab", 1, 0, state.base, False, True)
-        order = Work(plan_of(setup), task, 0)
+        task = Train("lab", 1, 0, state.base, False, True, plan_of(setup))
+        order = Work(task, 0)
         if name == "killed":
             child.foreman.order(order)
             while not any(isinstance(answer, Measured) for answer in child.foreman.answers()):
@@ -175,11 +175,11 @@ def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab,
         DataSurvey(tuple(setup.data.classes[c] for c in held), len(shard.train))
     ]
     state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
-    task = Train("lab", 1, 0, state.base, False, False)
     plan = plan_of(setup)
+    task = Train("lab", 1, 0, state.base, False, False, plan)
 
     def broken(plan):
-        found = child.order(Work(plan, task, 0))[-1]
+        found = child.order(Work(replace(task, spec=plan), 0))[-1]
         assert isinstance(found, TaskFailed)
         assert "\n" not in found.words
         return found
@@ -200,7 +200,7 @@ def test_what_cannot_be_trained_is_an_answer_and_the_process_lives_on(small_lab,
     assert (gone.words, gone.scope) == ("the global state of round 0 is no longer here", "again")
     child.hold(setup, 0, state)
     missing = plan.contract | {"classes": [str(c) for c in range(9)] + ["ten"]}
-    notice, done = child.order(Work(replace(plan, contract=missing), task, 0))
+    notice, done = child.order(Work(replace(task, spec=replace(plan, contract=missing)), 0))
     assert isinstance(done, TaskDone)
     assert notice.words.startswith("left out, because the fleet's contract has no such class: 9 (")
 
@@ -214,7 +214,7 @@ def test_auto_is_what_the_machine_has_and_the_answer_names_it(small_lab, bench, 
     plan = plan_of(setup)
     auto = plan.contract | {"numerics": plan.contract["numerics"] | {"device": "auto"}}
     (done,) = child.order(
-        Work(replace(plan, contract=auto), Train("lab", 1, 0, state.base, False, False), 0)
+        Work(Train("lab", 1, 0, state.base, False, False, replace(plan, contract=auto)), 0)
     )
     assert isinstance(done, TaskDone)
     assert done.device == resolve_device("auto")
@@ -234,8 +234,8 @@ def test_new_samples_enter_with_the_next_round_that_is_told_of_them(small_lab, b
 
     def samples(round, version):
         child.hold(setup, round - 1, state)
-        task = Train("lab", round, round - 1, state.base, False, False)
-        assert isinstance(child.order(Work(plan_of(setup), task, version))[-1], TaskDone)
+        task = Train("lab", round, round - 1, state.base, False, False, plan_of(setup))
+        assert isinstance(child.order(Work(task, version))[-1], TaskDone)
         parts = wire.decode_parts(child.store.upload("lab", round).body)
         return dict(
             zip(
@@ -262,6 +262,6 @@ def test_a_cap_on_memory_holds_and_is_the_reason_that_is_given(small_lab, bench,
     )
     state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
     child.hold(setup, 0, state)
-    found = child.order(Work(plan_of(setup), Train("lab", 1, 0, state.base, False, False), 0))[-1]
+    found = child.order(Work(Train("lab", 1, 0, state.base, False, False, plan_of(setup)), 0))[-1]
     assert isinstance(found, TaskFailed | WorkerEnded)
     assert child.store.waiting("lab") == []

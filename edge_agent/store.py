@@ -9,14 +9,11 @@ what came after it.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TextIO
 
 from edge_agent.records import (
     KEPT,
@@ -34,6 +31,7 @@ from edge_agent.records import (
     StoreInUse,
     named,
 )
+from protofleet.util import files
 
 
 class Store:
@@ -309,28 +307,16 @@ class Store:
             raise named(self.path, error) from error
 
 
-def lock(folder: Path) -> IO[str]:
+def lock(folder: Path) -> TextIO:
     """One daemon per data directory, for as long as the returned file is open."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("a+")
+        return files.lock(folder)
+    except files.Locked as error:
+        raise StoreInUse(
+            f"{folder}: another edge-agent works here (process {error.holder or 'unknown'})",
+            "give each its own data_dir",
+        ) from None
     except OSError as error:
         raise StoreError(
             f"{folder}: {error.strerror}", "name another data_dir, or its owner"
         ) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
-        raise StoreInUse(
-            f"{folder}: another edge-agent works here (process {holder})",
-            "give each its own data_dir",
-        ) from None
-    with contextlib.suppress(
-        OSError
-    ):  # who holds it is good to know; on a full disk the lock holds all the same
-        os.truncate(file.fileno(), 0)
-        os.write(file.fileno(), str(os.getpid()).encode())
-    return file

@@ -68,6 +68,10 @@ class DataError(FleetError):
     code = "bad-data"
 
 
+class TrainingDiverged(DataError):
+    """Training ended in numbers that are not finite: another round may do better."""
+
+
 class CheckpointError(FleetError):
     """A run directory that cannot be continued."""
 

@@ -62,12 +62,12 @@ class Intake:
     anyone: bool  # who was not asked may answer, too
     counters: Counters = field(default_factory=Counters)
     fresh: dict[tuple[int, str], NewUpload] = field(default_factory=dict)
-    forms: wire.Templates = field(default_factory=wire.Templates)
+    templates: wire.Templates = field(default_factory=wire.Templates)
 
     def take(self, agent: str, round: int, payload: bytes, at: RunState) -> list[Publication]:
         """The answer, where there is one before the upload is written."""
         try:
-            message = wire.decode(payload, forms=self.forms)
+            message = wire.decode(payload, templates=self.templates)
         except WireError as error:
             return self.refuse(agent, round, "", Refusal(error.code, error.words))
         digest = message.digest

@@ -12,6 +12,7 @@ import click
 from edge_agent.cli.common import settings, told
 from edge_agent.cli.infer_cmd import bundle_option
 from protofleet.errors import DataError, FleetError, UsageError
+from protofleet.util.files import write_whole
 
 
 @click.command()
@@ -74,7 +75,7 @@ def summarise(
         click.echo(f"left out, because the fleet has no such class: {', '.join(left_out)}")
     fleet = flags.get("fleet") or classifier.bundle.manifest.fleet
     if out is not None:
-        cache.write(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
+        write_whole(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
         return
     broker = address(replace(config.broker, url=url or ""), os.environ)
     receipt = enrolment.offer(classifier, bank, broker, fleet, config.id, method="summarise")

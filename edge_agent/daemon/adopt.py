@@ -27,6 +27,7 @@ from protofleet.exchange import archive, published
 from protofleet.exchange.archive import LARGEST_PARCEL, BundleError
 from protofleet.exchange.published import STABLE
 from protofleet.mqtt.topics import TopicParts
+from protofleet.util.files import write_whole
 from protofleet.util.logs import Log
 
 NAP = 0.2  # seconds between looks at a process
@@ -165,7 +166,7 @@ class Adoption:
             self._named, self._stale, self._offer, self._sent = name, bool(name), None, None
             self._soon()
         if name and name == self._held:
-            cache.write(cache.state_file(self.file), self._state)
+            write_whole(cache.state_file(self.file), self._state)
         self._came(
             lambda: self._fetch.want("" if name == self._held or self._new.exists() else name)
         )
@@ -177,7 +178,7 @@ class Adoption:
             self._log.warning(f"the fleet's bundle cannot be used: {error}")
             return
         if found is not None:
-            cache.write(self._new, found.data)
+            write_whole(self._new, found.data)
             self._fetch.want("")
             self._log.info(
                 "the fleet's bundle came", bundle=found.bundle.digest[:16], bytes=len(found.data)
@@ -207,7 +208,7 @@ class Adoption:
             if value != "":
                 words += ["--set", f"data.{name}={value}"]
         with suppress(OSError):  # then the prototypes that came with it say which classes there are
-            cache.write(
+            write_whole(
                 cache.state_file(self._new if self._new.exists() else self.file), self._state
             )
         self._stale = False
@@ -241,7 +242,7 @@ class Adoption:
         elif self._held == self._named:
             self._clear()
             with suppress(OSError):
-                cache.write(cache.state_file(self.file), self._state)
+                write_whole(cache.state_file(self.file), self._state)
                 self._offer = self._means.read_bytes()
             self._soon()
 

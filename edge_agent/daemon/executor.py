@@ -28,6 +28,7 @@ from edge_agent.store import Store
 from edge_agent.worker.ipc import DataSurvey, SurveyData, Work
 from edge_agent.worker.supervisor import Supervisor
 from protofleet.util.logs import Log
+from protofleet.wire.codes import Reason, UploadStatus
 
 T = TypeVar("T")
 
@@ -121,7 +122,9 @@ class ActionExecutor:
             # Only the oldest waiting upload is ever sent, so one that cannot be would hold up all
             # that follow. The device answers itself in the coordinator's place.
             words = "its bytes are no longer in the outbox"
-            return Receipt(send.run, send.epoch, send.round, "refused", "lost", words)
+            return Receipt(
+                send.run, send.epoch, send.round, UploadStatus.REFUSED, Reason.LOST, words
+            )
         topics, agent = self.outbound.topics, self.outbound.config.id
         message = upload_message(topics.fleet, agent, upload, send.epoch)
         payload = self.transfers.outgoing(send.run, send.round, message)
@@ -152,6 +155,10 @@ class ActionExecutor:
             )
         )
         self.transfers.settled(settle.run, settle.round)
-        log = self.log.warning if settle.status in ("refused", "conflict") else self.log.info
+        log = (
+            self.log.warning
+            if settle.status in (UploadStatus.REFUSED, UploadStatus.CONFLICT)
+            else self.log.info
+        )
         why = {"reason": settle.reason, "because": settle.words} if settle.reason else {}
         log(f"upload {settle.status}", round=settle.round, **why)

@@ -55,6 +55,7 @@ from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
+from protofleet.wire.codes import Scope
 
 LONGEST_NAP = 5.0
 
@@ -296,7 +297,7 @@ class Daemon:
         if isinstance(task, Train):
             # It may have died between its commit and its word of it.
             done = self.around.store.standing(task.run)[0] >= task.round
-            gone = Failed(task.run, task.round, words, "again")
+            gone = Failed(task.run, task.round, words, Scope.AGAIN)
             self._feed(Trained(task.run, task.round, task.base_round) if done else gone)
         elif task is not None:
             self._feed(Evaluated())

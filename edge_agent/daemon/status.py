@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from protofleet.util.files import write_whole
 
 NAME = "status.json"
 
@@ -39,12 +42,9 @@ class Status:
 
 def write(folder: Path, status: Status, when: str) -> None:
     """Best effort: a full disk must not stop the daemon."""
-    new = folder / f"{NAME}.new"
-    try:
-        new.write_text(json.dumps({"time": when, **asdict(status)}, indent=1))
-        new.replace(folder / NAME)
-    except OSError:
-        return
+    text = json.dumps({"time": when, **asdict(status)}, indent=1)
+    with suppress(OSError):
+        write_whole(folder / NAME, text.encode(), lasting=False)
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from protofleet.wire.codes import Scope
 
 Ranges = tuple[tuple[int, int], ...]  # first and last chunk of each run, both counted in
-# How far a failure reaches: worth another try, of no use this round, of no use on this device.
-Scope = Literal["again", "round", "device"]
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,7 @@ from edge_agent.protocol.events import (
     Trained,
 )
 from edge_agent.protocol.retry import RetryRules
-
-FINAL = frozenset({"accepted", "duplicate", "late", "refused", "conflict"})
-NOT_YET = "unknown-round"  # said by a coordinator that lost its last writes: it will come to this round again
+from protofleet.wire.codes import FINAL, Reason, Scope
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ def _receipt(me: DeviceState, event: Receipt, now: float) -> Step:
         if sent is not None and sent.round == event.round:
             me = replace(me, delivery=replace(sent, attempts=0, due=now + me.rules.wait(0)))
         return me, [SendChunks(me.run, event.round, event.digest, event.missing)]
-    if event.status not in FINAL or event.reason == NOT_YET:
+    if event.status not in FINAL or event.reason == Reason.UNKNOWN_ROUND:
         return me, []
     left = tuple(r for r in me.waiting if r != event.round)
     gone = me.delivery is not None and me.delivery.round == event.round
@@ -229,10 +227,10 @@ def _failed(me: DeviceState, event: Failed, now: float) -> Step:
     was, me = me.busy, replace(me, busy=None)
     if isinstance(was, Evaluate) or event.run != me.run:
         return me, []
-    if event.scope == "device":
+    if event.scope == Scope.DEVICE:
         return replace(me, blocked=event.words), [Report(me.run, event.round, event.words)]
     count = me.failed[1] + 1 if me.failed[0] == event.round else 1
-    if event.scope == "round" or count >= me.rules.tries:
+    if event.scope == Scope.ROUND or count >= me.rules.tries:
         # The round need not wait for this device; the birth after it says that the next one may ask
         # again.
         given_up = replace(me, failed=(event.round, me.rules.tries))

@@ -12,7 +12,7 @@ import torch
 
 from edge_agent.training.batches import SampleTensors, feature_batches, training_batches
 from edge_agent.training.step import Rates, Stepper
-from protofleet.errors import DataError
+from protofleet.errors import TrainingDiverged
 from protofleet.recipe import Phase, Turn
 
 
@@ -57,7 +57,7 @@ def _run(
         for batch in batches:
             step(batch, len(batch.y) == batch_size)
     if not all(bool(torch.isfinite(weight).all()) for weight in net.parameters()):
-        raise DataError(
+        raise TrainingDiverged(
             f"agent {turn.agent}, round {turn.round}: training diverged",
             "try a smaller learning rate",
         )

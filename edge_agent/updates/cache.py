@@ -8,7 +8,6 @@ classes. All may be removed at any time.
 
 from __future__ import annotations
 
-import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -89,16 +88,6 @@ def with_enrolled(bundle: Path, bank: Bank) -> Bank:
 def take(classifier: Classifier, bundle: Path, state: Published) -> None:
     """Classify by this state and the classes that were enrolled here and are not in it."""
     classifier.use(with_enrolled(bundle, state.bank), state.digest)
-
-
-def write(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
 
 
 def read(path: Path) -> Published | None:

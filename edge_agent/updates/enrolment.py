@@ -20,6 +20,7 @@ from protofleet import wire
 from protofleet.errors import LinkError, UsageError, WireError
 from protofleet.exchange import published
 from protofleet.exchange.published import About, Bank
+from protofleet.util.files import write_whole
 from protofleet.values.prototypes import Prototypes
 from protofleet.wire import Envelope
 
@@ -100,7 +101,7 @@ def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
     path = cache.enrolled_file(bundle, new.bank.about.lineage)
     known = cache.read(path)
     bank = new.bank if known is None else published.joined(known.bank, new.bank)
-    cache.write(path, _local(classifier, bank))
+    write_whole(path, _local(classifier, bank))
     cache.settled(classifier, bundle)
 
 
@@ -118,7 +119,7 @@ def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     left = points.only([known.bank.about.classes.index(name) for name in kept])
     ids = np.array([kept.index(known.bank.about.classes[int(c)]) for c in left.classes], np.int64)
     about = replace(known.bank.about, classes=tuple(kept))
-    cache.write(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
+    write_whole(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
     return True
 
 

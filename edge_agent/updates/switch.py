@@ -19,6 +19,7 @@ from protofleet.errors import FleetError, WireError
 from protofleet.exchange import published
 from protofleet.exchange.published import Published
 from protofleet.mqtt.topics import TopicParts
+from protofleet.util.files import write_whole
 from protofleet.util.logs import Log
 
 
@@ -140,6 +141,6 @@ class BundleSwitch:
 
     def _keep(self, path: Path, data: bytes) -> None:
         try:
-            cache.write(path, data)
+            write_whole(path, data)
         except OSError as error:
             self._log.warning(f"{path} cannot be written: {error.strerror}")

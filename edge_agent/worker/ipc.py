@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edge_agent.config import DataSection, LimitsSection
 from edge_agent.protocol.actions import Evaluate, Train
-from edge_agent.protocol.events import Scope
+from protofleet.wire.codes import Scope
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from edge_agent.protocol.actions import Evaluate, Train
-from edge_agent.protocol.events import RoundSpec, Scope
+from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import Checkpoint, OutboxEntry, StoreError
 from edge_agent.store import Store
 from edge_agent.worker.exporter import Exporter
@@ -37,10 +37,11 @@ from edge_agent.worker.ipc import (
 )
 from protofleet import registry, wire
 from protofleet.contract import Contract
-from protofleet.errors import DataError, FleetError, SettingError, WireError
+from protofleet.errors import FleetError, SettingError, TrainingDiverged, WireError
 from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import from_plain
 from protofleet.values.prototypes import Parts
+from protofleet.wire.codes import Scope
 
 if TYPE_CHECKING:
     from edge_agent.data.source import Pool
@@ -82,18 +83,18 @@ class Worker:
             yield TaskFailed(task, str(error), error.code, _scope(error))
         except MemoryError:
             self._forget()
-            yield TaskFailed(task, _too_large(self.job), "memory", "round")
+            yield TaskFailed(task, _too_large(self.job), "memory", Scope.ROUND)
         except Exception as error:
             self._forget()
             if "allocate memory" in str(error) or "bad_alloc" in str(error):
-                yield TaskFailed(task, _too_large(self.job), "memory", "round")
+                yield TaskFailed(task, _too_large(self.job), "memory", Scope.ROUND)
                 return
             traceback.print_exc()
             yield TaskFailed(
                 task,
                 f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
                 "failed",
-                "again",
+                Scope.AGAIN,
             )
 
     def _look(self) -> Iterator[Answer]:
@@ -237,11 +238,9 @@ def _plain(tallies: Any) -> dict[str, dict[str, tuple[int, int]]]:
 
 
 def _scope(error: FleetError) -> Scope:
-    if isinstance(error, DataError):
-        return "round" if "diverged" in error.words else "device"
-    if isinstance(error, WireError):
-        return "round"
-    return "again" if isinstance(error, StoreError) else "device"
+    if isinstance(error, (TrainingDiverged, WireError)):
+        return Scope.ROUND
+    return Scope.AGAIN if isinstance(error, StoreError) else Scope.DEVICE
 
 
 def _too_large(job: Job) -> str:
@@ -267,7 +266,7 @@ def serve(pipe: Connection) -> None:
         try:
             worker = worker or Worker(job)
         except FleetError as error:
-            pipe.send(TaskFailed(task, str(error), error.code, "again"))
+            pipe.send(TaskFailed(task, str(error), error.code, Scope.AGAIN))
             continue
         for answer in worker.carry_out(order):
             pipe.send(answer)

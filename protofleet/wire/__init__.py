@@ -1,4 +1,4 @@
-"""The wire: values of the vocabulary to bytes and back, through one encoder and one strict door.
+"""The wire: values of the vocabulary to bytes and back, through one encoder and one strict decoder.
 
 `decode` (whole messages) and `decode_parts` (their bodies) are the only ways in. Both return a
 value or raise `WireError`, and nothing else ever.
@@ -14,6 +14,7 @@ from protofleet.wire.messages import (
     Envelope,
     Message,
     decode,
+    decode_body,
     enclose,
     encode,
     unseal,
@@ -34,6 +35,7 @@ __all__ = [
     "Templates",
     "as_received",
     "decode",
+    "decode_body",
     "decode_parts",
     "digest",
     "enclose",

@@ -105,23 +105,28 @@ def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> byt
     return data
 
 
-def decode(data: bytes, limits: Limits = DEFAULT, forms: Templates | None = None) -> Message:
-    """The one way in: a checked message, or `WireError` and nothing else ever. `forms` as in
+def decode(data: bytes, limits: Limits = DEFAULT, templates: Templates | None = None) -> Message:
+    """The one way in: a checked message, or `WireError` and nothing else ever. `templates` as in
     `decode_parts`.
     """
     envelope, body = unseal(data, limits)
-    content: Any
-    if envelope.t in PART_TYPES:
-        content = decode_parts(body, limits, f"{envelope.t}.parts", forms)
-    else:
-        path = f"{envelope.t}.body"
-        content = _document(strict.load(body, limits, path), path, limits)
+    content = decode_body(envelope, body, limits, templates)
     return Message(envelope, content, sha256(body).hexdigest())
 
 
+def decode_body(
+    envelope: Envelope, body: bytes, limits: Limits = DEFAULT, templates: Templates | None = None
+) -> Any:
+    """What `unseal` left closed: Parts or a document, by the envelope's type; or `WireError`."""
+    if envelope.t in PART_TYPES:
+        return decode_parts(body, limits, f"{envelope.t}.parts", templates)
+    path = f"{envelope.t}.body"
+    return _document(strict.load(body, limits, path), path, limits)
+
+
 def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
-    """The checked envelope and the body as it travelled: for those who only keep it or pass it
-    on.
+    """The checked envelope and the body as it travelled: for those who only keep it or pass it on,
+    or decide by the envelope whether they want it (`decode_body`).
     """
     # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload
     # whose signature held.

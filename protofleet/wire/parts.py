@@ -78,25 +78,25 @@ def encode_parts(
 
 
 def decode_parts(
-    data: bytes, limits: Limits = DEFAULT, where: str = "parts", forms: Templates | None = None
+    data: bytes, limits: Limits = DEFAULT, where: str = "parts", templates: Templates | None = None
 ) -> Parts:
     """The parts behind the bytes, checked; `where` begins the field path in a refusal.
 
-    Who decodes many of the same forms keeps the `forms` from one to the next.
+    Who decodes many of the same layout keeps the `templates` from one to the next.
     """
-    form = None if forms is None else forms.find(data, limits)
-    if form is not None:
+    template = None if templates is None else templates.find(data, limits)
+    if template is not None:
         return {
-            n: _made(kind, content, limits, f"{where}.{shown(n)}")
-            for n, kind, content in form.read(data)
+            name: _part(kind, content, limits, f"{where}.{shown(name)}")
+            for name, kind, content in template.read(data)
         }
     strings: list[tuple[int, int]] = []
     raw = strict.load(data, limits, where, strings)
     if not isinstance(raw, dict):
         raise WireError(f"{where}: not a map of parts")
     parts = {name: _unpack(part, limits, f"{where}.{shown(name)}") for name, part in raw.items()}
-    if forms is not None:
-        forms.learn(data, limits, raw, strings)
+    if templates is not None:
+        templates.learn(data, limits, raw, strings)
     return parts
 
 
@@ -150,21 +150,21 @@ def _unpack(raw: Any, limits: Limits, where: str) -> Part:
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise WireError(f"{where}: not a part of kind {', '.join(KINDS)}")
-    known = FIELDS[KINDS[kind]]
+    allowed = FIELDS[KINDS[kind]]
     for name in raw:
-        if name not in known and name != "kind":
+        if name not in allowed and name != "kind":
             raise WireError(f"{where}.{shown(name)}: {kind} have no such field")
     content: dict[str, Any] = {}
-    for name, field in known.items():
+    for name, field in allowed.items():
         path = f"{where}.{name}"
         if name in raw:
             content[name] = _unpack_field(raw[name], field, path)
         elif not field.optional:
             raise WireError(f"{path}: missing")
-    return _made(kind, content, limits, where)
+    return _part(kind, content, limits, where)
 
 
-def _made(kind: str, content: Mapping[str, Any], limits: Limits, where: str) -> Part:
+def _part(kind: str, content: Mapping[str, Any], limits: Limits, where: str) -> Part:
     try:
         part = KINDS[kind](**content)
     except ValueRefused as error:

@@ -35,6 +35,7 @@ from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Recipe, Turn
 from protofleet.settings.fields import from_plain
 from protofleet.values.prototypes import Parts, Prototypes
+from protofleet.wire.codes import Scope
 
 Lesson = Callable[[np.random.Generator], Parts]
 
@@ -113,7 +114,10 @@ class FakeTraining:
             return TaskDone(task, 0.0, 0)
         except FleetError as error:
             return TaskFailed(
-                task, str(error), error.code, "again" if isinstance(error, StoreError) else "round"
+                task,
+                str(error),
+                error.code,
+                Scope.AGAIN if isinstance(error, StoreError) else Scope.ROUND,
             )
 
     def _train(self, task: Train) -> None:

@@ -16,6 +16,7 @@ from protofleet.errors import CheckpointError, FleetError
 from protofleet.exchange.snapshot import pack, pack_state, unpack, unpack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import from_plain, to_plain
+from protofleet.util.files import write_whole
 from protofleet.values.prototypes import Parts
 from simulators.run.result import Outcome, Row, document, resolved, table
 from simulators.run.setup import Setup
@@ -51,7 +52,7 @@ class RunDir:
                     f"{self.path} holds a run with other settings", "name another --out"
                 )
         self.path.mkdir(parents=True, exist_ok=True)
-        _write(known, json.dumps(config, indent=1).encode())
+        write_whole(known, json.dumps(config, indent=1).encode())
 
     def save(
         self,
@@ -64,10 +65,10 @@ class RunDir:
         new = self.path / f".checkpoint-{os.getpid()}"
         shutil.rmtree(new, ignore_errors=True)
         (new / "agents").mkdir(parents=True)
-        _write(new / "state.cbor", pack_state(state))
-        _write(new / "rows.json", json.dumps([to_plain(row) for row in rows]).encode())
+        write_whole(new / "state.cbor", pack_state(state))
+        write_whole(new / "rows.json", json.dumps([to_plain(row) for row in rows]).encode())
         for name, groups in agents.items():
-            _write(
+            write_whole(
                 new / "agents" / f"{name}.cbor",
                 pack({f"memory/{g}": parts for g, parts in groups.items()}),
             )
@@ -104,9 +105,9 @@ class RunDir:
         """Leave the result, its table, the state and the pictures."""
         from simulators.run import pictures
 
-        _write(self.path / "result.json", json.dumps(document(outcome), indent=1).encode())
-        _write(self.path / "rounds.csv", table(outcome.rows).encode())
-        _write(self.path / "state.cbor", pack_state(outcome.state))
+        write_whole(self.path / "result.json", json.dumps(document(outcome), indent=1).encode())
+        write_whole(self.path / "rounds.csv", table(outcome.rows).encode())
+        write_whole(self.path / "state.cbor", pack_state(outcome.state))
         pictures.draw(outcome, self.path)
 
     def _checkpoints(self) -> list[Path]:
@@ -122,13 +123,3 @@ def _memory(path: Path) -> dict[str, Parts]:
     return {
         group.removeprefix("memory/"): parts for group, parts in unpack(path.read_bytes()).items()
     }
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, and on disk before it has its name."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -21,6 +21,7 @@ from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
+from protofleet.util.files import write_whole
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, digits
@@ -39,7 +40,7 @@ def place(made, tmp_path):
     """A bundle without the class 9 among its prototypes."""
     write(made, tmp_path / "bundle")
     bank = published.read(made.files["prototypes.cbor"]).bank
-    cache.write(cache.state_file(tmp_path / "bundle"), message_of(published.without(bank, ["9"])))
+    write_whole(cache.state_file(tmp_path / "bundle"), message_of(published.without(bank, ["9"])))
     return tmp_path / "bundle"
 
 
@@ -184,8 +185,8 @@ def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place,
     first = cache.enrolled_file(place, classifier.loaded.bank.about.lineage)
     before = first.read_bytes()
     other = write_other(tmp_path)
-    cache.write(cache.fleet_file(place), other.read_bytes())
-    cache.write(cache.state_file(place), open_bundle(other).files["prototypes.cbor"])
+    write_whole(cache.fleet_file(place), other.read_bytes())
+    write_whole(cache.state_file(place), open_bundle(other).files["prototypes.cbor"])
     cache.settled(classifier, place)
     enrolment.keep(
         classifier, place, enrolment.embedded(classifier, "dark", np.zeros((2, 8, 8, 1), np.uint8))

@@ -23,6 +23,7 @@ from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
+from protofleet.util.files import write_whole
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, digits
@@ -100,7 +101,7 @@ def test_back_to_its_own_lineage_it_takes_its_own_bundle_from_the_disk(own, bund
     own_state = published.write(home, wire.Envelope("global", "f", "r", round=5))
     log = StringIO()
     follower = BundleSwitch(classifier, own, None, Log(log))
-    cache.write(cache.fleet_file(own), bundles[1].read_bytes())
+    write_whole(cache.fleet_file(own), bundles[1].read_bytes())
     follower.state(open_bundle(bundles[1]).files["prototypes.cbor"])
     assert classifier.bundle.manifest.embedding == 12
     follower.state(own_state)
@@ -196,8 +197,8 @@ def test_a_classification_sees_one_bundle_or_the_other(bundles):
 
 
 def test_a_damaged_bundle_on_disk_leaves_the_device_with_its_own(own, bundles):
-    cache.write(cache.state_file(own), open_bundle(bundles[1]).files["prototypes.cbor"])
-    cache.write(cache.fleet_file(own), bundles[1].read_bytes()[:-200])
+    write_whole(cache.state_file(own), open_bundle(bundles[1]).files["prototypes.cbor"])
+    write_whole(cache.fleet_file(own), bundles[1].read_bytes()[:-200])
     classifier = Classifier(own)
     cache.settled(classifier, own)
     assert classifier.bundle.digest == open_bundle(own).digest

@@ -61,11 +61,13 @@ def test_round_trip(envelope, data):
         strategies.parts() if envelope.t in wire.PART_TYPES else strategies.documents()
     )
     encoded = wire.encode(envelope, body, precision="float32")
-    got = wire.decode(encoded)
-    assert got.envelope == envelope
-    assert got.body == body
-    assert got.digest == sha256(cbor2.loads(encoded)["body"].value).hexdigest()
-    assert wire.encode(got.envelope, got.body, precision="float32") == encoded
+    message = wire.decode(encoded)
+    assert message.envelope == envelope
+    assert message.body == body
+    assert message.digest == sha256(cbor2.loads(encoded)["body"].value).hexdigest()
+    assert wire.encode(message.envelope, message.body, precision="float32") == encoded
+    opened, closed = wire.unseal(encoded)
+    assert (opened, wire.decode_body(opened, closed)) == (envelope, body)
 
 
 def test_a_prototype_upload_is_small():

@@ -32,9 +32,9 @@ def by_the_door(data: bytes) -> dict | None:
     }
 
 
-def outcome(data: bytes, forms: wire.Templates | None):
+def outcome(data: bytes, templates: wire.Templates | None):
     try:
-        return wire.decode_parts(data, forms=forms)
+        return wire.decode_parts(data, templates=templates)
     except WireError as error:
         return error.words
 
@@ -91,11 +91,11 @@ def test_limits_hold_for_envelopes_read_in_one_go(limits):
 
 
 def test_a_known_form_is_decoded_like_any_other():
-    forms = wire.Templates()
+    templates = wire.Templates()
     for seed in range(20):
         data = wire.encode_parts(upload(seed))
-        assert outcome(data, forms) == outcome(data, None)
-    assert forms.find(wire.encode_parts(upload(99)), wire.DEFAULT) is not None
+        assert outcome(data, templates) == outcome(data, None)
+    assert templates.find(wire.encode_parts(upload(99)), wire.DEFAULT) is not None
 
 
 @given(
@@ -103,43 +103,45 @@ def test_a_known_form_is_decoded_like_any_other():
     st.sampled_from(["half", "float32", "int8"]),
 )
 def test_bodies_of_any_form_are_decoded_the_same_with_and_without_a_memory(bodies, precision):
-    forms = wire.Templates()
+    templates = wire.Templates()
     for body in [*bodies, *bodies]:
         data = wire.encode_parts(body, precision)
-        assert outcome(data, forms) == outcome(data, None)
+        assert outcome(data, templates) == outcome(data, None)
 
 
 def test_a_broken_body_of_a_known_form_is_refused_in_the_same_words():
     data = wire.encode_parts(upload(), "half")
     for at in range(len(data)):
         for byte in {*(data[at] ^ 1 << bit for bit in range(8)), 0, 0xFF, 0x7C}:
-            forms = wire.Templates()
-            assert outcome(data, forms) == outcome(data, None)
+            templates = wire.Templates()
+            assert outcome(data, templates) == outcome(data, None)
             broken = data[:at] + bytes([byte]) + data[at + 1 :]
-            assert outcome(broken, forms) == outcome(broken, None)
+            assert outcome(broken, templates) == outcome(broken, None)
 
 
 def test_values_of_a_known_form_are_checked_every_time():
-    forms = wire.Templates()
+    templates = wire.Templates()
     good, bad = (
         wire.encode_parts(upload(classes=[0, 300, last]), limits=wire.Limits(classes=2**20))
         for last in (60_000, 70_000)
     )
-    wire.decode_parts(good, forms=forms)
-    assert forms.find(bad, wire.DEFAULT) is not None
+    wire.decode_parts(good, templates=templates)
+    assert templates.find(bad, wire.DEFAULT) is not None
     with pytest.raises(WireError, match="class 70000, ids are below"):
-        wire.decode_parts(bad, forms=forms)
+        wire.decode_parts(bad, templates=templates)
 
 
 def test_a_form_holds_under_its_own_limits_only():
-    forms, data = wire.Templates(), wire.encode_parts(upload())
-    wire.decode_parts(data, forms=forms)
+    templates, data = wire.Templates(), wire.encode_parts(upload())
+    wire.decode_parts(data, templates=templates)
     with pytest.raises(WireError, match="more than 5 items"):
-        wire.decode_parts(data, replace(wire.DEFAULT, items=5), forms=forms)
+        wire.decode_parts(data, replace(wire.DEFAULT, items=5), templates=templates)
 
 
 def test_the_memory_of_forms_is_bounded():
-    forms = wire.Templates()
+    templates = wire.Templates()
     for width in range(600):
-        wire.decode_parts(wire.encode_parts({"t": Tensors({"a": np.zeros(width)})}), forms=forms)
-    assert len(forms) <= 256
+        wire.decode_parts(
+            wire.encode_parts({"t": Tensors({"a": np.zeros(width)})}), templates=templates
+        )
+    assert len(templates) <= 256

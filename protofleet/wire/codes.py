@@ -1,0 +1,103 @@
+"""Every word that programs act on across the wire or after a restart: what became of an upload, why
+it was refused, and how far a failure reaches.
+
+The texts are part of the protocol and of the stored schemas: a member may be renamed, its text may
+not. They are strings, so that what comes back from a decoder or a database compares as it is, and a
+word of a newer release is simply equal to none of them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class UploadStatus(StrEnum):
+    """What became of an upload or an offer: in receipts, in the journal and in a device's outbox."""
+
+    ACCEPTED = "accepted"
+    HELD = "held"  # in the journal: for a later round, where staleness is allowed
+    LATE = "late"
+    DUPLICATE = "duplicate"  # the same bytes again: the first ones count
+    REFUSED = "refused"
+    CONFLICT = "conflict"  # other bytes than those that came first
+    MISSING = "missing"  # chunks of a large one are asked for: not an end
+    WAITING = "waiting"  # in the outbox: without a receipt; of an offer: an operator decides
+
+
+# After these a device need not deliver the upload again.
+FINAL = frozenset(
+    {
+        UploadStatus.ACCEPTED,
+        UploadStatus.DUPLICATE,
+        UploadStatus.LATE,
+        UploadStatus.REFUSED,
+        UploadStatus.CONFLICT,
+    }
+)
+
+
+class Reason(StrEnum):
+    """Why something was refused. Errors of the strict decoder and of values carry their own code
+    into a receipt: these are the `code`s of `protofleet.errors` that can.
+    """
+
+    BAD_BYTES = "bad-bytes"
+    BAD_VALUE = "bad-value"
+    BAD_FUSION = "bad-fusion"
+    # the envelope contradicts its topic, or this run
+    WRONG_FLEET = "wrong-fleet"
+    WRONG_RUN = "wrong-run"
+    WRONG_METHOD = "wrong-method"
+    WRONG_AGENT = "wrong-agent"
+    WRONG_ROUND = "wrong-round"
+    WIRE_VERSION = "wire-version"
+    # A coordinator that lost its last writes says this of a round that it will come to again, so it
+    # is the one refusal that does not end a delivery.
+    UNKNOWN_ROUND = "unknown-round"
+    WRONG_BASE = "wrong-base"
+    NOT_ASKED = "not-asked"
+    NOT_NOW = "not-now"
+    CONFLICT = "conflict"
+    LOST = "lost"  # never travels: a device settles an upload so whose bytes it has no more
+    # its parts: see `coordinator.uploads.validation`, and the vote on shapes for `unlike`
+    EMPTY = "empty"
+    PART = "part"
+    UNLIKE = "unlike"
+    CLASS = "class"
+    DIMENSION = "dimension"
+    COUNT = "count"
+    SIZE = "size"
+    NORM = "norm"
+    # only of classes that devices enrol, and of class means
+    ENROL_OFF = "enrol-off"
+    NO_PROTOTYPES = "no-prototypes"
+    OTHER_LINEAGE = "other-lineage"
+    MANY = "many"
+    BAD_NAME = "bad-name"
+    NOT_FROZEN = "not-frozen"
+    COUNTS = "counts"
+    NEAR = "near"  # of an offer that is accepted all the same
+
+
+class Scope(StrEnum):
+    """How far a failure of training reaches."""
+
+    AGAIN = "again"  # worth another try
+    ROUND = "round"  # of no use this round
+    DEVICE = "device"  # of no use on this device
+
+
+class RoundPhase(StrEnum):
+    """What an announcement says of its round."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    PAUSED = "paused"
+    DONE = "done"
+
+
+class CutReason(StrEnum):
+    """Why a round was closed, as the journal keeps it."""
+
+    COMPLETE = "complete"
+    DEADLINE = "deadline"

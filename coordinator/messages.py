@@ -4,12 +4,11 @@ run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.journal.records import RoundRecord
 from coordinator.rounds.machine import RoundRules, RunState
-from coordinator.uploads import receipts
 from protofleet import wire
 from protofleet.contract import Contract
 from protofleet.exchange.state import GlobalState
@@ -18,7 +17,10 @@ from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import to_plain
-from protofleet.wire import Envelope
+from protofleet.wire import Envelope, ReceiptTemplate
+from protofleet.wire.templates import BLANK, HASH
+
+TEMPLATES = 256  # of receipts, by round, status and length of the agent's name
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Messages:
     epoch: int
     boot: str
     packet: int
+    _templates: dict[tuple[int, str, int], ReceiptTemplate] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def state(self, at: RunState, rules: RoundRules, online: bool = True) -> Publication:
         """Who serves the fleet, and how far it is."""
@@ -115,22 +120,25 @@ class Messages:
     ) -> Publication:
         """The answer to an upload. At QoS 0: a device that misses it asks again."""
         if not reason and not missing:
-            said = (
-                self.topics.fleet,
-                self.contract.run,
-                self.epoch,
-                self.recipe.name,
-                agent,
-                round,
-                digest,
-                status,
-            )
-            return Publication(self.topics.receipt(agent), receipts.plain(*said), qos=0)
-        body = receipts.document(digest, round, status)
+            name = agent.encode()
+            template = self._receipt_template(round, status, len(name))
+            return Publication(self.topics.receipt(agent), template.filled(digest, name), qos=0)
+        body = _receipt_body(digest, round, status)
         body |= {"reason": reason, "words": words[:250]} if reason else {}
         body |= {"missing": [list(pair) for pair in missing]} if missing else {}
         data = wire.encode(self._envelope("receipt", round, agent=agent), body)
         return Publication(self.topics.receipt(agent), data, qos=0)
+
+    def _receipt_template(self, round: int, status: str, length: int) -> ReceiptTemplate:
+        template = self._templates.get((round, status, length))
+        if template is None:
+            envelope = self._envelope("receipt", round, agent=BLANK * length)
+            blank = wire.encode(envelope, _receipt_body(BLANK * HASH, round, status))
+            template = ReceiptTemplate.of(blank, length)
+            if len(self._templates) >= TEMPLATES:
+                self._templates.clear()
+            self._templates[round, status, length] = template
+        return template
 
     def _envelope(
         self,
@@ -151,3 +159,7 @@ class Messages:
             method=self.recipe.name,
             base=base,
         )
+
+
+def _receipt_body(digest: str, round: int, status: str) -> dict[str, Any]:
+    return {"digest": digest, "round": round, "status": status}

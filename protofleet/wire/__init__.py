@@ -20,7 +20,7 @@ from protofleet.wire.messages import (
     unseal,
 )
 from protofleet.wire.parts import as_received, decode_parts, digest, encode_parts
-from protofleet.wire.templates import Templates
+from protofleet.wire.templates import ReceiptTemplate, Templates
 
 __all__ = [
     "DEFAULT",
@@ -32,6 +32,7 @@ __all__ = [
     "Limits",
     "Message",
     "Precision",
+    "ReceiptTemplate",
     "Templates",
     "as_received",
     "decode",

@@ -16,6 +16,7 @@ from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.values.prototypes import Prototypes, Tensors
 from protofleet.wire import heads, strict
+from protofleet.wire.templates import BLANK, HASH
 from tests.protofleet import strategies
 from tests.protofleet.wire.test_messages import FULL, envelopes
 
@@ -145,3 +146,15 @@ def test_the_memory_of_forms_is_bounded():
             wire.encode_parts({"t": Tensors({"a": np.zeros(width)})}), templates=templates
         )
     assert len(templates) <= 256
+
+
+def test_a_receipt_is_cut_at_its_blanks_also_where_blanks_stand_elsewhere():
+    """A name of one blank looks like any zero."""
+    envelope = wire.Envelope("receipt", "f", "r", 256, agent=BLANK, round=0, method="m")
+    body = {"digest": BLANK * HASH, "round": 0, "status": "late"}
+    template = wire.ReceiptTemplate.of(wire.encode(envelope, body), 1)
+    filled = wire.decode(template.filled("c" * HASH, b"a"))
+    assert (filled.envelope, filled.body) == (
+        replace(envelope, agent="a"),
+        {**body, "digest": "c" * HASH},
+    )

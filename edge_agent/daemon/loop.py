@@ -173,7 +173,7 @@ class Daemon:
     def _nap(self) -> float:
         due = [self.around.clock() + LONGEST_NAP, self.adoption.due(connected=self.me.connected)]
         if self.me.delivery is not None and self.me.connected:
-            due.append(self.me.delivery.due)
+            due.append(self.me.delivery.retry_at)
         if self.me.not_before > self.around.clock():
             due.append(self.me.not_before)
         if self.transfers.due is not None and self.me.connected:

@@ -1,4 +1,6 @@
-"""What a device can be made to do: what `edge_agent.protocol.machine` hands out, plain values all."""
+"""What a device can be made to do: what `edge_agent.protocol.machine` hands out, plain values
+all.
+"""
 
 from __future__ import annotations
 

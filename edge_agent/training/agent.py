@@ -4,6 +4,45 @@ its recipe.
 The lab holds many of these in a process and the daemon one; both drive it by the same four calls.
 """
 
+# Theory of operation
+#
+# An agent is a value between two moves and a network during one. The value is held twice:
+#
+#   committed   what the last `work` ended in: weights as trained, the method's memory, the moving
+#               average. A checkpoint is this, all of it and no more.
+#   prepared    committed, with the newest state taken in by the recipe's `receive` and `adapt`.
+#
+#   call                         starts from            writes
+#   receive(round, state)        committed              prepared
+#   work(round)                  prepared               committed = prepared = its outcome
+#   evaluate, embed, network,    prepared (averaged)    nothing
+#   scorers
+#   checkpoint                   committed              nothing
+#   restore                      the checkpoint         committed = prepared
+#
+# One truth: what a device uploads depends on its committed value, the state it received last, the
+# round and named seeds, and on nothing else. Not on how many states it saw in between (a device
+# that slept through three rounds is the same device as one that evaluated each of them), not on
+# the other agents of its process, and not on whether it was restored in between. That is why
+# `receive` starts from committed and not from prepared: a method that loads weights or trains on
+# arrival would otherwise carry the traces of states that it never trained on, and laboratory and
+# fleet, which show a device different numbers of states, would end in different hashes.
+#
+# A state is known by the round it came out of (0: before the first). `trained_on` remembers which
+# one the last `work` started from. The same state comes again after a round without exchange and
+# after a restart; taking it in a second time would undo the training done on it, so `receive`
+# then only notes what was said.
+#
+# Traps:
+# - The network is the context's and shared by all agents of one backbone. Each move copies an
+#   agent's weights in, and what is to last is copied out (to the CPU, never a view). Between
+#   moves the network's weights are nobody's.
+# - With a contract that averages, training goes on from the weights as trained, while all that
+#   others see is computed with the average: summaries, evaluation, bundles. Uploaded weights are
+#   the exception (`LocalLearner.trained`): they are those that were trained.
+# - `memory` is copied per move, one level deep. That is enough because the values in it are
+#   frozen: a recipe replaces entries and cannot change one in place.
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -36,27 +75,29 @@ class LocalLearner:
     memory: dict[str, Parts]
     stepper: Stepper
     data: LocalData
-    workshop: TrainingContext
-    trained: Mapping[str, Tensor] | None = (
-        None  # the weights as trained, while the network shows averaged ones
-    )
-    _seen: dict[bool, Features] = field(default_factory=dict)
+    context: TrainingContext
+    # The weights as trained, while the network shows averaged ones.
+    trained: Mapping[str, Tensor] | None = None
+    _features: dict[bool, Features] = field(default_factory=dict)
 
     def features(self, *, low: bool = False) -> Features:
         """A clean pass over the training data; made once per state of the weights. Low-level
         features on request.
         """
-        if low not in self._seen:
-            net, contract = self.stepper.net, self.workshop.contract
+        if low not in self._features:
+            net, contract = self.stepper.net, self.context.contract
             net.eval()
-            kept = slice(0 if low else 1, None)  # low-level features of large images are large
+            # Low-level features of large images are large: without need they are not even gathered.
+            levels = slice(0 if low else 1, None)
             with torch.inference_mode():
-                found = [
-                    net(x)[kept] for x in blocks(self.data.train, contract.input, contract.numerics)
+                passes = [
+                    net(x)[levels]
+                    for x in blocks(self.data.train, contract.input, contract.numerics)
                 ]
-            *u, z, logits = (torch.cat(each).cpu().numpy() for each in zip(*found, strict=True))
-            self._seen[low] = Features(z, logits, self.data.train.y.numpy(), u[0] if low else None)
-        return self._seen[low]
+            *u, z, logits = (torch.cat(level).cpu().numpy() for level in zip(*passes, strict=True))
+            labels = self.data.train.y.numpy()
+            self._features[low] = Features(z, logits, labels, u[0] if low else None)
+        return self._features[low]
 
     def weights(self, *modules: str) -> Tensors:
         """Weights and running statistics of these modules; of all when none is named."""
@@ -65,15 +106,16 @@ class LocalLearner:
 
     def load(self, weights: Tensors) -> None:
         """Take these tensors in, the rest stays."""
-        have = self.stepper.net.weights()
+        own = self.stepper.net.weights()
         with torch.no_grad():
             for name, array in weights.arrays.items():
-                have[name].copy_(torch.from_numpy(np.array(array)))
+                # A copy, because values are read-only and torch knows no such tensors.
+                own[name].copy_(torch.from_numpy(np.array(array)))
         self.changed()
 
     def changed(self) -> None:
         """The weights moved: what was seen through them is no longer true."""
-        self._seen.clear()
+        self._features.clear()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +133,8 @@ class LearningState:
         """The moving average up to these weights: each round's part is at least 2/(over + 1)."""
         if self.past is None:
             return self.weights
+        # An exponential average of span n gives the newest 2/(n + 1). The span grows with the
+        # rounds up to `over`, so that the first weights do not weigh on an average of many.
         share = 2 / (1 + min(over, self.rounds + 1))
         return {
             name: torch.lerp(self.past[name], now, share) if now.is_floating_point() else now
@@ -99,116 +143,114 @@ class LearningState:
 
 
 class Agent:
-    """One device's state between rounds, and its moves.
+    """One device's state between rounds, and its moves."""
 
-    A state is taken in only to train on it: `receive` prepares on a copy, `work` makes the outcome
-    lasting. So a device is what its uploads say it is, whichever other states it has seen in
-    between.
-    """
-
-    def __init__(
-        self, name: str, backbone: str, data: LocalData, workshop: TrainingContext
-    ) -> None:
+    def __init__(self, name: str, backbone: str, data: LocalData, context: TrainingContext) -> None:
         self.name = name
         self.backbone = backbone
         self.data = data
-        self.workshop = workshop
-        self.got: Parts = {}
-        self._seen_round = (
-            self._trained_on
-        ) = -1  # the states (by the round they came out of) seen and trained on last
+        self.context = context
+        self._received: Parts = {}
+        # States by the round that they came out of; -1 is before any, since 0 is one, too.
+        self._received_round = -1
+        self._trained_on = -1
         self._classes = np.unique(data.train.y.numpy())
-        self._lasting = LearningState(workshop.initial_weights(backbone, name), {})
-        self._ready = self._lasting
+        self._committed = LearningState(context.initial_weights(backbone, name), {})
+        self._prepared = self._committed
 
     def receive(self, round: int, shared: Parts, own: Parts) -> None:
         """Make ready to train on the state that this round ended in; where the method does, train
         on arrival.
         """
-        self.got, self._seen_round = {**shared, **own}, round
+        self._received, self._received_round = {**shared, **own}, round
         if round <= self._trained_on:
             return  # seen again: after a round without exchange, or a restart
-        turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
-        self._ready = held = self._lasting
+        turn, recipe = self.context.turn(round, self.name), self.context.recipe
+        self._prepared = before = self._committed
         if recipe.receive is take_nothing and recipe.adapt is no_phases:
-            return
-        with self._at_work() as me:
-            recipe.receive(turn, me, self.got)
-            phases = recipe.adapt(turn, me, self.got)
+            return  # most methods: weights need not go through the network to stay what they are
+        with self._in_network() as learner:
+            recipe.receive(turn, learner, self._received)
+            phases = recipe.adapt(turn, learner, self._received)
             if phases:
-                run_phases(me.stepper, phases, self.data.train, turn, "adapt")
-            self._ready = replace(_standing(me), past=held.past, rounds=held.rounds)
+                run_phases(learner.stepper, phases, self.data.train, turn, "adapt")
+            # The average runs over trained weights alone: what was received is no round of ours.
+            self._prepared = replace(_state_of(learner), past=before.past, rounds=before.rounds)
 
     def work(self, round: int) -> Parts:
         """Train for this round and say what is to be sent."""
-        turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
-        with self._at_work() as me:
-            phases = recipe.train(turn, me, self.got)
-            run_phases(me.stepper, phases, self.data.train, turn, "train")
-            me.changed()
-            after = _standing(me)
-            over = self.workshop.contract.averaging
+        turn, recipe = self.context.turn(round, self.name), self.context.recipe
+        with self._in_network() as learner:
+            phases = recipe.train(turn, learner, self._received)
+            run_phases(learner.stepper, phases, self.data.train, turn, "train")
+            learner.changed()
+            outcome = _state_of(learner)
+            over = self.context.contract.averaging
             if over:
-                after = replace(
-                    after, past=self._ready.averaged(over), rounds=self._ready.rounds + 1
+                outcome = replace(
+                    outcome, past=self._prepared.averaged(over), rounds=self._prepared.rounds + 1
                 )
-                _put(me.stepper.net, after.averaged(over))
-                me.trained = after.weights
-            parts = recipe.summarise(turn, me, self.got)
-            self._lasting = self._ready = after
-        self._trained_on = self._seen_round
+                _load(learner.stepper.net, outcome.averaged(over))
+                learner.trained = outcome.weights
+            # Before the outcome is committed: a summary that fails must leave the device as it was.
+            # Its memory is the learner's, so what the summary remembers is part of it.
+            parts = recipe.summarise(turn, learner, self._received)
+            self._committed = self._prepared = outcome
+        self._trained_on = self._received_round
         return parts
 
     def evaluate(self, round: int) -> Tallies:
         """How the device classifies now, on its validation and test samples; it leaves no trace."""
-        turn, recipe = self.workshop.turn(round, self.name), self.workshop.recipe
-        with self._at_work(shown=True) as me:
-            scorers = recipe.scorers(turn, me, self.got)
+        turn, recipe = self.context.turn(round, self.name), self.context.recipe
+        with self._in_network(averaged=True) as learner:
+            scorers = recipe.scorers(turn, learner, self._received)
             splits = {"validation": self.data.validation, "test": self.data.test}
-            return evaluate(me.stepper.net, scorers, splits, self._classes, self.workshop.contract)
+            return evaluate(
+                learner.stepper.net, scorers, splits, self._classes, self.context.contract
+            )
 
     def embed(self, most: int) -> tuple[NDArray[np.float32], Ints]:
         """Embeddings of the first test samples and their labels: for pictures."""
-        contract = self.workshop.contract
-        some = SampleTensors(self.data.test.x[:most], self.data.test.y[:most])
-        with self._at_work(shown=True) as me, torch.inference_mode():
-            me.stepper.net.eval()
-            found = [
-                me.stepper.net(x)[1].cpu().numpy()
-                for x in blocks(some, contract.input, contract.numerics)
+        contract = self.context.contract
+        samples = SampleTensors(self.data.test.x[:most], self.data.test.y[:most])
+        with self._in_network(averaged=True) as learner, torch.inference_mode():
+            net = learner.stepper.net.eval()
+            embeddings = [
+                net(x)[1].cpu().numpy() for x in blocks(samples, contract.input, contract.numerics)
             ]
-        return np.concatenate(found) if found else np.zeros(
-            (0, contract.embedding), np.float32
-        ), some.y.numpy()
+        empty = np.zeros((0, contract.embedding), np.float32)
+        return np.concatenate(embeddings) if embeddings else empty, samples.y.numpy()
 
     def network(self) -> FleetNet:
         """The network as it would classify now; the agents of a process share it, so it is this
         one's until a move.
         """
-        with self._at_work(shown=True) as me:
-            return me.stepper.net
+        with self._in_network(averaged=True) as learner:
+            return learner.stepper.net
 
     def scorers(self, round: int) -> Mapping[str, Scorer]:
         """How it would classify now."""
-        with self._at_work(shown=True) as me:
-            return self.workshop.recipe.scorers(self.workshop.turn(round, self.name), me, self.got)
+        turn = self.context.turn(round, self.name)
+        with self._in_network(averaged=True) as learner:
+            return self.context.recipe.scorers(turn, learner, self._received)
 
     def checkpoint(self) -> dict[str, Parts]:
         """All that lasts: what this device must remember to go on later."""
-        weights = Tensors({name: tensor.numpy() for name, tensor in self._lasting.weights.items()})
+        state = self._committed
+        weights = Tensors({name: tensor.numpy() for name, tensor in state.weights.items()})
         trained_on = Tensors({"round": np.array([self._trained_on])})
-        held: Parts = {"weights": weights, "trained_on": trained_on}
-        past, rounds = self._lasting.past, self._lasting.rounds
-        if past is not None:
-            arrays = {name: tensor.numpy() for name, tensor in past.items()}
-            held = {**held, "past": Tensors({**arrays, "rounds": np.array([rounds])})}
-        return {"": held, **self._lasting.memory}
+        parts: Parts = {"weights": weights, "trained_on": trained_on}
+        if state.past is not None:
+            arrays = {name: tensor.numpy() for name, tensor in state.past.items()}
+            parts = {**parts, "past": Tensors({**arrays, "rounds": np.array([state.rounds])})}
+        # A method's memory has names that are not empty: the empty one is free for the agent's own.
+        return {"": parts, **state.memory}
 
     def restore(self, saved: dict[str, Parts]) -> None:
         """Go on from a checkpoint; the newest state is to be received after it."""
-        parts, have = saved.get("", {}), self._lasting.weights
+        parts, own = saved.get("", {}), self._committed.weights
         tensors, trained_on = parts.get("weights"), parts.get("trained_on")
-        if not isinstance(tensors, Tensors) or tensors.arrays.keys() != have.keys():
+        if not isinstance(tensors, Tensors) or tensors.arrays.keys() != own.keys():
             raise CheckpointError(
                 f"agent {self.name}: the checkpoint's weights are of another network"
             )
@@ -219,34 +261,39 @@ class Agent:
         weights = {
             name: torch.from_numpy(np.array(array)) for name, array in tensors.arrays.items()
         }
-        standing = LearningState(weights, {name: held for name, held in saved.items() if name})
+        state = LearningState(weights, {name: memory for name, memory in saved.items() if name})
         before = parts.get("past")
         if isinstance(before, Tensors):
             past = {name: torch.from_numpy(np.array(before.arrays[name])) for name in weights}
-            standing = replace(standing, past=past, rounds=int(before.arrays["rounds"][0]))
-        self._lasting = self._ready = standing
-        self._trained_on = self._seen_round = int(trained_on.arrays["round"][0])
+            state = replace(state, past=past, rounds=int(before.arrays["rounds"][0]))
+        self._committed = self._prepared = state
+        self._trained_on = self._received_round = int(trained_on.arrays["round"][0])
 
     @contextmanager
-    def _at_work(self, *, shown: bool = False) -> Iterator[LocalLearner]:
-        stepper, over = self.workshop.stepper(self.backbone), self.workshop.contract.averaging
-        _put(stepper.net, self._ready.averaged(over) if shown and over else self._ready.weights)
-        samples, memory = len(self.data.train), dict(self._ready.memory)
+    def _in_network(self, *, averaged: bool = False) -> Iterator[LocalLearner]:
+        """The prepared weights in the shared network for one move; `averaged`: as others see
+        them.
+        """
+        stepper, over = self.context.stepper(self.backbone), self.context.contract.averaging
+        state = self._prepared
+        _load(stepper.net, state.averaged(over) if averaged and over else state.weights)
+        samples, memory = len(self.data.train), dict(state.memory)
         yield LocalLearner(
-            self.name, self._classes, samples, memory, stepper, self.data, self.workshop
+            self.name, self._classes, samples, memory, stepper, self.data, self.context
         )
 
 
-def _put(net: FleetNet, weights: Mapping[str, Tensor]) -> None:
+def _load(net: FleetNet, weights: Mapping[str, Tensor]) -> None:
+    # In place: the resident network keeps its memory layout, by which compiled steps are chosen.
     state: dict[str, Tensor] = net.state_dict()
     with torch.no_grad():
         for name, tensor in state.items():
             tensor.copy_(weights[name])
 
 
-def _standing(me: LocalLearner) -> LearningState:
+def _state_of(learner: LocalLearner) -> LearningState:
     weights = {
         name: tensor.detach().to("cpu", copy=True)
-        for name, tensor in me.stepper.net.state_dict().items()
+        for name, tensor in learner.stepper.net.state_dict().items()
     }
-    return LearningState(weights, me.memory)
+    return LearningState(weights, learner.memory)

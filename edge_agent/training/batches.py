@@ -17,9 +17,9 @@ from torch import Tensor
 from protofleet.contract import Augment, Input, Numerics
 from protofleet.recipe import Batch
 
-_BLOCK = 4096
-_PAD = 4
-_SEEN_AT_ONCE = 128
+_BLOCK = 4096  # samples prepared at once: enough that Python's share of a step is a slice
+_PAD = 4  # pixels on each side before a crop, as ResNet's authors augment CIFAR (He et al. 2015)
+_SEEN_AT_ONCE = 128  # samples whose activations still fit a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,8 @@ def prepare(x: Tensor, kind: Input, numerics: Numerics) -> Tensor:
     place.
     """
     x = x.to(numerics.device)
+    # In place from here on, so the first step must make a copy: float32 inputs would otherwise be
+    # normalised where they are stored, again in every pass.
     x = x.to(torch.float32).div_(255.0) if kind.kind == "image" else x.to(torch.float32, copy=True)
     if kind.mean:
         shape = (1, -1, 1, 1) if kind.kind == "image" else (-1,)
@@ -79,17 +81,22 @@ def training_batches(
     """One pass in random order. A last batch of a single sample is left out: batch statistics need
     two.
     """
+    # All draws of a pass are made here, in this order and before the first block, so that the size
+    # of a block changes no bit.
     order = rng.permutation(len(samples))
     if len(order) > 1 and len(order) % batch_size == 1 and batch_size > 1:
         order = order[:-1]
     x = samples.x
     crop = augment == "crop-flip" and kind.kind == "image"
     if crop:
+        # Every window of the padded images as a view: a crop is then one lookup, with no loop over
+        # the samples.
         height, width = x.shape[2:]
         padded = torch.nn.functional.pad(x, (_PAD,) * 4)
         windows = padded.unfold(2, height, 1).unfold(3, width, 1)
         rows, columns = torch.from_numpy(rng.integers(0, 2 * _PAD + 1, (2, len(order))))
         flips = torch.from_numpy(rng.random(len(order)) < 0.5)
+    # Whole batches: one that crossed two blocks would have to be put together.
     block = max(_BLOCK // batch_size, 1) * batch_size
     for start in range(0, len(order), block):
         at = torch.from_numpy(order[start : start + block])

@@ -36,6 +36,7 @@ class TrainingContext:
     def stepper(self, backbone: str) -> Stepper:
         """The resident network of this backbone, with its stepper."""
         if backbone not in self._steppers:
+            # Any seed will do: every agent loads weights of its own before it moves.
             net = self._new_net(backbone, 0).to(self.contract.numerics.device)
             if self.contract.numerics.layout == "channels-last":
                 net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -44,6 +45,8 @@ class TrainingContext:
 
     def initial_weights(self, backbone: str, agent: str) -> dict[str, Tensor]:
         """What an agent starts from: its own draw, or the fleet's common one."""
+        # Methods that average weights need a common start: a mean of networks that were drawn apart
+        # is no network.
         who = "the fleet" if self.contract.common_start else agent
         seed = seeds.seed_of(
             self.contract.seed, self.contract.run, who, backbone, "initial weights"
@@ -65,9 +68,9 @@ def settle(numerics: Numerics) -> None:
     """Make this process compute as the contract says."""
     keep_freed_memory()
     torch.set_num_threads(numerics.threads)
-    threadpool_limits(
-        numerics.threads
-    )  # numpy's products too: their threads change bits and get in each other's way
+    # Numpy's products too: their threads change bits and get in each other's way.
+    threadpool_limits(numerics.threads)
+    # On accelerators some operations have no deterministic form, and a warning is all one can get.
     torch.use_deterministic_algorithms(True, warn_only=numerics.device != "cpu")
     # Writing NaN into every new tensor guards against reading uninitialised memory, and costs a
     # tenth of a step.

@@ -65,6 +65,7 @@ def _evaluate(
     if not len(samples):
         return {}
     net.eval()
+    # The embeddings once, whatever the number of scorers: they are what costs.
     with torch.inference_mode():
         z = torch.cat(
             [net.features(x)[1] for x in blocks(samples, contract.input, contract.numerics)]
@@ -75,6 +76,8 @@ def _evaluate(
         scores = _scores(scorer, net, z, contract.n_classes)
         among_own = _tally(nearest.best(scores, own), labels, contract.n_classes)
         among_all = _tally(nearest.best(scores), labels, contract.n_classes)
+        # The plain name is what the papers' code reports: of a head that was trained with all its
+        # outputs the answer among all of them, of prototypes the answer among the classes at hand.
         if isinstance(scorer, ByHead) and scorer.rows is None:
             tallies |= {name: among_all, f"{name}_own_classes": among_own}
         else:
@@ -86,13 +89,14 @@ def _scores(scorer: Scorer, net: FleetNet, z: Tensor, n_classes: int) -> Scores:
     with torch.inference_mode():
         match scorer:
             case ByHead(of_unit, rows):
-                read = torch.nn.functional.normalize(z) if of_unit else z
+                embedding = torch.nn.functional.normalize(z) if of_unit else z
                 if rows is not None:
-                    return nearest.head_scores(read.cpu().numpy(), rows, n_classes)
-                return net.head(read).cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+                    return nearest.head_scores(embedding.cpu().numpy(), rows, n_classes)
+                logits: Scores = net.head(embedding).cpu().numpy().astype(np.float64)
+                return logits
             case NearestPrototype(prototypes, metric, through, of_unit):
-                read = torch.nn.functional.normalize(z) if of_unit else z
-                compared = net.extra(through, read) if through else read
+                embedding = torch.nn.functional.normalize(z) if of_unit else z
+                compared = net.extra(through, embedding) if through else embedding
                 return nearest.prototype_scores(
                     compared.cpu().numpy(), prototypes, n_classes, metric
                 )

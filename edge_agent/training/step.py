@@ -6,6 +6,53 @@ what the loss was given), so that nothing of Python is left between the first co
 updated weight.
 """
 
+# Theory of operation
+#
+# `Stepper.start` begins a stretch of training (one phase of one round) and returns the step to call
+# with each batch. A step is one of two, which compute the same:
+#
+#   as it stands   the loss on the network, autograd.grad, `sgd`. The truth; always for a last batch
+#                  of another size, and for every batch where the contract does not compile.
+#   compiled       the same lines traced by make_fx on plain tensors and given to torch.compile.
+#
+# Why traced whole: the networks are small, a step takes a fraction of a millisecond, and Python
+# between the operations costs as much as they do. Compiling the network alone would leave the
+# bookkeeping of the backward pass and the optimiser's loop outside; torch.compile on the whole
+# function stops at `requires_grad_` and leaves it in pieces. make_fx records what was in fact
+# called, the backward pass's operations and the updates among them, so one graph holds all of it.
+#
+# The graph reads and writes its arguments only, always in this order:
+#
+#   x, y | weights and buffers (all of the network's) | momenta | loss inputs | learning rate
+#
+# It updates weights, momenta and running statistics in place, so that the network is trained and
+# nothing is copied out. What may change from call to call without a new trace is every value in
+# those tensors. The learning rate is a tensor for that reason: it decays from round to round.
+# What the trace has made constant must stand in the key that chooses it:
+#
+#   in the key                                 constant because
+#   loss, hyper                                they are called while tracing (a loss must be a
+#                                              module's function: a closure made per round would
+#                                              never be met again)
+#   names of the weights that learn            the gradients taken
+#   momentum, weight decay                     plain numbers; at 0 their operations are left out
+#   names of the loss inputs                   the arguments' order
+#   shape, stride, type of every argument      the kernels
+#
+# Training or evaluation mode of the modules is constant, too, and is not in the key: `phases._run`
+# derives it from the contract's `freeze`, which does not change in the life of a Stepper, and from
+# which modules learn, which the names tell.
+#
+# Traps:
+# - All guards are switched off: the graph reads nothing but its arguments, and the key has looked
+#   at those. So nothing notices an argument of another shape later: within a stretch the first
+#   full batch chooses the graph for all, and `full` must be true only for batches of that size.
+# - Tracing runs the step once. It runs on copies (it would train) and under fork_rng (dropout would
+#   draw, and training would go on from another place of the generator than without compiling).
+# - In `sgd` the momentum is updated by `mul_` and `add_`. Saving a pass over memory with
+#   `torch.add(move, momentum, alpha=m, out=momentum)` is right as it stands but not compiled: with
+#   no weight decay, where `move` is the gradient itself, the compiled step then ends elsewhere.
+
 from __future__ import annotations
 
 import contextlib
@@ -22,6 +69,15 @@ from protofleet.recipe import Batch, Given, Loss
 
 Compiled = Callable[..., Any]
 Step = Callable[[Batch, bool], None]
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What a graph's flat arguments are called, group by group in their order."""
+
+    learning: list[str]
+    state: list[str]
+    loss_inputs: list[str]
 
 
 @dataclass(frozen=True)
@@ -45,13 +101,13 @@ def sgd(
     """
     for weight, gradient, momentum in zip(weights, gradients, momenta, strict=True):
         if gradient is None:
-            continue
+            continue  # the loss does not reach it: no decay either, as in torch.optim
         move = gradient
         if rates.weight_decay:
             move = move + rates.weight_decay * weight
         if rates.momentum:
             move = momentum.mul_(rates.momentum).add_(move)
-        if isinstance(lr, Tensor):
+        if isinstance(lr, Tensor):  # in a graph, where a number would be made constant
             weight.sub_(lr * move)
         else:
             weight.sub_(move, alpha=lr)
@@ -66,11 +122,12 @@ class Stepper:
         self._compiled: dict[Any, Compiled] = {}
 
     def start(
-        self, loss: Loss, hyper: Any, modules: Sequence[str], given: Given, rates: Rates
+        self, loss: Loss, hyper: Any, modules: Sequence[str], loss_inputs: Given, rates: Rates
     ) -> Step:
         """A stretch of training with fresh momenta; call it with a batch, and whether that has the
         usual size.
         """
+        # Fresh in each stretch, as the papers' code makes a new optimiser in each round.
         named = self.net.weights(*modules)
         chosen = {k: v for k, v in named.items() if isinstance(v, nn.Parameter) and v.requires_grad}
         weights = list(chosen.values())
@@ -78,7 +135,7 @@ class Stepper:
 
         def as_it_stands(batch: Batch, full: bool) -> None:
             with self._precision():
-                value = loss(self.net, batch, given, hyper)
+                value = loss(self.net, batch, loss_inputs, hyper)
             gradients = torch.autograd.grad(value, weights, allow_unused=True)
             with torch.no_grad():
                 sgd(weights, gradients, momenta, rates.lr, rates)
@@ -90,8 +147,8 @@ class Stepper:
             k: v.detach() for k, v in (*self.net.named_parameters(), *self.net.named_buffers())
         }
         lr = torch.tensor(rates.lr, device=self.numerics.device)
-        tensors = [*state.values(), *momenta, *given.values(), lr]
-        key = (loss, hyper, tuple(chosen), rates.momentum, rates.weight_decay, tuple(given))
+        tensors = [*state.values(), *momenta, *loss_inputs.values(), lr]
+        key = (loss, hyper, tuple(chosen), rates.momentum, rates.weight_decay, tuple(loss_inputs))
 
         fast: Compiled | None = None
 
@@ -104,7 +161,7 @@ class Stepper:
             if fast is None:
                 shapes = (key, tuple((t.shape, t.stride(), t.dtype) for t in flat))
                 if shapes not in self._compiled:
-                    names = (list(chosen), list(state), list(given))
+                    names = _Names(list(chosen), list(state), list(loss_inputs))
                     self._compiled[shapes] = self._compile(loss, hyper, names, rates, flat)
                 fast = self._compiled[shapes]
             fast(*flat)
@@ -120,35 +177,32 @@ class Stepper:
         self,
         loss: Loss,
         hyper: Any,
-        named: tuple[list[str], list[str], list[str]],
+        names: _Names,
         rates: Rates,
         example: list[Tensor],
     ) -> Compiled:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         net = self.net
-        names, state_names, given_names = named
 
         def step(x: Tensor, y: Tensor, *flat: Tensor) -> Tensor:
-            left = iter(flat)
-            state = {name: next(left) for name in state_names}
-            momenta = [next(left) for _ in names]
-            given = {name: next(left) for name in given_names}
-            lr = next(left)
-            leaves = {name: state[name].detach().requires_grad_() for name in names}
+            rest = iter(flat)
+            state = {name: next(rest) for name in names.state}
+            momenta = [next(rest) for _ in names.learning]
+            loss_inputs = {name: next(rest) for name in names.loss_inputs}
+            lr = next(rest)
+            # Gradients are taken for views of the state, and `sgd` writes into the state itself:
+            # what the graph changes are its arguments, and with them the network.
+            leaves = {name: state[name].detach().requires_grad_() for name in names.learning}
             with self._precision():
-                value = _call(net, {**state, **leaves}, loss, Batch(x, y), given, hyper)
+                value = _call(net, {**state, **leaves}, loss, Batch(x, y), loss_inputs, hyper)
             gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
             with torch.no_grad():
-                sgd([state[name] for name in names], gradients, momenta, lr, rates)
+                sgd([state[name] for name in names.learning], gradients, momenta, lr, rates)
             return value.detach()
 
-        # Tracing runs the step once: on copies, and without drawing from the generator that
-        # training draws from.
         with torch.random.fork_rng(devices=[]):
             graph = make_fx(step)(*[t.clone() for t in example])
-        # The graph reads nothing but its arguments, whose shapes chose it: nothing is left to guard
-        # at every call.
         compiled: Compiled = torch.compile(
             graph, dynamic=False, options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
         )
@@ -162,13 +216,18 @@ class _Call(nn.Module):
         super().__init__()
         self.net = net
 
-    def forward(self, loss: Loss, batch: Batch, given: Given, hyper: Any) -> Tensor:
-        return loss(self.net, batch, given, hyper)
+    def forward(self, loss: Loss, batch: Batch, loss_inputs: Given, hyper: Any) -> Tensor:
+        return loss(self.net, batch, loss_inputs, hyper)
 
 
 def _call(
-    net: FleetNet, state: dict[str, Tensor], loss: Loss, batch: Batch, given: Given, hyper: Any
+    net: FleetNet,
+    state: dict[str, Tensor],
+    loss: Loss,
+    batch: Batch,
+    loss_inputs: Given,
+    hyper: Any,
 ) -> Tensor:
     named = {f"net.{name}": tensor for name, tensor in state.items()}
-    value: Tensor = torch.func.functional_call(_Call(net), named, (loss, batch, given, hyper))
+    value: Tensor = torch.func.functional_call(_Call(net), named, (loss, batch, loss_inputs, hyper))
     return value

@@ -117,11 +117,11 @@ class Worker:
             yield Measured(task.run, task.base_round, _plain(tallies))
         if isinstance(task, Train):
             parts = agent.work(task.round)
-            if not agent.workshop.recipe.talks(agent.workshop.turn(task.round, agent.name)):
+            if not agent.context.recipe.talks(agent.context.turn(task.round, agent.name)):
                 parts = {}  # a round of local training only: the coordinator hears that it is done
             self._commit(task, agent, parts)
         yield TaskDone(
-            task, time.monotonic() - began, _peak_mb(), agent.workshop.contract.numerics.device
+            task, time.monotonic() - began, _peak_mb(), agent.context.contract.numerics.device
         )
 
     def _made(self, order: Work) -> Generator[Answer, None, Agent]:
@@ -205,8 +205,8 @@ class Worker:
     def _commit(self, task: Train, agent: Agent, parts: Parts) -> None:
         from protofleet.exchange.snapshot import pack
 
-        workshop = agent.workshop
-        body = wire.encode_parts(parts, workshop.contract.wire, workshop.recipe.precision)
+        context = agent.context
+        body = wire.encode_parts(parts, context.contract.wire, context.recipe.precision)
         boot = self.job.boot
         upload = OutboxEntry(
             task.run,

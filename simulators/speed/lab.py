@@ -97,7 +97,7 @@ def theirs(config: LabConfig, feed: reference.Feed) -> Round:
     models = []
     for agent in agents:
         model = setup.workshop().stepper(agent.backbone).net
-        model.load_state_dict(agent.workshop.initial_weights(agent.backbone, agent.name))
+        model.load_state_dict(agent.context.initial_weights(agent.backbone, agent.name))
         models.append(model)
     train, test = [a.data.train for a in agents], [a.data.test for a in agents]
     plain = PlainFedMPS if config.run.method == "fedmps" else reference.PlainFedProto

@@ -42,11 +42,11 @@ def test_sharing_a_process_changes_nothing(setup):
 def test_devices_start_apart_or_together_as_the_contract_says(setup, small_lab):
     one, two = agents(setup)
     assert not torch.equal(
-        one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"]
+        one._committed.weights["head.out.weight"], two._committed.weights["head.out.weight"]
     )
     one, two = agents(prepare(small_lab(common_start="yes")))
     assert torch.equal(
-        one._lasting.weights["head.out.weight"], two._lasting.weights["head.out.weight"]
+        one._committed.weights["head.out.weight"], two._committed.weights["head.out.weight"]
     )
 
 
@@ -63,13 +63,13 @@ def test_averaged_weights_are_the_moving_mean_and_training_goes_on_from_the_last
     plain, steady = (
         agents(prepare(small_lab(averaging=a, common_start="yes")), 1)[0] for a in (0, 3)
     )
-    seen = [plain._lasting.weights["head.out.weight"].clone()]
+    seen = [plain._committed.weights["head.out.weight"].clone()]
     for round in range(1, 6):
         for agent in (plain, steady):
             agent.receive(round - 1, {}, {})
             agent.work(round)
-        seen.append(plain._lasting.weights["head.out.weight"].clone())
-        assert torch.equal(steady._lasting.weights["head.out.weight"], seen[-1])
+        seen.append(plain._committed.weights["head.out.weight"].clone())
+        assert torch.equal(steady._committed.weights["head.out.weight"], seen[-1])
     mean = seen[0]
     for rounds, now in enumerate(seen[1:], 1):
         share = 2 / (1 + min(3, rounds + 1))

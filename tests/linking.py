@@ -13,49 +13,55 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Arrival, Connected, Event, Link
+from protofleet.mqtt.link.events import Backoff
+from protofleet.mqtt.link.link import Arrival, Connected, Event, Link, LinkSettings
 
-DEADLINE = (
-    20.0  # generous, because the machine may be busy; nothing waits that long when all is well
-)
-UNSEEN: WeakKeyDictionary[Link, deque[Event]] = (
-    WeakKeyDictionary()
-)  # polled, and left for the next who asks
+# Generous, because the machine may be busy; nothing waits that long when all is well.
+DEADLINE = 20.0
+# Polled, and left for the next who asks.
+UNSEEN: WeakKeyDictionary[Link, deque[Event]] = WeakKeyDictionary()
 
 
 def link_to(
-    address: Address, name: str, user: str | None = None, password: str | None = None, **how: Any
+    address: Address,
+    name: str,
+    *,
+    login: tuple[str, str] | None = None,
+    backoff: Backoff = lambda attempt: 0.05,
+    clock: Callable[[], float] = time.monotonic,
+    **settings: Any,
 ) -> Link:
-    """A link that comes back quickly, not started."""
-    if user is not None:
-        address = replace(address, username=user, password=password)
-    return Link(address, name, rng=random.Random(name), **{"backoff": lambda attempt: 0.05, **how})
+    """A link that comes back quickly, not started; `settings` are those of `LinkSettings`."""
+    if login is not None:
+        address = replace(address, username=login[0], password=login[1])
+    rng = random.Random(name)
+    return Link(address, name, LinkSettings(**settings), rng=rng, backoff=backoff, clock=clock)
 
 
 def poll_until(link: Link, enough: Callable[[list[Event]], bool], ack: bool = True) -> list[Event]:
     """Events until there are enough, and not one more; arrivals are acknowledged on the way."""
-    seen: list[Event] = []
+    events: list[Event] = []
     deadline = time.monotonic() + DEADLINE
     waiting = UNSEEN.setdefault(link, deque())
-    while not enough(seen):
+    while not enough(events):
         if not waiting:
-            left = deadline - time.monotonic()
-            assert left > 0, (
-                f"still waiting; so far: {[e for e in seen if not isinstance(e, Arrival)][-10:]}"
+            remaining = deadline - time.monotonic()
+            assert remaining > 0, (
+                f"still waiting; so far: {[e for e in events if not isinstance(e, Arrival)][-10:]}"
             )
-            waiting.extend(link.poll(left))
+            waiting.extend(link.poll(remaining))
             continue
         event = waiting.popleft()
-        seen.append(event)
+        events.append(event)
         if ack and isinstance(event, Arrival):
             link.ack(event)
-    return seen
+    return events
 
 
 def poll_for(link: Link, kind: type[Any], count: int = 1, ack: bool = True) -> list[Any]:
     """The events of one kind, once there are so many."""
-    seen = poll_until(link, lambda events: sum(isinstance(e, kind) for e in events) >= count, ack)
-    return [event for event in seen if isinstance(event, kind)]
+    events = poll_until(link, lambda polled: sum(isinstance(e, kind) for e in polled) >= count, ack)
+    return [event for event in events if isinstance(event, kind)]
 
 
 def connect(link: Link) -> Connected:

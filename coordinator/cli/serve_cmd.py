@@ -156,11 +156,11 @@ def _broker(data_dir: Path, url: str, wanted: bool) -> Iterator[str]:
         return
     from urllib.parse import urlsplit
 
+    from protofleet.mqtt.broker.mosquitto import Listening
     from protofleet.mqtt.broker.run import running_broker
 
     parts = urlsplit(url)
-    with running_broker(
-        data_dir / "broker", host=parts.hostname or "127.0.0.1", port=parts.port or 1883
-    ) as running:
+    listening = Listening(parts.hostname or "127.0.0.1", parts.port or 1883)
+    with running_broker(data_dir / "broker", listening) as running:
         click.echo(f"broker ({running.kind}) at {running.address}", err=True)
         yield str(running.address)

@@ -27,7 +27,7 @@ from protofleet.contract import Contract
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.descriptor import BlobLimits
 from protofleet.mqtt.link.events import Will
-from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import from_plain, to_plain
@@ -63,14 +63,10 @@ def service(
         rules, terms = rules_of(plan, contract, recipe), terms_of(plan, contract, recipe, hyper)
         core = Core(journal, rules, terms, topics, voice, log)
         gone = voice.state(RunState(), rules, online=False)
-        link = Link(
-            address,
-            f"{plan.serve.fleet}-coordinator",
-            will=Will(gone.topic, gone.payload),
-            rng=random.Random(),
-            receive_maximum=GROUP,
-            clean_start=True,
+        settings = LinkSettings(
+            will=Will(gone.topic, gone.payload), receive_maximum=GROUP, clean_start=True
         )
+        link = Link(address, f"{plan.serve.fleet}-coordinator", settings, rng=random.Random())
         post = BlobServer(
             link,
             topics,

@@ -16,7 +16,7 @@ from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Connected, Lost, Refused
-from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 
 PATIENCE = 5.0  # for the broker
@@ -62,9 +62,8 @@ def look(address: Address, fleet: str, own: Container[str] = ()) -> Sighting | N
     link = Link(
         address,
         f"{fleet}-lookout-{secrets.token_hex(4)}",
+        LinkSettings(clean_start=True, session_expiry=0),
         rng=random.Random(),
-        clean_start=True,
-        session_expiry=0,
     )
     link.subscribe([(topics.coordinator_state, 1)])
     link.start()

@@ -22,7 +22,7 @@ from edge_agent.worker.ipc import DataSurvey, Job, SurveyData, TaskFailed, Worke
 from edge_agent.worker.supervisor import WorkerSupervisor
 from protofleet.errors import DataError, FleetError
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics, check_name
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
@@ -60,7 +60,8 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         topics = Topics(config.fleet.name)
         rng = random.Random(boot)
         # A clean start would drop what was published for this device while it was away.
-        link = Link(where, config.id, will=outbound.will(topics, config.id, boot), rng=rng)
+        settings = LinkSettings(will=outbound.will(topics, config.id, boot))
+        link = Link(where, config.id, settings, rng=rng)
         foreman = WorkerSupervisor(job, link.wake)
         notifier = Notifier(environ)
         stop = _Stop()

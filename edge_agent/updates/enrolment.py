@@ -135,7 +135,7 @@ def offer(
 ) -> OfferAnswer:
     """Send it to the coordinator and wait for the receipt."""
     from protofleet.mqtt.link.events import Arrival, Refused
-    from protofleet.mqtt.link.link import Link
+    from protofleet.mqtt.link.link import Link, LinkSettings
     from protofleet.mqtt.topics import Topics, check_name
 
     topics = Topics(fleet or classifier.bundle.manifest.fleet)
@@ -145,9 +145,8 @@ def offer(
     link = Link(
         broker,
         f"{agent[:40]}-enrol-{secrets.token_hex(4)}",
+        LinkSettings(clean_start=True, session_expiry=0),
         rng=random.Random(),
-        clean_start=True,
-        session_expiry=0,
     )
     link.subscribe([(topics.receipt(agent), 1)])
     link.start()

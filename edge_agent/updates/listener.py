@@ -23,7 +23,7 @@ from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.exchange.archive import LARGEST_PARCEL
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Arrival, Connected, Link, Refused
+from protofleet.mqtt.link.link import Arrival, Connected, Link, LinkSettings, Refused
 from protofleet.mqtt.topics import TopicParts, Topics, check_name
 from protofleet.util.logs import Log
 
@@ -124,7 +124,8 @@ def following(
     log = log or Log(sys.stderr)
     topics = Topics(fleet or classifier.bundle.manifest.fleet)
     name = f"infer-{secrets.token_hex(6)}"
-    link = Link(address, name, rng=random.Random(), clean_start=True, session_expiry=0)
+    settings = LinkSettings(clean_start=True, session_expiry=0)
+    link = Link(address, name, settings, rng=random.Random())
     who = (
         address.username or name
     )  # a broker's rules let a device ask for pieces under its own name only

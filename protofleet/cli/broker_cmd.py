@@ -83,8 +83,9 @@ def broker(
     protofleet broker --print-config --fleet orchard
     """
     tls = _tls(tls_cert, tls_key, tls_ca, check=not print_config)
+    listening = Listening(host, port, ws_port, tls)
     if print_config:
-        click.echo(deployment(Listening(host, port, ws_port, tls), fleet), nl=False)
+        click.echo(deployment(listening, fleet), nl=False)
         return
     if not (users or names or tls_ca or _loopback(host)):
         raise UsageError(
@@ -99,16 +100,15 @@ def broker(
         signals: SimpleQueue[int] = SimpleQueue()
         for number in (signal.SIGTERM, signal.SIGINT):
             stack.callback(
-                signal.signal, number, signal.signal(number, lambda got, _: signals.put(got))
+                signal.signal,
+                number,
+                signal.signal(number, lambda received, _: signals.put(received)),
             )
         up = stack.enter_context(
             running_broker(
                 data_dir,
-                host=host,
-                port=port,
-                ws_port=ws_port,
+                listening,
                 users=logins or None,
-                tls=tls,
                 fleet=fleet,
                 prefer="embedded" if embedded else "auto",
             )

@@ -17,6 +17,7 @@ from typing import Any
 
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
+from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import Prefer, RunningBroker, running_broker
 from simulators.faults.testbed import Actor, Testbed, until
 
@@ -37,7 +38,8 @@ class Attempt:
     @contextmanager
     def broker(self, port: int = 0) -> Iterator[RunningBroker]:
         """A broker that keeps its files over its lives, where it can."""
-        with running_broker(self.folder / "broker", port=port, prefer=self.prefer) as running:
+        at = Listening(port=port)
+        with running_broker(self.folder / "broker", at, prefer=self.prefer) as running:
             yield running
 
     def stage(self, url: str, **how: Any) -> Testbed:

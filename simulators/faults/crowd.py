@@ -27,7 +27,7 @@ from edge_agent.worker.ipc import DataSurvey
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
@@ -66,8 +66,7 @@ def be(place: DeviceSite, made: Callable[[Daemon], None]) -> None:
         link = Link(
             address,
             place.agent,
-            will=outbound.will(topics, place.agent, boot),
-            keepalive=place.keepalive,
+            LinkSettings(will=outbound.will(topics, place.agent, boot), keepalive=place.keepalive),
             rng=random.Random(),
             backoff=lambda attempt: min(2.0, 0.1 * (attempt + 1)),
         )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival
-from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 
 RETAINED = ("coordinator_state", "round", "shared_state", "own_state", "state")
@@ -53,8 +53,9 @@ class Relay:
         self, fleet: str, coordinators: Address, devices: Address, how: Mischief, rng: random.Random
     ) -> None:
         self._topics, self._how, self._rng = Topics(fleet), how, rng
-        self._up = Link(coordinators, "postman-up", rng=rng, clean_start=True)
-        self._down = Link(devices, "postman-down", rng=rng, clean_start=True)
+        settings = LinkSettings(clean_start=True)
+        self._up = Link(coordinators, "postman-up", settings, rng=rng)
+        self._down = Link(devices, "postman-down", settings, rng=rng)
         self._letters: list[_Letter] = []
         self._stopping = False
         self.carried = self.repeated = 0

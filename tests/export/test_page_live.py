@@ -17,6 +17,7 @@ from protofleet.contract import Input
 from protofleet.exchange import published
 from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import running_broker
 from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, other_bank
@@ -65,7 +66,9 @@ def test_what_a_coordinator_publishes_swaps_live_small_and_in_pieces(made, site,
     due = Classifier(write(made, tmp_path / "b"))
     own = due.loaded.bank
     with (
-        running_broker(tmp_path / "broker", prefer="mosquitto", ws_port=0) as broker,
+        running_broker(
+            tmp_path / "broker", Listening(port=0, ws_port=0), prefer="mosquitto"
+        ) as broker,
         coordinator(str(broker.address), tmp_path / "c", 4096),
     ):
         frozen(tmp_path / "c", packed_bundle(tmp_path / "small.pfb", other_bank(own)))
@@ -110,7 +113,9 @@ def test_the_broker_may_ask_for_a_password_and_let_a_page_fetch_under_its_own_na
     users = {"coordinator": "c", "page-1": "p"}
     due = Classifier(write(made, tmp_path / "b"))
     own = due.loaded.bank
-    with running_broker(tmp_path / "broker", prefer="mosquitto", ws_port=0, users=users) as broker:
+    with running_broker(
+        tmp_path / "broker", Listening(port=0, ws_port=0), prefer="mosquitto", users=users
+    ) as broker:
         coordinating = str(broker.address).replace("mqtt://", "mqtt://coordinator:c@")
         with coordinator(coordinating, tmp_path / "c", 4096):
             frozen(tmp_path / "c", packed_bundle(tmp_path / "large.pfb", larger(own, 60)))

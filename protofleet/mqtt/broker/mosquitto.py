@@ -18,6 +18,7 @@ from protofleet.mqtt.topics import ROOT, check_name
 COORDINATOR = "coordinator"
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
 MEGABYTE = 2**20
+AUTOSAVE = 10  # seconds
 READS = ("desired", "down", "rcpt", "blob/+/+", "cmd")
 WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt")
 
@@ -58,7 +59,6 @@ def config_text(
     data_dir: Path,
     *,
     packet: int = MEGABYTE,
-    autosave: int = 10,
     user: str | None = None,
 ) -> str:
     """A whole mosquitto.conf. `user` is who it runs as when started by root (else mosquitto's own
@@ -83,7 +83,7 @@ def config_text(
         "persistence true",
         f"persistence_location {data_dir}/",
         "autosave_on_changes false",
-        f"autosave_interval {autosave}",
+        f"autosave_interval {AUTOSAVE}",
         "persistent_client_expiration 14d",
         "",
         "# The coordinator takes many uploads before it acknowledges any: the default of 20 would hold them back.",

@@ -23,10 +23,12 @@ from typing import Literal
 from protofleet.errors import BrokerError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
-from protofleet.mqtt.broker.mosquitto import Listening, Tls, acl_text, config_text
+from protofleet.mqtt.broker.mosquitto import Listening, acl_text, config_text
 
 Prefer = Literal["auto", "mosquitto", "embedded"]
+ANY_PORT = Listening(port=0)
 PATIENCE = 20.0  # seconds for a broker to come up
+ATTEMPTS = 3  # with other ports
 # CONNECT in 3.1.1, clean session, keep-alive 10 s, client id "ready"
 HELLO = bytes([0x10, 17, 0, 4, *b"MQTT", 4, 2, 0, 10, 0, 5, *b"ready"])
 
@@ -49,48 +51,55 @@ class RunningBroker:
 @contextlib.contextmanager
 def running_broker(
     dir: Path,
+    listening: Listening = ANY_PORT,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    ws_port: int | None = None,
     users: Mapping[str, str] | None = None,
-    tls: Tls | None = None,
     fleet: str | None = None,
-    autosave: int = 10,
-    packet: int = 2**20,
+    packet: int = mosquitto.MEGABYTE,
     prefer: Prefer = "auto",
 ) -> Iterator[RunningBroker]:
-    """Start a broker with its files in `dir`; `port` 0 takes a free one, and `users` may do what
+    """Start a broker with its files in `dir`; a port of 0 takes a free one, and `users` may do what
     their names allow.
     """
+    host = listening.host
     program = None if prefer == "embedded" else mosquitto.find()
     if program is None and prefer == "mosquitto":
         raise BrokerError("mosquitto is not installed", "install your system's package mosquitto")
     if program is None:
         _check_embedded(host)
-    if port:
-        _free_port(host, port)  # else the one who has it would answer in our place
+    if listening.port:
+        # Else whoever has it would answer in our broker's place, and we would take it for ours.
+        _free_port(host, listening.port)
     dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for left in (3, 2, 1):
-        at = Listening(
-            host, port or _free_port(host), _free_port(host) if ws_port == 0 else ws_port, tls
-        )
+    for attempt in range(ATTEMPTS):
+        at = _with_ports(listening)
         if program is None:
             command = _embedded(dir, at, users)
         else:
-            command = _mosquitto(program, dir, at, users, fleet, autosave=autosave, packet=packet)
+            command = _mosquitto(program, dir, at, users, fleet, packet)
         process = _start(command, dir / "broker.log")
         try:
             _await(process, at, dir / "broker.log")
             break
         except BrokerError:
             _stop(process)
-            if port or left == 1:  # a free port may be gone by the time it is used
+            # A port that was free may be somebody else's by the time the broker asks for it.
+            if listening.port or attempt == ATTEMPTS - 1:
                 raise
     try:
         yield _running(at, process, "embedded" if program is None else "mosquitto")
     finally:
         _stop(process)
+
+
+def _with_ports(listening: Listening) -> Listening:
+    """With free ports where any will do."""
+    host, ws_port = listening.host, listening.ws_port
+    return replace(
+        listening,
+        port=listening.port or _free_port(host),
+        ws_port=_free_port(host) if ws_port == 0 else ws_port,
+    )
 
 
 def _running(at: Listening, process: subprocess.Popen[bytes], kind: str) -> RunningBroker:
@@ -111,7 +120,7 @@ def _mosquitto(
     at: Listening,
     users: Mapping[str, str] | None,
     fleet: str | None,
-    **how: int,
+    packet: int,
 ) -> list[str]:
     if users is not None:
         salts = {name: secrets.token_bytes(12) for name in users}
@@ -119,10 +128,9 @@ def _mosquitto(
     if users is not None or (at.tls is not None and at.tls.ca is not None):
         _private(dir / "acl", acl_text(fleet))
         at = replace(at, passwords=None if users is None else dir / "passwords", acl=dir / "acl")
-    user = (
-        "root" if os.geteuid() == 0 else None
-    )  # else it would become a user that may not read the directory
-    _private(dir / "mosquitto.conf", config_text(at, dir, user=user, **how))
+    # Started by root, mosquitto becomes a user of its own, who may not read this directory.
+    user = "root" if os.geteuid() == 0 else None
+    _private(dir / "mosquitto.conf", config_text(at, dir, packet=packet, user=user))
     return [program, "-c", str(dir / "mosquitto.conf")]
 
 
@@ -167,7 +175,8 @@ def _embedded(dir: Path, at: Listening, users: Mapping[str, str] | None) -> list
 
 def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
-        try:  # a session of its own: Ctrl-C is for us, and the broker goes last
+        # A session of its own: Ctrl-C is for us, and the broker goes last, after the farewells.
+        try:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
             )
@@ -209,8 +218,8 @@ def _answers(at: Listening) -> bool:
 
 def _last_words(log: Path) -> str:
     lines = log.read_text("utf-8", "replace").strip().splitlines()
-    told = [line for line in lines if "error" in line.lower()] or lines
-    return told[-1].strip() if told else "it said nothing"
+    telling = [line for line in lines if "error" in line.lower()] or lines
+    return telling[-1].strip() if telling else "it said nothing"
 
 
 def _free_port(host: str, port: int = 0) -> int:
@@ -222,11 +231,13 @@ def _free_port(host: str, port: int = 0) -> int:
             probe.bind((host, port))
         except OSError as error:
             raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-        got: int = probe.getsockname()[1]
-    return got
+        free: int = probe.getsockname()[1]
+    return free
 
 
 def _private(path: Path, text: str) -> None:
+    # Made anew and readable by us alone from its first byte: a mode that is set after the passwords
+    # were written comes too late, and O_EXCL follows no link that somebody put in the way.
     path.unlink(missing_ok=True)
     with os.fdopen(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"

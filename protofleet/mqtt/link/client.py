@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.events import Will
+from protofleet.mqtt.link.events import LinkSettings
 from protofleet.mqtt.link.stream import Stream
 
 if TYPE_CHECKING:
@@ -28,14 +28,7 @@ class ClientSettings:
 
     address: Address
     client_id: str
-    will: Will | None
-    keepalive: int
-    session_expiry: int
-    receive_maximum: int
-    max_packet: int
-    answer: (
-        float  # seconds before a broker that says nothing is taken for one that only knows 3.1.1
-    )
+    link: LinkSettings
 
 
 def tls_context(address: Address) -> ssl.SSLContext:
@@ -46,7 +39,7 @@ def tls_context(address: Address) -> ssl.SSLContext:
     return context
 
 
-def build(setup: ClientSettings, five: bool, clean: bool, complaint: Complaint) -> Client:
+def build(settings: ClientSettings, five: bool, clean: bool, complaint: Complaint) -> Client:
     """A client that is not connected yet and does nothing by itself."""
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -57,17 +50,20 @@ def build(setup: ClientSettings, five: bool, clean: bool, complaint: Complaint) 
         def _create_socket(self) -> Any:
             return Stream(super()._create_socket())
 
-    address = setup.address
+    address, will = settings.address, settings.link.will
     client = Streaming(
         CallbackAPIVersion.VERSION2,
-        client_id=setup.client_id,
+        client_id=settings.client_id,
         clean_session=None if five else clean,
         protocol=MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311,
         transport="websockets" if address.websockets else "tcp",
+        # The link decides when to connect again, and its owner when a message is safe.
         reconnect_on_failure=False,
         manual_ack=True,
     )
-    client.max_inflight_messages = 0  # the outbox counts
+    # No bound of paho's own: the outbox counts what is in flight, and paho's queue would be a
+    # second one that is lost with the connection.
+    client.max_inflight_messages = 0
     client.connect_timeout = PATIENCE
     client.enable_logger(complaint.logger)
     if address.websockets:
@@ -76,28 +72,26 @@ def build(setup: ClientSettings, five: bool, clean: bool, complaint: Complaint) 
         client.tls_set_context(tls_context(address))
     if address.username is not None:
         client.username_pw_set(address.username, address.password)
-    if setup.will is not None:
-        client.will_set(setup.will.topic, setup.will.payload, setup.will.qos, setup.will.retain)
+    if will is not None:
+        client.will_set(will.topic, will.payload, will.qos, will.retain)
     client.on_socket_open = _no_delay
     return client
 
 
-def connect(client: Client, setup: ClientSettings, five: bool, clean: bool) -> None:
+def connect(client: Client, settings: ClientSettings, five: bool, clean: bool) -> None:
     """Reach the broker and ask to be let in; raises OSError and ValueError."""
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
-    address = setup.address
+    address, link = settings.address, settings.link
     if not five:
-        client.connect(address.host, address.port, setup.keepalive)
+        client.connect(address.host, address.port, link.keepalive)
         return
     wishes = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    wishes.SessionExpiryInterval = setup.session_expiry
-    wishes.ReceiveMaximum = setup.receive_maximum
-    wishes.MaximumPacketSize = setup.max_packet
-    client.connect(
-        address.host, address.port, setup.keepalive, clean_start=clean, properties=wishes
-    )
+    wishes.SessionExpiryInterval = link.session_expiry
+    wishes.ReceiveMaximum = link.receive_maximum
+    wishes.MaximumPacketSize = link.max_packet
+    client.connect(address.host, address.port, link.keepalive, clean_start=clean, properties=wishes)
 
 
 def properties(expiry: float | None, correlation: bytes | None) -> Properties | None:
@@ -107,12 +101,13 @@ def properties(expiry: float | None, correlation: bytes | None) -> Properties | 
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
-    said = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    fields = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     if expiry is not None:
-        said.MessageExpiryInterval = max(1, round(expiry))
+        # 0 would mean "not worth sending", and it still is, for less than a second.
+        fields.MessageExpiryInterval = max(1, round(expiry))
     if correlation is not None:
-        said.CorrelationData = correlation
-    return said
+        fields.CorrelationData = correlation
+    return fields
 
 
 class Complaint:
@@ -120,9 +115,8 @@ class Complaint:
 
     def __init__(self) -> None:
         self.words: str | None = None
-        self.logger = logging.Logger(
-            "link", logging.ERROR
-        )  # belongs to no tree: nothing is printed
+        # Made directly, it belongs to no tree of loggers, so nothing is printed anywhere.
+        self.logger = logging.Logger("link", logging.ERROR)
         handler = logging.Handler()
         handler.emit = self._note  # type: ignore[method-assign]
         self.logger.addHandler(handler)
@@ -151,6 +145,7 @@ def _no_delay(client: Client, _: Any, sock: Any) -> None:
 
 def hang_up(client: Client) -> None:
     """Say goodbye if the socket takes it at once, and close."""
+    # The farewell of a link that stops is still in the buffer: give the system a second for it.
     deadline = time.monotonic() + 1.0
     through = stream(client)
     while through is not None and through.waiting and time.monotonic() < deadline:

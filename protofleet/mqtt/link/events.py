@@ -20,6 +20,24 @@ class Will:
     retain: bool = True
 
 
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """How a link holds its connection; where it goes and under which name is said apart."""
+
+    will: Will | None = None
+    keepalive: int = 30  # seconds
+    session_expiry: int = 86400  # seconds for which the broker keeps what we miss
+    clean_start: bool = False  # of the first connection only: later ones go on with its session
+    receive_maximum: int = 256  # arrivals that the broker sends ahead of our acknowledgements
+    max_packet: int = 16 * MEGABYTE
+    answer: float = 5.0  # seconds; a broker silent for longer is taken to know 3.1.1 only
+    queue_most: int = 10_000  # publications that wait to be sent
+    queue_bytes: int = 64 * MEGABYTE
+
+
 class Publication(NamedTuple):
     """Something to publish, as `Link.stop` takes its farewells."""
 
@@ -73,6 +91,9 @@ class Arrival(NamedTuple):
     QoS 0.
     """
 
+    # A tuple, as everything here that is made once a message: a frozen dataclass costs five times
+    # as much to make.
+
     topic: str
     payload: bytes
     qos: int
@@ -102,9 +123,12 @@ class Ticket:
 
     def settle(self, refused: str | None) -> None:
         """Called by the link, once."""
+        # `refused` before `done`: whoever sees that it is done may read why.
         self.refused = refused
         self.done = True
-        if self._awaited:  # who asks to wait after this sees that it is done
+        # Hardly anybody waits for a ticket, so the condition, which all tickets share, is left
+        # alone unless somebody does. Who asks to wait after this line sees that it is done.
+        if self._awaited:
             with self._condition:
                 self._condition.notify_all()
 

@@ -22,7 +22,10 @@ class Inbox:
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self._most_bytes = most, most_bytes
         self._queue: SimpleQueue[Event | None] = SimpleQueue()
-        self._came = self._came_bytes = self._taken = self._taken_bytes = 0
+        # Two pairs of counters and not one that goes up and down: each has a single writer. What is
+        # read of the other's pair may be stale, which makes the bound late by a message, not wrong.
+        self._put_count = self._put_bytes = 0  # the link's
+        self._read_count = self._read_bytes = 0  # the owner's
         self.dropped = 0
         self.paused = False
 
@@ -30,8 +33,8 @@ class Inbox:
     def full(self) -> bool:
         """Whether the link should stop reading."""
         return (
-            self._came - self._taken >= self._most
-            or self._came_bytes - self._taken_bytes >= self._most_bytes
+            self._put_count - self._read_count >= self._most
+            or self._put_bytes - self._read_bytes >= self._most_bytes
         )
 
     def pause(self) -> bool:
@@ -41,19 +44,22 @@ class Inbox:
         if not self.full:
             self.paused = False
             return False
+        # Up first, then look again: it may have been emptied between the two, by an owner that saw
+        # no flag yet, and nobody would ever tell the link to read on.
         self.paused = True
-        self.paused = self.full  # it may have been emptied between the two
+        self.paused = self.full
         return self.paused
 
     def arrived(self, arrival: Arrival) -> None:
-        half = self._came - self._taken >= self._most // 2
+        # QoS 0 may fill one half only: QoS 1 is not dropped, so it needs the other to itself.
+        half = self._put_count - self._read_count >= self._most // 2
         if arrival.qos == 0 and (
-            half or self._came_bytes - self._taken_bytes >= self._most_bytes // 2
+            half or self._put_bytes - self._read_bytes >= self._most_bytes // 2
         ):
             self.dropped += 1
             return
-        self._came += 1
-        self._came_bytes += len(arrival.payload)
+        self._put_count += 1
+        self._put_bytes += len(arrival.payload)
         self._queue.put(arrival)
 
     def put_status(self, event: Event) -> None:
@@ -82,6 +88,6 @@ class Inbox:
                 event = self._queue.get_nowait()
         except Empty:
             pass
-        self._taken += count
-        self._taken_bytes += size
+        self._read_count += count
+        self._read_bytes += size
         return events

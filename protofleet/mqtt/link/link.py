@@ -6,6 +6,33 @@ acknowledges it, over any number of connections; what arrives stays with the bro
 that a process that dies loses nothing it was given.
 """
 
+# Theory of operation
+#
+# The link's thread makes one `Connection` after the other; how each ended decides what comes next:
+#
+#   ended                        next
+#   stopped by the owner         the thread ends
+#   early, with MQTT 5           the same again with 3.1.1, at once; 5 is tried first next time
+#   refused                      event Refused, wait, connect again: a password may be put right
+#   anything else                event Lost, wait, connect again
+#
+# The wait grows with the attempts (`jittered`) and begins anew after a connection that lasted
+# STEADY seconds: one that only ever gets as far as the greeting is no success, and a thousand
+# devices whose broker restarts must not all come back in the same second.
+#
+# The session at the broker lasts over connections, also with `clean_start`: that holds until the
+# broker has let us in once, so that a cut in the first hour does not lose what was on its way to
+# us.
+#
+# A broker may hang up on one publication each time (too large, a rule, a bug); sent again first on
+# every connection, it would hold up all others for good. After STRIKES connections in a row that
+# sent something and saw nothing acknowledged, the largest in flight is given up.
+#
+# Threads: the owner's leave wishes (`Commands`, the outbox) and ring the waker; the link's leaves
+# events in the inbox. Neither waits for the other, but for `stop`. Wishes are written before the
+# waker is rung, and the waker is cleared before they are read; else one could lie there unseen
+# until something else happens.
+
 from __future__ import annotations
 
 import random
@@ -18,15 +45,17 @@ from contextlib import contextmanager
 from protofleet.errors import LinkError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.client import ClientSettings, tls_context
-from protofleet.mqtt.link.commands import Commands, LinkEnded
+from protofleet.mqtt.link.commands import Commands, LinkEnded, LinkParts
 from protofleet.mqtt.link.connection import Connection
 from protofleet.mqtt.link.events import (
+    MEGABYTE,
     Arrival,
     Backoff,
     Connected,
     Delivered,
     Denied,
     Event,
+    LinkSettings,
     Lost,
     Publication,
     Refused,
@@ -34,7 +63,7 @@ from protofleet.mqtt.link.events import (
     Will,
 )
 from protofleet.mqtt.link.inbox import Inbox
-from protofleet.mqtt.link.outbox import Outbox
+from protofleet.mqtt.link.outbox import Outbox, Record
 from protofleet.mqtt.link.waker import Waker
 
 __all__ = [
@@ -44,6 +73,7 @@ __all__ = [
     "Denied",
     "Event",
     "Link",
+    "LinkSettings",
     "Lost",
     "Publication",
     "Refused",
@@ -54,7 +84,8 @@ __all__ = [
 
 STEADY = 10.0  # seconds after which a connection counts as one that worked
 STRIKES = 8  # connections in a row that sent something and had nothing acknowledged
-MEGABYTE = 2**20
+DEFAULT = LinkSettings()
+UNREAD_BYTES = 4 * MEGABYTE  # of arrivals that the owner has not polled yet
 
 
 def jittered(rng: random.Random) -> Backoff:
@@ -77,39 +108,40 @@ class Link:
         self,
         address: Address,
         client_id: str,
+        settings: LinkSettings = DEFAULT,
         *,
-        will: Will | None = None,
-        keepalive: int = 30,
-        session_expiry: int = 86400,
-        receive_maximum: int = 256,
-        clean_start: bool = False,
-        max_packet: int = 16 * MEGABYTE,
-        answer: float = 5.0,
         rng: random.Random,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
-        queue_most: int = 10_000,
-        queue_bytes: int = 64 * MEGABYTE,
     ) -> None:
-        self._setup = ClientSettings(
-            address, client_id, will, keepalive, session_expiry, receive_maximum, max_packet, answer
-        )
-        self._clean = clean_start
+        self._clean = settings.clean_start
         self._backoff = backoff or jittered(rng)
         self._clock = clock
-        self._inbox = Inbox(max(4 * receive_maximum, 1024), 4 * MEGABYTE)
+        # Room for four times what the broker may send ahead, so that one batch of the owner's work
+        # does not stop the reading.
+        self._inbox = Inbox(max(4 * settings.receive_maximum, 1024), UNREAD_BYTES)
         self._outbox = Outbox(
-            queue_most, queue_bytes, lambda ticket: self._inbox.put_status(Delivered(ticket))
+            settings.queue_most,
+            settings.queue_bytes,
+            lambda ticket: self._inbox.put_status(Delivered(ticket)),
         )
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
         self._strikes = 0
-        self._orders = Commands({}, deque(), deque())
+        self._commands = Commands({}, deque(), deque())
+        self._parts = LinkParts(
+            ClientSettings(address, client_id, settings),
+            self._commands,
+            self._inbox,
+            self._outbox,
+            self._waker,
+            clock,
+        )
 
     @property
     def address(self) -> Address:
-        return self._setup.address
+        return self._parts.settings.address
 
     @property
     def connected(self) -> bool:
@@ -138,7 +170,7 @@ class Link:
                     f"the TLS files cannot be used ({error})", "they must be in PEM form"
                 ) from None
         self._thread = threading.Thread(
-            target=self._keep, name=f"link-{self._setup.client_id}", daemon=True
+            target=self._keep, name=f"link-{self._parts.settings.client_id}", daemon=True
         )
         self._thread.start()
 
@@ -146,12 +178,14 @@ class Link:
         """Deliver what waits and then the farewell, for `patience` seconds at most, and disconnect
         without a will.
         """
-        if self._thread is None or self._orders.close_by is not None:
+        if self._thread is None or self._commands.close_by is not None:
             return
         if self.connected:
-            for last in farewell:
-                self._outbox.put(last.topic, last.payload, last.qos, last.retain, force=True)
-        self._orders.close_by = self._clock() + patience
+            for topic, payload, qos, retain in farewell:
+                ticket = self._outbox.ticket()
+                last = Record(topic, payload, qos, retain, None, None, False, ticket)
+                self._outbox.put(last, force=True)
+        self._commands.close_by = self._clock() + patience
         self._waker.wake()
         self._thread.join(patience + 2.0)
         if not self._thread.is_alive():
@@ -161,10 +195,11 @@ class Link:
 
     def subscribe(self, filters: Iterable[tuple[str, int]]) -> None:
         """Now or as soon as there is a connection, and again on each new one."""
-        wanted = list(filters)
-        self._orders.filters = {**self._orders.filters, **dict(wanted)}
+        added = list(filters)
+        # The order matters: a connection that is greeted between the two has read the filters.
+        self._commands.filters = {**self._commands.filters, **dict(added)}
         if self.connected:
-            self._orders.fresh.extend(wanted)
+            self._commands.fresh.extend(added)
             self._waker.wake()
 
     def poll(self, timeout: float | None) -> list[Event]:
@@ -178,7 +213,9 @@ class Link:
 
     def ack(self, *arrivals: Arrival) -> None:
         """The owner has dealt with them: the broker may forget them. Nothing to do for QoS 0."""
-        self._orders.acks.extend(arrival.token for arrival in arrivals if arrival.token is not None)
+        self._commands.acks.extend(
+            arrival.token for arrival in arrivals if arrival.token is not None
+        )
         self._waker.wake()
 
     @contextmanager
@@ -202,9 +239,10 @@ class Link:
         it is done.
         """
         if not qos and not self.connected:
-            return self._outbox.vain("no connection")
+            return self._outbox.refusal("no connection")
         until = None if expiry is None else self._clock() + expiry
-        ticket = self._outbox.put(topic, payload, qos, retain, until, correlation, tell)
+        ticket = self._outbox.ticket()
+        self._outbox.put(Record(topic, payload, qos, retain, until, correlation, tell, ticket))
         self._waker.wake()
         return ticket
 
@@ -216,7 +254,7 @@ class Link:
         """The link's thread: connect, again and again."""
         attempt = number = 0
         while True:
-            number += 2
+            number += 2  # two tries, each with a number of its own for its tokens
             ended = self._connect_once(number, five=True)
             if ended.early and not self._stopping:  # as brokers that only know 3.1.1 do
                 ended = self._connect_once(number + 1, five=False)
@@ -227,35 +265,24 @@ class Link:
             self._inbox.put_status(Refused(ended.reason) if ended.refused else Lost(ended.reason))
             again = self._clock() + self._backoff(attempt)
             attempt += 1
-            while not self._stopping and (left := again - self._clock()) > 0:
-                self._waker.wait(left)
+            # Whoever publishes or subscribes meanwhile rings the waker, too: sleep on.
+            while not self._stopping and (remaining := again - self._clock()) > 0:
+                self._waker.wait(remaining)
 
     @property
     def _stopping(self) -> bool:
-        return self._orders.close_by is not None
+        return self._commands.close_by is not None
 
     def _connect_once(self, number: int, five: bool) -> LinkEnded:
-        self._connection = Connection(
-            number,
-            five,
-            self._clean,
-            self._setup,
-            self._orders,
-            self._inbox,
-            self._outbox,
-            self._waker,
-            self._clock,
-        )
+        self._connection = Connection(self._parts, number, five=five, clean=self._clean)
         ended = self._connection.run()
         self._strikes = self._strikes + 1 if self._connection.stuck else 0
         self._connection = None
-        if (
-            self._strikes == STRIKES
-        ):  # else one packet that the broker hangs up on would hold up all others for good
+        if self._strikes == STRIKES:
             self._strikes = 0
-            given_up = self._outbox.give_up_largest(f"the broker hung up on it {STRIKES} times")
-            if given_up is not None:
-                self._inbox.put_status(Denied(given_up.topic, given_up.ticket.refused or ""))
+            largest = self._outbox.give_up_largest(f"the broker hung up on it {STRIKES} times")
+            if largest is not None:
+                self._inbox.put_status(Denied(largest.topic, largest.ticket.refused or ""))
         self._outbox.disconnected()
         self._clean = self._clean and ended.greeted is None
         return ended

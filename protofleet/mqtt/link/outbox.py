@@ -4,6 +4,35 @@ acknowledges it.
 Any thread may put; only the link's own thread takes, holds what is on its way, and settles.
 """
 
+# Theory of operation
+#
+# A publication is in exactly one of three places, and leaves the last one settled:
+#
+#   place       leaves by            to         when
+#   waiting     next + in_flight     flying     a QoS 1 publication was handed to paho
+#   waiting     next + settle        settled    QoS 0, expired, or not fit to be sent
+#   flying      acknowledged         settled    the broker's PUBACK, which may also refuse it
+#   flying      give_up_largest      settled    the link takes it for what the broker cannot stand
+#   flying      disconnected         waiting    the connection ended: before all that waits
+#   (either)    abandon              settled    the link was stopped
+#
+# A packet id names a publication on one connection only, therefore `flying` is emptied with each:
+# a PUBACK that comes late finds nothing. What comes back to `waiting` is sent again under a new id
+# and without the DUP flag, which belongs to a resumed id. So the broker gets a publication at least
+# once, in the order of `put` on any one connection, and whoever receives must stand a second copy:
+# uploads are told apart by their digest, states by their round.
+#
+# QoS 0 is never carried over: what it says (a report, a heartbeat) is stale by then.
+#
+# The bound counts what is not settled, in publications and in bytes, both of what waits and of what
+# flies; that is why `settle` is the only place that counts down. One publication larger than the
+# whole bound is let in when nothing else is there, else it could never be sent at all. `force` is
+# for farewells: they must not be refused because there is much to send.
+#
+# The lock holds for the counters and the hand-over in `put` and `disconnected` only. `next` and
+# `flying` need none: they belong to the link's thread, and a deque's ends may be used by two
+# threads at once.
+
 from __future__ import annotations
 
 from collections import deque
@@ -33,13 +62,13 @@ class Record(NamedTuple):
 class Outbox:
     """Publications not yet done, in order."""
 
-    def __init__(self, most: int, most_bytes: int, told: Callable[[Ticket], None]) -> None:
-        self._most, self._most_bytes, self._told = most, most_bytes, told
+    def __init__(self, most: int, most_bytes: int, on_done: Callable[[Ticket], None]) -> None:
+        self._most, self._most_bytes, self._on_done = most, most_bytes, on_done
         self._lock = Lock()
         self._count = self._bytes = 0
         self._waiting: deque[Record] = deque()
         self._flying: dict[int, Record] = {}  # by packet id, in the order they were sent
-        self._condition = Condition()
+        self._condition = Condition()  # one for all tickets: hardly any is ever waited for
 
     @property
     def pending(self) -> int:
@@ -49,43 +78,34 @@ class Outbox:
     def flying(self) -> int:
         return len(self._flying)
 
-    def put(
-        self,
-        topic: str,
-        payload: bytes,
-        qos: int,
-        retain: bool,
-        until: float | None = None,
-        correlation: bytes | None = None,
-        tell: bool = False,
-        force: bool = False,
-    ) -> Ticket:
+    def ticket(self) -> Ticket:
+        """A ticket for a record that is about to be put."""
+        return Ticket(self._condition)
+
+    def put(self, record: Record, force: bool = False) -> None:
         """Take a publication in, or raise `LinkBusy`; one that is alone always fits."""
-        record = Record(
-            topic, payload, qos, retain, until, correlation, tell, Ticket(self._condition)
-        )
+        size = len(record.payload)
         with self._lock:
-            full = self._count >= self._most or self._bytes + len(payload) > self._most_bytes
+            full = self._count >= self._most or self._bytes + size > self._most_bytes
             if full and self._count and not force:
                 raise LinkBusy(
                     f"{self._count} publications ({self._bytes} bytes) wait to be sent",
                     "try again later",
                 )
             self._count += 1
-            self._bytes += len(payload)
+            self._bytes += size
             self._waiting.append(record)
-        return record.ticket
 
-    def vain(self, reason: str) -> Ticket:
+    def refusal(self, reason: str) -> Ticket:
         """The ticket of something not even taken in."""
-        ticket = Ticket(self._condition)
+        ticket = self.ticket()
         ticket.settle(reason)
         return ticket
 
     def next(self) -> Record | None:
         return self._waiting.popleft() if self._waiting else None
 
-    def sent(self, packet: int, record: Record) -> None:
+    def in_flight(self, packet: int, record: Record) -> None:
         """A QoS 1 publication went out; what becomes of it is up to the broker."""
         self._flying[packet] = record
 
@@ -101,7 +121,7 @@ class Outbox:
             self._bytes -= len(record.payload)
         record.ticket.settle(refused)
         if record.tell:
-            self._told(record.ticket)
+            self._on_done(record.ticket)
 
     def give_up_largest(self, reason: str) -> Record | None:
         """Settle what, of all that is on its way, is likeliest to be what the broker cannot
@@ -119,6 +139,7 @@ class Outbox:
             self._flying.clear()
             self._waiting.clear()
             self._waiting.extend(record for record in records if record.qos)
+        # Outside the lock, which `settle` takes for itself.
         for record in records:
             if not record.qos:
                 self.settle(record, "no connection")

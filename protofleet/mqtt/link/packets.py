@@ -30,11 +30,12 @@ def frame(data: bytes, at: int) -> tuple[int, int] | None:
     not there.
     """
     size = 0
-    for place in range(4):
-        here = at + 1 + place
+    # The remaining length, MQTT 5 section 1.5.5: seven bits a byte, the lowest first, four at most.
+    for position in range(4):
+        here = at + 1 + position
         if here >= len(data):
             return None
-        size |= (data[here] & 127) << 7 * place
+        size |= (data[here] & 127) << 7 * position
         if data[here] < 128:
             return here + 1, here + 1 + size
     return at + 5, at + 6  # a length that cannot be, for paho to refuse
@@ -44,10 +45,12 @@ def delivery(data: bytes, at: int, five: bool) -> Delivery | None:
     """The publication that begins here, if it is plain and whole."""
     if at >= len(data) or (head := data[at]) & 0xF0 != PUBLISH or head & QOS2:
         return None
-    found = frame(data, at)
-    if found is None or found[1] > len(data):
+    bounds = frame(data, at)
+    if bounds is None or bounds[1] > len(data):
         return None
-    (body, end), qos = found, (head & QOS1) >> 1
+    (body, end), qos = bounds, (head & QOS1) >> 1
+    # Length of the topic, topic, packet id (QoS 1 only), length of the properties (MQTT 5 only),
+    # properties, payload. No topic means an alias of one; both are for paho.
     topic = body + 2
     packet = topic + int.from_bytes(data[body:topic], "big")
     rest = packet + 2 * qos + five

@@ -17,7 +17,7 @@ from protofleet.mqtt.link import packets
 from protofleet.mqtt.link.packets import Delivery
 
 READ = 2**17  # bytes asked for at a time; packets larger than this go to paho in pieces
-HELD = 2**18  # bytes that wait to leave, above which nothing more is taken but acknowledgements
+UNSENT = 2**18  # bytes that wait to leave, above which nothing more is taken but acknowledgements
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -27,10 +27,13 @@ class Stream:
     def __init__(self, sock: Any) -> None:
         self._sock = sock
         self._in, self._at = b"", 0
-        self._begun = 0  # bytes still due of a packet that paho has begun to read
+        # Bytes to come of a packet that paho has begun to read. While there are any, what stands at
+        # the front is the middle of a packet, and must not be taken for the head of one.
+        self._begun = 0
         self._over: OSError | bool = False  # nothing more will come: it ended, or broke
         self._out = bytearray()
 
+    # paho asks a socket for a few things more (`fileno`, `setblocking`, TLS details).
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
 
@@ -68,13 +71,19 @@ class Stream:
 
     def deliveries(self, five: bool) -> Iterator[Delivery]:
         """Plain publications at the front."""
-        while not self._begun and (found := packets.delivery(self._in, self._at, five)) is not None:
-            self._at = found.end
-            yield found
+        while not self._begun:
+            delivery = packets.delivery(self._in, self._at, five)
+            if delivery is None:
+                return
+            # Before it is handed out: whoever stops in between has it and does not get it twice.
+            self._at = delivery.end
+            yield delivery
 
     def recv(self, size: int) -> bytes:
         """At most so many bytes of the packet at the front, as of any socket."""
         if not self._begun:
+            # Not before a packet is whole: a plain one would go the slow way through paho, though
+            # `deliveries` can take it out as soon as its last byte is here.
             if not self.ready:
                 raise BlockingIOError
             frame = packets.frame(self._in, self._at)
@@ -102,7 +111,7 @@ class Stream:
     @property
     def full(self) -> bool:
         """Whether so much is still to leave that more had better wait."""
-        return len(self._out) >= HELD
+        return len(self._out) >= UNSENT
 
     def send(self, data: bytes | bytearray) -> int:
         """All of it, or `BlockingIOError`."""

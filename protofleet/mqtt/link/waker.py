@@ -27,9 +27,8 @@ class Waker:
     def wake(self) -> None:
         if not self._raised and not self._held:
             self._raised = True
-            with contextlib.suppress(
-                OSError
-            ):  # full: it wakes anyway; closed: nobody waits any more
+            # Full: it wakes anyway. Closed: nobody waits any more.
+            with contextlib.suppress(OSError):
                 self._writer.send(b"\0")
 
     @contextlib.contextmanager
@@ -45,9 +44,9 @@ class Waker:
     def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._reader.recv(4096)
-        self._raised = (
-            False  # only now: a byte sent before would have been swallowed and the flag left up
-        )
+        # Only now: with the flag down a byte may be sent, and one sent before the `recv` above
+        # would be swallowed by it while the flag is left up. Nobody could wake us any more.
+        self._raised = False
 
     def wait(self, seconds: float) -> None:
         with selectors.DefaultSelector() as selector:

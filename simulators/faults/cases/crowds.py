@@ -10,7 +10,7 @@ import threading
 from protofleet import wire
 from protofleet.errors import LinkBusy
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 from simulators.faults.case import Attempt, Case
 from simulators.faults.crowd import crowd
@@ -66,7 +66,7 @@ class Rogue:
     """Sends until it is stopped."""
 
     def __init__(self, address: Address, stage: Testbed, rng: random.Random) -> None:
-        self._link = Link(address, "rogue", rng=rng, clean_start=True, queue_most=500)
+        self._link = Link(address, "rogue", LinkSettings(clean_start=True, queue_most=500), rng=rng)
         self._topics, self._stage, self._rng = Topics(stage.fleet), stage, rng
         self._thread = threading.Thread(target=self._run, name="rogue", daemon=True)
         self._stopping = False

@@ -17,7 +17,7 @@ from export.writer import Wanted, export, write
 from protofleet import wire
 from protofleet.exchange import published
 from protofleet.mqtt.broker import mosquitto
-from protofleet.mqtt.broker.mosquitto import Tls
+from protofleet.mqtt.broker.mosquitto import Listening, Tls
 from protofleet.mqtt.broker.run import running_broker
 from protofleet.mqtt.topics import Topics
 from tests.bundles import device, digits
@@ -35,7 +35,9 @@ def broker(tmp_path):
     for blob in issued.cert_chain_pems:
         blob.write_to_path(str(tmp_path / "broker.pem"), append=True)
     tls = Tls(tmp_path / "broker.pem", tmp_path / "broker.key")
-    with running_broker(tmp_path / "broker", prefer="mosquitto", tls=tls) as running:
+    with running_broker(
+        tmp_path / "broker", Listening(port=0, tls=tls), prefer="mosquitto"
+    ) as running:
         yield replace(running.address, ca=tmp_path / "ca.pem")
 
 

@@ -14,6 +14,7 @@ from edge_agent.store import Store
 from edge_agent.training.context import settle
 from protofleet import wire
 from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import running_broker
 from simulators.run import rounds
 from simulators.run.setup import prepare
@@ -195,7 +196,7 @@ def test_what_was_trained_while_the_broker_was_gone_is_delivered_when_it_is_back
         lambda: device.status()["trained"] == 1 and not device.status()["connected"],
         "training without a broker",
     )
-    with running_broker(tmp_path / "second", port=at, prefer="mosquitto"):
+    with running_broker(tmp_path / "second", Listening(port=at), prefer="mosquitto"):
         again = coordinator_of(setup, "offline", at=at)
         assert again.upload(shard.agent, 1).digest == want.digest
         device.stop()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import running_broker
 from simulators.faults.proxy import Proxy
 from tests.linking import link_to
@@ -41,10 +42,10 @@ def links(request):
     """Makes links that are stopped when the test ends; names are the test's own."""
     with ExitStack() as stack:
 
-        def make(address, name="one", own=True, **how):
-            made = link_to(address, f"{request.node.name}-{name}" if own else name, **how)
-            stack.callback(made.stop, patience=0.0)
-            return made
+        def make(address, name="one", own=True, **options):
+            link = link_to(address, f"{request.node.name}-{name}" if own else name, **options)
+            stack.callback(link.stop, patience=0.0)
+            return link
 
         yield make
 
@@ -66,9 +67,14 @@ def start_broker(tmp_path):
     """Starts brokers of the test's own."""
     with ExitStack() as stack:
 
-        def make(prefer="mosquitto", dir=tmp_path / "broker", **how):
+        def make(
+            listening=Listening(port=0),  # noqa: B008 (frozen)
+            prefer="mosquitto",
+            dir=tmp_path / "broker",
+            **options,
+        ):
             needs(prefer)
-            return stack.enter_context(running_broker(dir, prefer=prefer, **how))
+            return stack.enter_context(running_broker(dir, listening, prefer=prefer, **options))
 
         yield make
 

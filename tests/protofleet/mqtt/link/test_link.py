@@ -11,6 +11,7 @@ import pytest
 
 from protofleet.errors import LinkBusy, LinkError
 from protofleet.mqtt.address import Address
+from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.link.link import (
     Arrival,
     Connected,
@@ -375,7 +376,7 @@ def test_back_off_is_jittered_and_between_1_and_60_seconds():
 @pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
 def test_a_wrong_password_is_a_clear_word_and_not_the_end(kind, start_broker, links):
     broker = start_broker(prefer=kind, users={"camera-07": "secret"})
-    wrong = links(broker.address, "camera-07", own=False, user="camera-07", password="guess")
+    wrong = links(broker.address, "camera-07", own=False, login=("camera-07", "guess"))
     wrong.start()
     assert "refuses" in poll_for(wrong, Refused)[0].reason
     poll_for(wrong, Refused)  # it keeps trying
@@ -383,7 +384,7 @@ def test_a_wrong_password_is_a_clear_word_and_not_the_end(kind, start_broker, li
     nobody = links(broker.address, "camera-08", own=False)
     nobody.start()
     poll_for(nobody, Refused)
-    right = links(broker.address, "camera-07", own=False, user="camera-07", password="secret")
+    right = links(broker.address, "camera-07", own=False, login=("camera-07", "secret"))
     connect(right)
     assert not isinstance(right.poll(0), Refused)
 
@@ -391,7 +392,7 @@ def test_a_wrong_password_is_a_clear_word_and_not_the_end(kind, start_broker, li
 def test_a_broker_killed_and_started_again_is_found_and_what_it_lost_is_sent_again(
     start_broker, links, topic, tmp_path
 ):
-    first = start_broker(dir=tmp_path / "same", autosave=1)
+    first = start_broker(dir=tmp_path / "same")
     port = first.address.port
     sender, reader = links(first.address, "sender"), links(first.address, "reader")
     reader.subscribe([(topic, 1)])
@@ -400,12 +401,13 @@ def test_a_broker_killed_and_started_again_is_found_and_what_it_lost_is_sent_aga
     assert sender.publish(topic, b"before").wait(10)
     poll_for(reader, Arrival)
     saved = tmp_path / "same" / "mosquitto.db"
+    os.kill(first.pid, signal.SIGUSR1)  # write to disk now
     eventually(saved.exists)
     os.kill(first.pid, signal.SIGKILL)
     first.process.wait()
     tickets = [sender.publish(topic, b"%d" % i) for i in range(100)]
     poll_for(sender, Lost)
-    start_broker(dir=tmp_path / "same", port=port)
+    start_broker(Listening(port=port), dir=tmp_path / "same")
     connected = poll_until(reader, lambda seen: any(isinstance(e, Connected) for e in seen))
     assert all(ticket.wait(20) and ticket.refused is None for ticket in tickets)
     got = {e.payload for e in connected if isinstance(e, Arrival)}

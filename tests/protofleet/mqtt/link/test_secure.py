@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from protofleet.errors import BrokerError, LinkError
-from protofleet.mqtt.broker.mosquitto import Tls
+from protofleet.mqtt.broker.mosquitto import Listening, Tls
 from protofleet.mqtt.link.link import Arrival, Denied, Lost, Refused, Will
 from protofleet.mqtt.topics import Topics
 from tests.linking import connect, eventually, poll_for, poll_until
@@ -39,6 +39,12 @@ def files(authority, tmp_path_factory):
     return dir
 
 
+def tls(files, authority=None):
+    """A broker with a certificate; with an authority, it wants one of the clients, too."""
+    authority = authority and files / authority
+    return Listening(port=0, tls=Tls(files / "broker.pem", files / "broker.key", authority))
+
+
 def over_tls(broker, files, client=None, ca="ca"):
     cert, key = (
         (None, None) if client is None else (files / f"{client}.pem", files / f"{client}.key")
@@ -57,7 +63,7 @@ def round_trip(link, topic):
 def test_tls_carries_and_a_stranger_s_certificate_is_refused_in_words(
     kind, start_broker, links, files
 ):
-    broker = start_broker(prefer=kind, tls=Tls(files / "broker.pem", files / "broker.key"))
+    broker = start_broker(tls(files), prefer=kind)
     assert broker.address.scheme == "mqtts"
     round_trip(links(over_tls(broker, files)), "x")
     stranger = links(over_tls(broker, files, ca="stranger"), "stranger")
@@ -67,8 +73,7 @@ def test_tls_carries_and_a_stranger_s_certificate_is_refused_in_words(
 
 @pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
 def test_a_broker_that_wants_certificates_lets_nobody_in_without(kind, start_broker, links, files):
-    tls = Tls(files / "broker.pem", files / "broker.key", files / "ca.pem")
-    broker = start_broker(prefer=kind, tls=tls, fleet="orchard")
+    broker = start_broker(tls(files, "ca.pem"), prefer=kind, fleet="orchard")
     without = links(over_tls(broker, files), "without")
     without.start()
     assert "certificate" in poll_for(without, Lost)[0].reason.lower()
@@ -89,8 +94,8 @@ def test_certificate_files_that_are_none_are_told_at_the_start(links, files, mos
 @pytest.mark.parametrize("secure", [False, True])
 def test_web_sockets_carry(start_broker, links, files, secure):
     """Through the embedded broker, because not every build of mosquitto has them."""
-    tls = Tls(files / "broker.pem", files / "broker.key") if secure else None
-    broker = start_broker(prefer="embedded", ws_port=0, tls=tls)
+    listening = tls(files) if secure else Listening(port=0)
+    broker = start_broker(replace(listening, ws_port=0), prefer="embedded")
     assert broker.ws_address.scheme == ("wss" if secure else "ws")
     address = replace(broker.ws_address, ca=files / "ca.pem" if secure else None)
     round_trip(links(address, answer=0.5), "x")
@@ -102,7 +107,7 @@ def guarded(start_broker):
 
 
 def client(links, broker, user, name=None, **how):
-    link = links(broker.address, name or user, own=False, user=user, password=USERS[user], **how)
+    link = links(broker.address, name or user, own=False, login=(user, USERS[user]), **how)
     link.subscribe(T.for_coordinator() if user == "coordinator" else T.for_device(user))
     connect(link)
     return link
@@ -195,8 +200,8 @@ def test_a_will_obeys_the_rules_as_well(guarded, links, proxied):
 
 def test_a_broker_that_cannot_start_says_why(start_broker, mosquitto_broker, tmp_path):
     with pytest.raises(BrokerError, match="Address already in use"):
-        start_broker(port=mosquitto_broker.address.port)
+        start_broker(Listening(port=mosquitto_broker.address.port))
     with pytest.raises(BrokerError):
-        start_broker(tls=Tls(tmp_path / "none.pem", tmp_path / "none.key"))
+        start_broker(Listening(port=0, tls=Tls(tmp_path / "none.pem", tmp_path / "none.key")))
     with pytest.raises(BrokerError, match="this machine only"):
-        start_broker(prefer="embedded", host="0.0.0.0")
+        start_broker(Listening("0.0.0.0", 0), prefer="embedded")

@@ -9,7 +9,7 @@ from paho.mqtt.client import CallbackAPIVersion, Client
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from protofleet.mqtt.link import packets
-from protofleet.mqtt.link.stream import HELD, READ, Stream
+from protofleet.mqtt.link.stream import READ, UNSENT, Stream
 
 topics = st.text(
     st.characters(blacklist_categories=("Cs",), blacklist_characters="+#\0"),
@@ -162,7 +162,7 @@ def test_what_is_sent_leaves_at_once_in_order_and_waits_where_there_is_no_room()
 
 def test_no_more_is_taken_than_can_wait():
     stream = Stream(Wire(room=0))
-    stream.send(b"x" * HELD)
+    stream.send(b"x" * UNSENT)
     assert stream.full
     with pytest.raises(BlockingIOError):
         stream.send(b"y")

@@ -7,48 +7,91 @@ environment.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from coordinator.uploads.validation import Bounds
-from protofleet import registry
 from protofleet.contract import Contract, Input, Numerics, Training, Wire
 from protofleet.errors import SettingError, UsageError
-from protofleet.recipe import Recipe
 from protofleet.settings import layers
+from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting
+
+if TYPE_CHECKING:
+    from protofleet.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class ServeSection:
     """Which fleet is served, and when its rounds open and close."""
 
-    fleet: str = setting("fleet", "the fleet's name, the same word at every device")
-    method: str = setting("fleet", "a method of `protofleet methods`")
-    data_dir: str = setting("coordinator-data", "where the journal is kept; relative to this file")
-    run: str = setting("", "name of the run; empty: one is made for a new journal")
-    rounds: int = setting(0, "rounds in all; 0: no end", low=0)
-    min_agents: int = setting(1, "devices that must be there before a round opens", low=1)
+    fleet: str = setting(
+        "fleet",
+        "the fleet's name, the same word at every device",
+        flag="The fleet's name.",
+    )
+    method: str = setting(
+        "fleet", "a method of `protofleet methods`", flag="A method of `protofleet methods`."
+    )
+    data_dir: str = setting(
+        "coordinator-data",
+        "where the journal is kept; relative to this file",
+        flag="Where the journal is kept.",
+    )
+    run: str = setting(
+        "",
+        "name of the run; empty: one is made for a new journal",
+        flag="Name of the run; by default one is made up.",
+    )
+    rounds: int = setting(0, "rounds in all; 0: no end", low=0, flag="Rounds in all; 0: no end.")
+    min_agents: int = setting(
+        1,
+        "devices that must be there before a round opens",
+        low=1,
+        flag="Devices that must be there before a round opens.",
+    )
     quorum: float = setting(
-        0.8, "share of those asked that is enough at the deadline", low=0, high=1
+        0.8,
+        "share of those asked that is enough at the deadline",
+        low=0,
+        high=1,
+        flag="Share of those asked that is enough at the deadline.",
     )
     round_timeout: float = setting(
-        300.0, "seconds from a round's announcement to its deadline", low=0.1
+        300.0,
+        "seconds from a round's announcement to its deadline",
+        low=0.1,
+        flag="Seconds from announcement to deadline.",
     )
     every: float | None = setting(
         None,
-        "seconds from one round's opening to the next, at least; none: 0, and 10 where a method trains nothing",
+        "seconds from one round's opening to the next, at least; none: 0, and 10 where a method"
+        " trains nothing",
         low=0,
+        flag="Seconds from one round's opening to the next, at least.",
     )
     participation: float = setting(
-        1.0, "share of the devices that is asked in a round", low=0, high=1
+        1.0,
+        "share of the devices that is asked in a round",
+        low=0,
+        high=1,
+        flag="Share of the devices that is asked in a round.",
     )
-    max_staleness: int = setting(0, "rounds an upload may be late and still be fused", low=0)
-    mode: Literal["sync", "async"] = setting("sync", "async: fuse whenever `cut` uploads have come")
-    cut: int = setting(5, "async: uploads that make a round", low=1)
+    max_staleness: int = setting(
+        0,
+        "rounds an upload may be late and still be fused",
+        low=0,
+        flag="Rounds an upload may be late and still be fused.",
+    )
+    mode: Literal["sync", "async"] = setting(
+        "sync",
+        "async: fuse whenever `cut` uploads have come",
+        flag="sync, or async: fuse whenever --cut uploads have come.",
+    )
+    cut: int = setting(
+        5, "async: uploads that make a round", low=1, flag="async: uploads that make a round."
+    )
     lost_after: float = setting(
         600.0, "seconds after which a device that was lost is no longer asked", low=0
     )
@@ -58,27 +101,32 @@ class ServeSection:
     keep_rounds: int = setting(
         1000, "rounds whose bytes are kept for replay; older ones by hash only", low=1
     )
-    log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
+    log_format: Literal["text", "json"] = setting(
+        "text", "text or json, to stderr", flag="text or json."
+    )
 
 
 @dataclass(frozen=True)
-class BrokerSettings:
-    """How the broker is reached."""
+class ServingBroker(BrokerSection):
+    """How the coordinator reaches the broker, and what it may send there."""
 
-    url: str = setting("mqtt://127.0.0.1:1883", "mqtt://, mqtts://, ws:// or wss://")
-    credentials: str = setting(
-        "", "a file with user name and password (two lines, or user:password)"
-    )
-    ca: str = setting("", "a file with the authority that signed the broker's certificate")
     cert: str = setting(
         "", "a file with this coordinator's certificate, where the broker asks for one"
     )
-    key: str = setting("", "the file with its key")
     packet: int = setting(
         131_072,
         "largest message; what is longer goes in pieces (hosted brokers: 128 KiB)",
         low=1024,
     )
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What no honest device exceeds."""
+
+    largest: float = setting(1e5, "largest number in an upload, in size", low=0)
+    norm: float = setting(1e5, "largest length of one prototype", low=0)
+    count: int = setting(100_000_000, "most samples a device may say it has of a class", low=1)
 
 
 @dataclass(frozen=True)
@@ -107,7 +155,7 @@ class FleetConfig:
 
     contract: ContractSection
     serve: ServeSection = field(default_factory=ServeSection)
-    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    broker: ServingBroker = field(default_factory=ServingBroker)
     admission: Bounds = field(default_factory=Bounds)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -118,30 +166,36 @@ class FleetConfig:
 
     def contract_for(self, run: str, recipe: Recipe[Any]) -> Contract:
         """The contract as it is announced."""
-        told, traits = self.contract, recipe.traits
-        freeze = told.freeze or traits.frozen
-        common = traits.common_start or freeze if told.common_start is None else told.common_start
-        settled = replace(
-            told,
-            embedding=told.embedding or traits.embedding or 128,
-            common_start=common,
+        section, traits = self.contract, recipe.traits
+        freeze = section.freeze or traits.frozen
+        common_start = section.common_start
+        if common_start is None:
+            # Devices that keep their extractor as it is can only agree on it by starting alike.
+            common_start = traits.common_start or freeze
+        resolved = replace(
+            section,
+            embedding=section.embedding or traits.embedding or 128,
+            common_start=common_start,
             freeze=freeze,
-            head_hidden=() if traits.frozen else told.head_hidden,
+            head_hidden=() if traits.frozen else section.head_hidden,
         )
-        return Contract(self.serve.fleet, run, **vars(settled))
+        return Contract(self.serve.fleet, run, **vars(resolved))
 
 
 def load(
     path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]
 ) -> FleetConfig:
     """The file (where one is given), under the environment, under the command line's flags."""
+    # Recipes bring numpy, and the flags of `serve` are made from this module: help comes without.
+    from protofleet import registry
+
     document: layers.Sections = {}
     if path is not None:
         document = layers.read(path, "`coordinator init` writes one")
         _anchor(document, path.absolute().parent)
     document = layers.laid(
         document,
-        layers.from_environment({"serve": ServeSection, "broker": BrokerSettings}, environ),
+        layers.from_environment({"serve": ServeSection, "broker": ServingBroker}, environ),
         flags,
     )
     if "contract" not in document:
@@ -150,19 +204,21 @@ def load(
             "`edge-agent contract --data SOURCE` prints one for fleet.toml",
         )
     settings = document.pop("settings", {})
-    plan = from_plain(FleetConfig, document)
-    recipe = registry.load(plan.serve.method)
+    config = from_plain(FleetConfig, document)
+    recipe = registry.load(config.serve.method)
+    # The method's own settings are kept as they are written: their class is known by the recipe
+    # only. What is wrong with them is said now all the same, and not when the service is built.
     from_plain(recipe.hyper, settings, "settings")
-    if plan.serve.mode == "async" and not recipe.traits.asynchronous:
+    if config.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
-    return FleetConfig(plan.contract, plan.serve, plan.broker, plan.admission, settings)
+    return replace(config, settings=settings)
 
 
 def _anchor(document: layers.Sections, folder: Path) -> None:
     """Paths in the file are relative to the file."""
     serve, broker = document.setdefault("serve", {}), document.get("broker", {})
     serve["data_dir"] = str(folder / serve.get("data_dir", ServeSection.data_dir))
-    for name in ("credentials", "ca", "cert", "key"):
+    for name in FILES:
         if broker.get(name):
             broker[name] = str(folder / broker[name])
 
@@ -170,23 +226,23 @@ def _anchor(document: layers.Sections, folder: Path) -> None:
 def as_toml() -> str:
     """A commented `fleet.toml` with every default; the contract is the reader's to fill in."""
     lines = [
-        "# What a coordinator goes by. `edge-agent contract --data SOURCE` prints [contract] and [contract.input].",
+        "# What a coordinator goes by. `edge-agent contract --data SOURCE` prints [contract] and"
+        " [contract.input].",
         "",
         "[contract]",
         "classes = []  # every class of the fleet, by name",
-        "embedding = 0  # size of what devices exchange; 0: as the method's own backbone has it, else 128",
+        "embedding = 0  # size of what devices exchange; 0: as the method's own backbone has it,"
+        " else 128",
         "seed = 0  # everything random comes from it",
     ]
-    for name, cls in (
-        ("serve", ServeSection),
-        ("broker", BrokerSettings),
-        ("contract.training", Training),
-        ("admission", Bounds),
-    ):
-        lines += ["", f"[{name}]"]
-        for each in fields(cls):
-            if each.default is not None:
-                lines += [f"# {each.metadata['help']}", f"{each.name} = {json.dumps(each.default)}"]
+    sections = {
+        "serve": ServeSection(),
+        "broker": ServingBroker(),
+        "contract.training": Training(),
+        "admission": Bounds(),
+    }
+    for name, section in sections.items():
+        lines += ["", f"[{name}]", *layers.as_toml(section)]
     return "\n".join(
         [*lines, "", "[settings]  # of the method: `protofleet methods show NAME`", ""]
     )

@@ -7,29 +7,38 @@ environment.
 
 from __future__ import annotations
 
-import json
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import time
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_agent.windows import parse_windows
 from protofleet.errors import SettingError
 from protofleet.settings import layers
+from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting
+
+Window = tuple[time, time]  # of the day; one that ends before it begins goes over midnight
+_WINDOW = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
 
 
 @dataclass(frozen=True)
 class AgentSection:
     """Who this device is and where it keeps what it must not lose."""
 
-    id: str = setting("", "this device's name in the fleet; empty: its host name")
-    data_dir: str = setting(
-        "agent-data", "where checkpoint and outbox are kept; relative to this file"
+    id: str = setting(
+        "", "this device's name in the fleet; empty: its host name", flag="This device's name."
     )
-    log_format: Literal["text", "json"] = setting("text", "text or json, to stderr")
+    data_dir: str = setting(
+        "agent-data",
+        "where checkpoint and outbox are kept; relative to this file",
+        flag="Where checkpoint and outbox are kept.",
+    )
+    log_format: Literal["text", "json"] = setting(
+        "text", "text or json, to stderr", flag="text or json."
+    )
     export_every: int = setting(
         0, "write a bundle of the newest state every so many rounds; 0: never", low=0
     )
@@ -43,23 +52,15 @@ class AgentSection:
 
 
 @dataclass(frozen=True)
-class BrokerSection:
-    """How the broker is reached."""
-
-    url: str = setting("mqtt://127.0.0.1:1883", "mqtt://, mqtts://, ws:// or wss://")
-    credentials: str = setting(
-        "", "a file with user name and password (two lines, or user:password)"
-    )
-    ca: str = setting("", "a file with the authority that signed the broker's certificate")
-    cert: str = setting("", "a file with this device's certificate, where the broker asks for one")
-    key: str = setting("", "the file with its key")
-
-
-@dataclass(frozen=True)
 class FleetSection:
     """Which fleet this device belongs to."""
 
-    name: str = setting("fleet", "the same word at the coordinator and at every device")
+    name: str = setting(
+        "fleet",
+        "the same word at the coordinator and at every device",
+        flag="The fleet's name.",
+        flag_name="fleet",
+    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,10 @@ class DataSection:
 
     source: str = setting(
         "",
-        "a folder of images by class, an .npz, a data set's name, or module:function that returns arrays",
+        "a folder of images by class, an .npz, a data set's name, or module:function that returns"
+        " arrays",
+        flag="A folder of images by class, an .npz, or a data set's name.",
+        flag_name="data",
     )
     rows: str = setting(
         "", "an .npz with the indices train, validation, test into the source; empty: all of it"
@@ -137,7 +141,7 @@ class Config:
 
 PATHS = {
     "agent": ("data_dir", "export_to"),
-    "broker": ("credentials", "ca", "cert", "key"),
+    "broker": FILES,
     "data": ("source", "rows"),
 }
 
@@ -159,28 +163,21 @@ def load(
         document = _anchored(
             layers.read(path, "`edge-agent init` writes one"), path.absolute().parent
         )
-    sections = {each.name: type(getattr(Config(), each.name)) for each in fields(Config)}
+    sections = {f.name: type(getattr(Config(), f.name)) for f in fields(Config)}
     document = layers.laid(document, layers.from_environment(sections, environ), flags)
     return from_plain(Config, document)
 
 
-def from_pairs(pairs: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def from_pairs(pairs: tuple[str, ...]) -> layers.Sections:
     """`limits.nice=5` from a command line."""
-    found: dict[str, dict[str, Any]] = {}
+    sections: layers.Sections = {}
     for pair in pairs:
         path, equals, text = pair.partition("=")
         section, dot, name = path.strip().partition(".")
         if not equals or not dot:
             raise SettingError(f"setting {pair!r} is not of the form section.name=value")
-        found.setdefault(section, {})[name] = text.strip()
-    return found
-
-
-def each_setting() -> list[tuple[str, str, Any]]:
-    """Every setting as (section, name, field)."""
-    return [
-        (s.name, f.name, f) for s in fields(Config) for f in fields(type(getattr(Config(), s.name)))
-    ]
+        sections.setdefault(section, {})[name] = text.strip()
+    return sections
 
 
 def as_toml(config: Config) -> str:
@@ -189,11 +186,8 @@ def as_toml(config: Config) -> str:
         "# What this device is told. `edge-agent config check` reads it and says what it found."
     ]
     for section in fields(config):
-        held = getattr(config, section.name)
-        lines += ["", f"[{section.name}]  # {type(held).__doc__}"]
-        for each in fields(held):
-            lines.append(f"# {each.metadata['help']}")
-            lines.append(f"{each.name} = {_toml(getattr(held, each.name))}")
+        settings = getattr(config, section.name)
+        lines += ["", f"[{section.name}]  # {type(settings).__doc__}", *layers.as_toml(settings)]
     return "\n".join(lines) + "\n"
 
 
@@ -206,30 +200,48 @@ def need_source(config: Config) -> Config:
     return config
 
 
-def _anchored(document: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+def _anchored(document: layers.Sections, folder: Path) -> layers.Sections:
     """Paths in the file are relative to the file."""
     for section, names in PATHS.items():
-        held = document.get(section)
-        for name in names if isinstance(held, dict) else ():
-            value = held.get(name) if isinstance(held, dict) else None
-            if isinstance(value, str) and value and isinstance(held, dict):
-                beside = folder / Path(value).expanduser()
+        settings = document.get(section, {})
+        for name in names:
+            text = settings.get(name)
+            if isinstance(text, str) and text:
+                beside = folder / Path(text).expanduser()
                 # A data set's name is no path: it becomes one only where something stands there.
                 if name != "source" or beside.exists():
-                    held[name] = str(beside)
-    defaults = Config().agent
-    if isinstance(document.setdefault("agent", {}), dict):
-        document["agent"].setdefault("data_dir", str(folder / defaults.data_dir))
-        document["agent"].setdefault("export_to", str(folder / defaults.export_to))
+                    settings[name] = str(beside)
+    # The defaults of these two are relative to the file as well, and not to where it is read.
+    agent, defaults = document.setdefault("agent", {}), Config().agent
+    agent.setdefault("data_dir", str(folder / defaults.data_dir))
+    agent.setdefault("export_to", str(folder / defaults.export_to))
     return document
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def with_id(config: Config) -> Config:
     """The configuration with the device's name filled in."""
     return replace(config, agent=replace(config.agent, id=config.id))
+
+
+def parse_windows(texts: Sequence[str]) -> tuple[Window, ...]:
+    """`["22:00-06:00"]` as pairs of times."""
+    return tuple(_window(text) for text in texts)
+
+
+def is_open(windows: Sequence[Window], now: time) -> bool:
+    """Whether training may begin now; without windows always. A window may go over midnight."""
+    return not windows or any(
+        start <= now < end if start < end else now >= start or now < end for start, end in windows
+    )
+
+
+def _window(text: str) -> Window:
+    match = _WINDOW.fullmatch(text.strip())
+    try:
+        if match is None:
+            raise ValueError
+        hour, minute, end_hour, end_minute = map(int, match.groups())
+        # People write the end of a day as 24:00; `time` knows it as the next one's beginning only.
+        return time(hour, minute), time(0 if end_hour == 24 else end_hour, end_minute)
+    except ValueError:
+        raise SettingError(f"limits.windows: {text!r} is not of the form 22:00-06:00") from None

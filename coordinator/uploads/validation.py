@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator.config import Bounds
 from protofleet.contract import Contract
 from protofleet.recipe import Recipe
-from protofleet.settings.fields import setting
 from protofleet.values.prototypes import (
     Head,
     Mixtures,
@@ -27,15 +27,6 @@ from protofleet.values.prototypes import (
 from protofleet.wire import Envelope
 
 IDENTITY = ("fleet", "run", "method", "agent", "round")
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What no honest device exceeds."""
-
-    largest: float = setting(1e5, "largest number in an upload, in size", low=0)
-    norm: float = setting(1e5, "largest length of one prototype", low=0)
-    count: int = setting(100_000_000, "most samples a device may say it has of a class", low=1)
 
 
 @dataclass(frozen=True)

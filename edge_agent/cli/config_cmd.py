@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import settings, told
+from edge_agent.cli.common import device_options, settings
 
 
 @click.group()
@@ -17,7 +17,7 @@ def config() -> None:
 
 
 @config.command()
-@told
+@device_options
 def check(file: Path | None, **flags: Any) -> None:
     """Read the settings and the samples as `run` would, and say what was found."""
     from edge_agent.daemon import start

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import settings, told
+from edge_agent.cli.common import device_options, settings
 
 
 @click.command()
-@told
+@device_options
 def contract(file: Path | None, **flags: Any) -> None:
     """Print the [contract] section of the coordinator's fleet.toml, read off this device's samples.
 

@@ -58,10 +58,9 @@ def broker_options(command: F) -> F:
     @wraps(command)
     def told(credentials: str, ca: str, cert: str, key: str, **others: Any) -> Any:
         def reach(url: str) -> Address:
-            from edge_agent.config import BrokerSection
-            from edge_agent.reach import address
+            from protofleet.settings.broker import BrokerSection
 
-            return address(BrokerSection(url, credentials, ca, cert, key), os.environ)
+            return BrokerSection(url, credentials, ca, cert, key).address(os.environ)
 
         return command(reach=reach, **others)
 

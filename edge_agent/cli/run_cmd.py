@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import settings, told
+from edge_agent.cli.common import device_options, settings
 
 
 @click.command()
-@told
+@device_options
 @click.option(
     "--retry", is_flag=True, help="Keep trying even where the broker refuses this device."
 )

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import settings, told
+from edge_agent.cli.common import device_options, settings
 from edge_agent.daemon.status import alive, read
 from protofleet.errors import FleetError
 
 
 @click.command()
-@told
+@device_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def status(file: Path | None, as_json: bool, **flags: Any) -> None:
     """Print what the daemon does, how far it is, and what waits in its outbox."""

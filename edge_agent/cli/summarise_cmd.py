@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import settings, told
+from edge_agent.cli.common import device_options, settings
 from edge_agent.cli.infer_cmd import bundle_option
 from protofleet.errors import DataError, FleetError, UsageError
 from protofleet.util.files import write_whole
@@ -33,7 +33,7 @@ from protofleet.util.files import write_whole
     type=click.Path(path_type=Path),
     help="Move the bundle here once it has passed its self-test.",
 )
-@told
+@device_options
 def summarise(
     bundle: Path,
     url: str | None,
@@ -50,7 +50,6 @@ def summarise(
     from edge_agent.config import need_source
     from edge_agent.data.source import read
     from edge_agent.inference.classifier import Classifier
-    from edge_agent.reach import address
     from edge_agent.updates import cache, enrolment
 
     if (url is None) == (out is None):
@@ -77,7 +76,7 @@ def summarise(
     if out is not None:
         write_whole(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
         return
-    broker = address(replace(config.broker, url=url or ""), os.environ)
+    broker = replace(config.broker, url=url or "").address(os.environ)
     receipt = enrolment.offer(classifier, bank, broker, fleet, config.id, method="summarise")
     if receipt.status != "accepted":
         raise FleetError(f"the coordinator does not take it: {receipt.words}")

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 
-from edge_agent.config import LimitsSection
+from edge_agent.config import LimitsSection, is_open, parse_windows
 from edge_agent.protocol.events import OwnerLimits
-from edge_agent.windows import is_open, parse_windows
 
 
 @dataclass(frozen=True)

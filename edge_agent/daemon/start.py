@@ -16,7 +16,6 @@ from edge_agent.config import Config, need_source
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
 from edge_agent.protocol.retry import RetryRules
-from edge_agent.reach import address
 from edge_agent.store import Store, lock
 from edge_agent.worker.ipc import DataSurvey, Job, SurveyData, TaskFailed, WorkerEnded
 from edge_agent.worker.supervisor import WorkerSupervisor
@@ -33,7 +32,7 @@ def check(config: Config, environ: Mapping[str, str]) -> Address:
     need_source(config)
     check_name("device", config.id)
     check_name("fleet", config.fleet.name)
-    return address(config.broker, environ)
+    return config.broker.address(environ)
 
 
 def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:

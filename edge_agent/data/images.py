@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.data.files import SUFFIXES, read_image
+from protofleet.contract import Input
 from protofleet.errors import DataError
-from protofleet.inputs import Input
 
 
 def find(paths: Iterable[Path]) -> list[Path]:

@@ -16,11 +16,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from protofleet.contract import Input
 from protofleet.errors import SettingError, WireError
 from protofleet.exchange import archive, published
 from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES, BundleError, Contents
 from protofleet.exchange.published import Published
-from protofleet.inputs import Input
 from protofleet.settings.fields import from_plain
 
 CALIBRATION, DRIFT = "calibration.npz", "drift.npz"

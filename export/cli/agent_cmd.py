@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import settings, told
+from edge_agent.cli.common import device_options, settings
 
 
 @click.command()
-@told
+@device_options
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The bundle; by default agent.export_to."
 )

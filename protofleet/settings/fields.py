@@ -20,10 +20,21 @@ T = TypeVar("T")
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
-def setting(default: T, help: str, *, low: float | None = None, high: float | None = None) -> T:
-    """A dataclass field with its help and bounds (inclusive)."""
-    made: T = dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high})
-    return made
+def setting(
+    default: T,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    flag: str = "",
+    flag_name: str = "",
+) -> T:
+    """A dataclass field with its help and bounds (inclusive); `flag` is its help on a command line
+    and `flag_name` its name there, where these differ from those in a file.
+    """
+    metadata = {"help": help, "low": low, "high": high, "flag": flag, "flag_name": flag_name}
+    field: T = dataclasses.field(default=default, metadata=metadata)
+    return field
 
 
 @dataclasses.dataclass(frozen=True)

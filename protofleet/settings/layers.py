@@ -4,6 +4,7 @@ flags.
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from protofleet.errors import SettingError
+from protofleet.errors import SettingError, UsageError
 
 Sections = dict[str, dict[str, Any]]
 
@@ -29,6 +30,29 @@ def read(path: Path, hint: str) -> Sections:
             words = f"{path}: {name}: a map is due, not {type(held).__name__}"
             raise SettingError(words, "settings go below a line like [broker]")
     return document
+
+
+def write(path: Path, text: str, *, over: bool) -> None:
+    """A new file of settings; `over` one that is there only if that is said."""
+    try:
+        with path.open("w" if over else "x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} is already there", "--force writes over it") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def as_toml(section: Any) -> list[str]:
+    """Every setting of a section as the lines of a file, its meaning above it. TOML has no word for
+    none: such a setting is left out.
+    """
+    lines = []
+    for each in fields(section):
+        value = getattr(section, each.name)
+        if value is not None:
+            lines += [f"# {each.metadata['help']}", f"{each.name} = {_toml(value)}"]
+    return lines
 
 
 def from_environment(sections: Mapping[str, type], environ: Mapping[str, str]) -> Sections:
@@ -49,3 +73,9 @@ def laid(document: Sections, *layers: Mapping[str, Mapping[str, Any]]) -> Sectio
         for section, values in layer.items():
             whole.setdefault(section, {}).update(values)
     return whole
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(member) for member in value) + "]"
+    return json.dumps(value, ensure_ascii=False)  # texts and numbers are written alike in both

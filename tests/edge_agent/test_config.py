@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config import Config, as_toml, from_pairs, load
-from edge_agent.windows import is_open, parse_windows
+from edge_agent.config import Config, as_toml, from_pairs, is_open, load, parse_windows
 from protofleet.errors import SettingError
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from coordinator.uploads.validation import Bounds, Expected, content
+from coordinator.config import Bounds
+from coordinator.uploads.validation import Expected, content
 from protofleet import registry
 from protofleet.values.prototypes import Prototypes, Tensors
 from tests.coordinator.made import CONTRACT

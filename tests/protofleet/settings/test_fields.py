@@ -1,9 +1,12 @@
+"""Texts and documents become typed settings, and what is wrong is named by its place."""
+
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
 
-from protofleet.contract import Contract, Input
 from protofleet.errors import SettingError
 from protofleet.settings.fields import describe, from_plain, parse_pairs, setting, to_plain
 
@@ -19,10 +22,10 @@ class Hyper:
 
 
 def test_texts_become_typed_values():
-    got = parse_pairs(
+    parsed = parse_pairs(
         Hyper, ["lam=0.5", "weighted=yes", "steps=7", "kind=b", "sizes=1,2", "most=9"]
     )
-    assert got == Hyper(0.5, True, 7, "b", (1, 2), 9)
+    assert parsed == Hyper(0.5, True, 7, "b", (1, 2), 9)
     assert parse_pairs(Hyper, ["most=none"]).most is None
 
 
@@ -50,20 +53,29 @@ def test_settings_describe_themselves():
     assert (first.name, first.kind, first.default, first.help) == ("lam", "a number", 1.0, "weight")
 
 
-def test_a_contract_survives_the_way_through_a_plain_document():
-    contract = Contract(
-        "f", "r", 3, ("a", "b"), Input("image", (8, 8, 1), (0.5,), (0.2,)), 64, (84,)
-    )
-    document = to_plain(contract)
-    assert from_plain(Contract, document) == contract
-    with pytest.raises(SettingError, match=r"input\.kind"):
-        from_plain(Contract, {**document, "input": {**document["input"], "kind": "smell"}})
-    with pytest.raises(SettingError, match="missing"):
-        from_plain(Contract, {"fleet": "f"})
+@dataclass(frozen=True)
+class Nested:
+    inner: Hyper = field(default_factory=Hyper)
+    by_name: Mapping[str, float] = field(default_factory=dict)
 
 
-def test_a_contract_that_contradicts_itself_is_refused():
-    with pytest.raises(SettingError, match="names must be given and differ"):
-        Contract("f", "r", 3, ("a", "a"), Input("vector", (2,)), 64)
-    with pytest.raises(SettingError, match="shape of one image"):
-        Input("image", (8, 8))
+def test_what_goes_into_a_plain_document_comes_back():
+    nested = Nested(Hyper(0.5, sizes=(), most=2), {"a": 1.0})
+    assert to_plain(nested)["inner"]["sizes"] == []
+    assert from_plain(Nested, to_plain(nested)) == nested
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"inner": {"lamb": 1}}, "unknown setting 'inner.lamb'; did you mean 'lam'?"),
+        ({"inner": 3}, "inner: a map is due, not int"),
+        ({"inner": {"steps": True}}, "inner.steps: True is not a whole number"),
+        ({"inner": {"sizes": 3}}, "inner.sizes: a list is due"),
+        ({"inner": {"sizes": [1, "x"]}}, "inner.sizes[1]: 'x' is not a whole number"),
+        ({"by_name": {"a": "much"}}, "by_name.a: 'much' is not a number"),
+    ],
+)
+def test_a_mistake_far_inside_is_named_by_its_place(document, words):
+    with pytest.raises(SettingError, match=re.escape(words)):
+        from_plain(Nested, document)

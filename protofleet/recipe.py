@@ -202,23 +202,23 @@ def no_heads(turn: Turn[Any]) -> Mapping[str, Linear]:
     return {}
 
 
-def take_nothing(turn: Turn[Any], me: Learner, got: Parts) -> None:
+def take_nothing(turn: Turn[Any], me: Learner, state: Parts) -> None:
     """What comes back is only read, by losses and scorers."""
 
 
-def no_phases(turn: Turn[Any], me: Learner, got: Parts) -> Sequence[Phase]:
+def no_phases(turn: Turn[Any], me: Learner, state: Parts) -> Sequence[Phase]:
     """No training on arrival."""
     return ()
 
 
-def floats_up(turn: Turn[Any], sent: Sequence[Parts], after: GlobalState) -> int:
+def floats_up(turn: Turn[Any], uploads: Sequence[Parts], after: GlobalState) -> int:
     """What the devices sent, counted as most papers do."""
-    return sum(count_floats(parts) for parts in sent)
+    return sum(count_floats(parts) for parts in uploads)
 
 
 @dataclass(frozen=True)
 class Recipe(Generic[H]):
-    """A method. `got` is the shared state and the device's own part of it, in one mapping."""
+    """A method. `state` in its moves is the shared state with the device's own part, in one mapping."""
 
     name: str
     title: str

@@ -22,31 +22,38 @@ class Hyper:
     """Nothing to set."""
 
 
-def receive(turn: Turn[Any], me: Learner, got: Parts) -> None:
+def receive(turn: Turn[Any], me: Learner, state: Parts) -> None:
     """The device goes on from the fleet's weights."""
-    weights = find(got, "weights", Tensors)
+    weights = find(state, "weights", Tensors)
+    # None only before the first fusion: then all devices hold the common start that the fleet's
+    # seed gives (`common_start`), without which a mean of weights would mean nothing (the paper's
+    # fig. 1).
     if weights is not None:
         me.load(weights)
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """CE."""
     return [Phase(local.loss)]
 
 
-def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
     """All weights, and how many samples stand behind them."""
     return {"weights": me.weights(), "data": summaries.sample_count(me.samples)}
 
 
 def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
     """Weights into sums, weighted by n."""
+    # n_k of Algorithm 1. It is a number that a device claims, so it is held to be one whole number
+    # from 1 up; a bare 0 would let an upload count for nothing and still be answered as taken.
     samples = int(one_number(upload.parts, "data", "samples", 1))
     return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * samples)
 
 
 def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
     """Their mean."""
+    # w ← Σ_k (n_k / n) w_k: the sums are exact whole numbers, so the one division here is the only
+    # rounding and the order in which devices arrived leaves no trace.
     weights = fusions.mean_tensors("weights", total)
     return before if weights is None else GlobalState(shared={"weights": weights})
 

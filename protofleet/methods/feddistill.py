@@ -32,63 +32,81 @@ class Hyper:
     lam: float = setting(1.0, "weight of the distillation", low=0)
     answers: Literal["logits", "probabilities"] = setting(
         "logits",
-        "what is averaged and learned from: logits by squared error, or softmaxes by KL as in the paper",
+        "what is averaged and learned from: "
+        "logits by squared error, or softmaxes by KL as in the paper",
     )
     others: bool = setting(
         False, "learn from the other devices only, as in the paper: its own share is taken out"
     )
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """CE + λ·mse(logits, global mean logits of y), or λ·KL(global mean softmax of y ‖ softmax)."""
     _, z = net.features(batch.x)
     logits = net.head(z)
     if hyper.answers == "logits":
-        pull = losses.to_prototype(logits, batch.y, given["prototypes"], given["have"])
+        # HtFLlib's form: an MSE over batch and classes. The paper has the cross-entropy between two
+        # softmaxes; the KL below differs from it by the entropy of the target, which has no
+        # gradient.
+        pull = losses.to_prototype(logits, batch.y, constants["prototypes"], constants["have"])
     else:
-        pull = losses.kl_to_soft_labels(logits, batch.y, given["prototypes"], given["have"], 1.0)
+        pull = losses.kl_to_soft_labels(
+            logits, batch.y, constants["prototypes"], constants["have"], 1.0
+        )
     return losses.cross_entropy(logits, batch.y) + hyper.lam * pull
 
 
-def receive(turn: Turn[Hyper], me: Learner, got: Parts) -> None:
+def receive(turn: Turn[Hyper], me: Learner, state: Parts) -> None:
     """Take what this device itself sent out of the means that it went into."""
-    known = find(got, "answers", Prototypes)
-    if not turn.hyper.others or known is None or known.counts is None:
+    answers = find(state, "answers", Prototypes)
+    if not turn.hyper.others or answers is None or answers.counts is None:
         return
-    sent = me.memory.get("sent", {})
-    own, when = find(sent, "answers", Prototypes), find(sent, "when", Tensors)
+    last = me.memory.get("sent", {})
+    own, when = find(last, "answers", Prototypes), find(last, "when", Tensors)
+    # Only what went into *this* mean may be taken out: a device that sat the round out would
+    # subtract what was never added. An upload that came too late to be fused is not told apart,
+    # since nothing in the state says whose answers are in it.
     if own is not None and when is not None and int(when["round"]) == turn.round:
-        mine = np.isin(known.classes, own.classes)
-        n = known.counts[mine, None]
-        vectors = known.vectors.astype(np.float64)
-        vectors[mine] = (n * vectors[mine] - own.only(known.classes).vectors) / np.maximum(n - 1, 1)
-        alone = mine & (known.counts < 2)
-        known = Prototypes(known.classes[~alone], vectors[~alone].astype(np.float32))
-    me.memory["others"] = {"answers": known}
+        mine = np.isin(answers.classes, own.classes)
+        n = answers.counts[mine, None]
+        vectors = answers.vectors.astype(np.float64)
+        # (n g − l_i) / (n − 1), the paper's mean over the others, undone from the mean over all.
+        vectors[mine] = (n * vectors[mine] - own.only(answers.classes).vectors) / np.maximum(
+            n - 1, 1
+        )
+        # n = 1: the answer is this device's own and nothing is left to learn from.
+        alone = mine & (answers.counts < 2)
+        answers = Prototypes(answers.classes[~alone], vectors[~alone].astype(np.float32))
+    me.memory["others"] = {"answers": answers}
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch, with the answers of the last state."""
     n = turn.contract.n_classes
-    known = find(me.memory.get("others", {}) if turn.hyper.others else got, "answers", Prototypes)
-    return [Phase(loss, given=as_given(known, n, n))]
+    source = me.memory.get("others", {}) if turn.hyper.others else state
+    # An answer has one number a class, so the table of "prototypes" is C × C whatever the
+    # embedding.
+    return [Phase(loss, given=as_given(find(source, "answers", Prototypes), n, n))]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """The mean answer to each of its classes, from a clean pass after training."""
-    seen = me.features()
-    each = (
-        seen.logits if turn.hyper.answers == "logits" else softmax(seen.logits.astype(np.float64))
-    )
-    sent: Parts = {"answers": summaries.class_means(each, seen.labels, counts=False)}
+    # HtFLlib averages over the batches of the training pass, while weights move; a clean pass says
+    # what the device answers now, and says the same when it is asked twice.
+    features = me.features()
+    logits = features.logits
+    answers = logits if turn.hyper.answers == "logits" else softmax(logits.astype(np.float64))
+    upload: Parts = {"answers": summaries.class_means(answers, features.labels, counts=False)}
     if turn.hyper.others:
-        me.memory["sent"] = {**sent, "when": Tensors({"round": np.array(turn.round, np.int64)})}
-    return sent
+        me.memory["sent"] = {**upload, "when": Tensors({"round": np.array(turn.round, np.int64)})}
+    return upload
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Answers into one sum a class."""
     answers = need(upload.parts, "answers", Prototypes)
+    # The width is the number of classes and not the embedding's (`own_width` below), so the check
+    # that the house makes of all prototypes does not reach it.
     if answers.dim != turn.contract.n_classes:
         raise FusionError(
             f"answers: {answers.dim} numbers a row where {turn.contract.n_classes} are due"
@@ -100,14 +118,15 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Their plain mean per class; with how many devices are in it where one has to be taken out
     again.
     """
-    added, known = total.get("answers"), find(before.shared, "answers", Prototypes)
+    added, earlier = total.get("answers"), find(before.shared, "answers", Prototypes)
     if not isinstance(added, Sum):
         return before
-    fused = fusions.means("answers", total, known)
+    fused = fusions.means("answers", total, earlier)
     if turn.hyper.others:
+        # A class that nobody sent keeps its old answer, and so the old number of devices behind it.
         holders = np.zeros(turn.contract.n_classes, np.int64)
-        if known is not None and known.counts is not None:
-            holders[known.classes] = known.counts
+        if earlier is not None and earlier.counts is not None:
+            holders[earlier.classes] = earlier.counts
         holders[added.keys] = added.weights
         fused = Prototypes(fused.classes, fused.vectors, holders[fused.classes])
     return GlobalState(shared={"answers": fused})
@@ -115,7 +134,8 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
 
 recipe = Recipe(
     name="feddistill",
-    title="exchange class-mean logits; distil toward the fleet's (the baseline that sends answers only)",
+    title="exchange class-mean logits; distil toward the fleet's "
+    "(the baseline that sends answers only)",
     hyper=Hyper,
     train=train,
     summarise=summarise,

@@ -54,37 +54,42 @@ class Hyper:
     prototypes_only: bool = setting(False, "send class means only: no extractor, no head")
 
 
-def anchors(got: Parts) -> Prototypes | None:
+def anchors(state: Parts) -> Prototypes | None:
     """The cluster's mean where the device has the class, the global mean for the rest (FedIC
     (8)).
     """
-    everyone, own = find(got, "prototypes", Prototypes), find(got, "anchors", Prototypes)
+    # (8) asks whether the *device* has the class; its own part of the state holds exactly the
+    # classes that it sent, so the two say the same. The global means go to all once, and to one
+    # device only its cluster means: together they are A_i, for fewer bytes than A_i for each.
+    everyone, own = find(state, "prototypes", Prototypes), find(state, "anchors", Prototypes)
     return everyone if everyone is None or own is None else clusters.filled(own, everyone)
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """CE + λ·‖z − A_i[y]‖² (FedIC (9), (10))."""
     _, z = net.features(batch.x)
-    pull = losses.to_prototype(z, batch.y, given["prototypes"], given["have"])
+    pull = losses.to_prototype(z, batch.y, constants["prototypes"], constants["have"])
+    # (9) as printed is a squared norm, so a sum over d; FedPAC, on which the paper builds, takes
+    # the mean. λ is not given either, so the reading is a setting and 1 on the mean the default.
     times = z.shape[1] if hyper.scale == "sum" else 1
     return losses.cross_entropy(net.head(z), batch.y) + hyper.lam * times * pull
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch; the statistics of the extractor as it was received are taken before."""
-    seen = me.features()
-    me.memory["fedic"] = heads.statistics(seen.high, seen.labels)
-    return [
-        Phase(loss, given=as_given(anchors(got), turn.contract.n_classes, turn.contract.embedding))
-    ]
+    # Before training, with the extractor that all devices received: means taken by extractors that
+    # have since gone their own ways could not be compared (FedPAC's official code does the same).
+    features, fleet = me.features(), turn.contract
+    me.memory["fedic"] = heads.statistics(features.high, features.labels)
+    return [Phase(loss, given=as_given(anchors(state), fleet.n_classes, fleet.embedding))]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """Class means (2) and counts, the extractor, the head's rows of the device's classes, and the
     statistics.
     """
-    seen = me.features()
-    means = summaries.class_means(seen.high, seen.labels)
+    features = me.features()
+    means = summaries.class_means(features.high, features.labels)
     if turn.hyper.prototypes_only:
         return {"prototypes": means}
     weights = me.weights("backbone", "head")
@@ -101,13 +106,15 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Means by their counts, the extractor by n; and every upload whole, for the clusters."""
     means = need(upload.parts, "prototypes", Prototypes)
     total = fusions.fold_means("prototypes", means, weight, by_count=True)  # (3)
+    # A row of no samples would be a mean of weight zero in (7), and 0/0 where its cluster has no
+    # other member: refused here, where it is one upload's fault, and not in the fusion of all.
     if not means.classes.size or not np.all(means.counts):
         raise FusionError("prototypes: some class, and samples of each, are due")
     if turn.hyper.prototypes_only:
         return {**total, "devices": Bag.of(upload.agent, weight, upload.parts)}
     extractor, n = need(upload.parts, "extractor", Tensors), int(np.sum(np.asarray(means.counts)))
-    sent = heads.fold_heads("devices", upload, weight, turn.contract, means.classes)
-    return {**total, **fusions.fold_tensors("extractor", extractor, weight * n), **sent}
+    bag = heads.fold_heads("devices", upload, weight, turn.contract, means.classes)
+    return {**total, **fusions.fold_tensors("extractor", extractor, weight * n), **bag}
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
@@ -117,11 +124,15 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     devices = bagged(total, "devices")
     if not devices:
         return before
-    agents, weights, sent = zip(*devices, strict=True)
-    means = [need(parts, "prototypes", Prototypes) for parts in sent]
+    agents, weights, uploads = zip(*devices, strict=True)
+    means = [need(parts, "prototypes", Prototypes) for parts in uploads]
+    # The paper names the cosine (6) and not the algorithm: k-means on directions. The bag is sorted
+    # by agent and the seed is of round and class, so arrival does not choose the clusters.
     seed = turn.seed("clusters")
     groups = clusters.within_classes(means, turn.hyper.clusters, lambda c: seeds.seed_of(seed, c))
-    own: list[Parts] = [{"anchors": each} for each in clusters.group_means(means, weights, groups)]
+    own: list[Parts] = [
+        {"anchors": anchor} for anchor in clusters.group_means(means, weights, groups)
+    ]
     shared: Parts = {
         "prototypes": fusions.means(
             "prototypes", total, find(before.shared, "prototypes", Prototypes)
@@ -131,16 +142,22 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     if extractor is not None:
         shared = {**shared, "extractor": extractor}
         if turn.hyper.combine == "qp":
-            rows = [need(parts, "head", Head) for parts in sent]
-            combined = heads.mixed_within(rows, groups, heads.Collaboration.of(sent, turn.contract))
+            # (12) learns β on the device's held-out samples. The paper has no samples held back,
+            # says the cost is the server's and builds on FedPAC: so it is FedPAC's quadratic
+            # program over the members of the cluster, row by row, since (11)'s cluster is a
+            # class's.
+            rows = [need(parts, "head", Head) for parts in uploads]
+            likeness = heads.Collaboration.of(uploads, turn.contract)
+            combined = heads.mixed_within(rows, groups, likeness)
             own = [{**parts, "head": head} for parts, head in zip(own, combined, strict=True)]
+    # A device that did not send keeps the anchors and the rows it was given last.
     return GlobalState(shared, {**before.own, **dict(zip(agents, own, strict=True))})
 
 
-def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The combined head; the nearest anchor beside it."""
-    known = anchors(got)
-    return {"head": ByHead()} | ({} if known is None else {"prototype": NearestPrototype(known)})
+    pulls = anchors(state)
+    return {"head": ByHead()} | ({} if pulls is None else {"prototype": NearestPrototype(pulls)})
 
 
 recipe = Recipe(

@@ -53,7 +53,8 @@ class Hyper:
     beta: float = setting(1.0, "β, weight of the high level in them", low=0)
     mu: float = setting(
         5.0,
-        "μ, weight of the soft labels; Flowers, Fashion-MNIST 1, DeFungi, RealWaste 0.01, Femnist 10",
+        "μ, weight of the soft labels; "
+        "Flowers, Fashion-MNIST 1, DeFungi, RealWaste 0.01, Femnist 10",
         low=0,
     )
     tau1: float = setting(0.5, "τ1, temperature of the contrastive terms; RealWaste 1", low=1e-3)
@@ -76,45 +77,57 @@ class Hyper:
     )
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """CE + λ (α · contrast of û + β · contrast of ẑ) + μ · KL to the soft labels (FedMPS (2),
     (4)).
     """
     from torch.nn.functional import normalize
 
+    # Section IV-A3: both levels have length one, and the output layer reads the unit embedding. In
+    # evaluation the same is said by `of_unit`; a scorer without it would see another function.
     u, z = (normalize(level.float()) for level in net.features(batch.x))
     logits = net.head(z)
     total = losses.cross_entropy(logits, batch.y)
+    # SupCon's code multiplies by τ/base_τ, base_τ = 0.07, and a public copy of the authors' code
+    # kept it; (3) as printed does not. At τ1 = 0.5 it is a λ of 7.1 in all but name.
     scale = hyper.lam * (hyper.tau1 / 0.07 if hyper.scaled else 1.0)
     for level, rows, weight in (("low", u, hyper.alpha), ("high", z, hyper.beta)):
         if scale * weight:
-            have = given[f"{level}_have"]
-            contrast = losses.supcon(rows, batch.y, given[level], have, hyper.tau1)
-            total = (
-                total + scale * weight * have.amax() * contrast
-            )  # nothing before the first prototypes
+            have = constants[f"{level}_have"]
+            contrast = losses.supcon(rows, batch.y, constants[level], have, hyper.tau1)
+            # Algorithm 1 begins with empty prototypes, so its first round is CE alone, though the
+            # batch has positives of its own. `amax` is 0 before the first prototypes and 1 from
+            # then on: a factor, since a branch on the data could not be traced into a compiled
+            # step.
+            total = total + scale * weight * have.amax() * contrast
     if hyper.mu:
         total = total + hyper.mu * losses.kl_to_soft_labels(
-            logits, batch.y, given["soft"], given["soft_have"], hyper.tau2
+            logits, batch.y, constants["soft"], constants["soft_have"], hyper.tau2
         )
     return total
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch, with prototypes and soft labels of the last state."""
     n = turn.contract.n_classes
-    given: dict[str, NDArray[Any]] = {}
+    constants: dict[str, NDArray[Any]] = {}
     for level in _levels(turn.hyper):
-        known = find(got, level, Prototypes)
-        dim = known.dim if known is not None else _features(me, level).shape[1]
-        rows = as_given(known, n, dim)
-        given |= {level: rows["prototypes"], f"{level}_have": rows["have"]}
-    given["soft"], given["soft_have"] = softlabels.table(find(got, "soft", SoftLabels), n)
-    return [Phase(loss, given=given)]
+        prototypes = find(state, level, Prototypes)
+        # The contract knows the embedding's size and not the low level's, so where there is no
+        # prototype yet the device's own features say how wide the empty table has to be.
+        dim = prototypes.dim if prototypes is not None else _features(me, level).shape[1]
+        rows = as_given(prototypes, n, dim)
+        constants |= {level: rows["prototypes"], f"{level}_have": rows["have"]}
+    constants["soft"], constants["soft_have"] = softlabels.table(find(state, "soft", SoftLabels), n)
+    return [Phase(loss, given=constants)]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """Class means of û and ẑ, from a clean pass after training."""
+    # Means of unit vectors, so a little shorter than one: the shorter, the less a class agrees with
+    # itself. They are sent as they are. The authors' code averages the batches of the training
+    # pass, augmented and while weights move; a clean pass does not depend on the order of the
+    # batches.
     labels = me.features(low=True).labels
     rows = {level: summaries.units(_features(me, level)) for level in _levels(turn.hyper)}
     return {
@@ -124,9 +137,9 @@ def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Means into sums a class; the high ones kept beside, for the classifier."""
-    sent = {level: need(upload.parts, level, Prototypes) for level in _levels(turn.hyper)}
-    total: dict[str, Any] = {"locals": Bag.of(upload.agent, weight, {"high": sent["high"]})}
-    for level, means in sent.items():
+    levels = {level: need(upload.parts, level, Prototypes) for level in _levels(turn.hyper)}
+    total: dict[str, Any] = {"locals": Bag.of(upload.agent, weight, {"high": levels["high"]})}
+    for level, means in levels.items():
         total |= fusions.fold_means(level, means, weight, by_count=False)
     return total
 
@@ -135,11 +148,9 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Plain means, and what a classifier of all local prototypes says of each class (FedMPS (7),
     (8)).
     """
-    sent, hyper = (
-        [need(parts, "high", Prototypes) for _, _, parts in bagged(total, "locals")],
-        turn.hyper,
-    )
-    if not sent:
+    hyper, fleet = turn.hyper, turn.contract
+    local_means = [need(parts, "high", Prototypes) for _, _, parts in bagged(total, "locals")]
+    if not local_means:
         return before
     shared: dict[str, Any] = {}
     for level in _levels(hyper):
@@ -151,47 +162,47 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
         )
     if not hyper.mu:
         return GlobalState(shared)
-    x, y = np.concatenate([p.vectors for p in sent]), np.concatenate([p.classes for p in sent])
-    rng, kept, fleet = (
-        turn.rng("soft labels"),
-        find(before.server, "classifier", Tensors),
-        turn.contract,
-    )
+    # (7): every local prototype of this round is one labelled sample, in the order of the devices'
+    # names. With some sixty of them 6 epochs in batches of 4 are about ninety steps: f learns over
+    # rounds rather than within one, which is why it is kept (the paper does not say; the code
+    # does).
+    x = np.concatenate([means.vectors for means in local_means])
+    y = np.concatenate([means.classes for means in local_means])
+    rng, earlier = turn.rng("soft labels"), find(before.server, "classifier", Tensors)
     sizes = (fleet.embedding, *fleet.head_hidden, fleet.n_classes)
+    # One generator draws the initial weights, if any, and then the order of the samples.
     model = (
-        softlabels.Model.of(kept)
-        if kept and hyper.server_keeps
+        softlabels.Model.of(earlier)
+        if earlier and hyper.server_keeps
         else softlabels.Model.fresh(sizes, rng)
     )
-    softlabels.teach(
-        model,
-        x,
-        y,
-        rng,
-        epochs=hyper.server_epochs,
-        batch_size=hyper.server_batch,
-        optimizer=hyper.server_optimizer,
-        lr=hyper.server_lr,
+    training = softlabels.ClassifierTraining(
+        hyper.server_epochs, hyper.server_batch, hyper.server_optimizer, hyper.server_lr
     )
-    now = softlabels.soft_labels(model.logits(x), y, hyper.tau2, hyper.average)
+    softlabels.teach(model, x, y, rng, training)
+    now = softlabels.soft_labels(model.logits(x), y, hyper.tau2, hyper.average)  # (8)
     shared["soft"] = softlabels.kept_beside(now, find(before.shared, "soft", SoftLabels))
     return GlobalState(shared, server={"classifier": model.tensors()} if hyper.server_keeps else {})
 
 
-def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The global high-level prototype nearest to ẑ; the classifier beside it."""
-    known, head = find(got, "high", Prototypes), ByHead(of_unit=True)
+    prototypes, head = find(state, "high", Prototypes), ByHead(of_unit=True)
+    # Squared distance to the raw means, as the authors' code has it, not the cosine: where ẑ points
+    # at none of them the shortest mean wins, that of the class that agrees least with itself.
     return (
         {"head": head}
-        if known is None
-        else {"prototype": NearestPrototype(known, of_unit=True), "head": head}
+        if prototypes is None
+        else {"prototype": NearestPrototype(prototypes, of_unit=True), "head": head}
     )
 
 
-def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
+def paper_floats(turn: Turn[Hyper], uploads: Sequence[Parts], after: GlobalState) -> int:
     """All prototypes up, and the soft labels down once (table V)."""
+    # On CIFAR-10 59 pairs of client and class × (400 + 120) + 10 × 10 = 30,780. The prototypes that
+    # go back are in nobody's count of that table.
     soft = {name: part for name, part in after.shared.items() if name == "soft"}
-    return sum(count_floats(parts) for parts in (*sent, soft))
+    return sum(count_floats(parts) for parts in (*uploads, soft))
 
 
 def _levels(hyper: Hyper) -> tuple[str, ...]:
@@ -202,13 +213,14 @@ def _levels(hyper: Hyper) -> tuple[str, ...]:
 
 
 def _features(me: Learner, level: str) -> Floats:
-    seen = me.features(low=True)
-    return seen.high if level == "high" or seen.low is None else seen.low
+    features = me.features(low=True)
+    return features.high if level == "high" or features.low is None else features.low
 
 
 recipe = Recipe(
     name="fedmps",
-    title="exchange class means of two feature levels; contrast with them, and learn from soft labels",
+    title="exchange class means of two feature levels; "
+    "contrast with them, and learn from soft labels",
     hyper=Hyper,
     train=train,
     summarise=summarise,

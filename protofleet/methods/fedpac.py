@@ -35,30 +35,34 @@ class Hyper:
     prototypes_only: bool = setting(False, "send class means only: no extractor, no head")
 
 
-def receive(turn: Turn[Any], me: Learner, got: Parts) -> None:
+def receive(turn: Turn[Any], me: Learner, state: Parts) -> None:
     """The fleet's extractor, and the head that was combined for this device."""
-    extractor, head = find(got, "extractor", Tensors), find(got, "head", Head)
+    # A device that did not send last time finds the head that was combined for it when it last did,
+    # to go on a newer extractor: `fuse` keeps the own parts of the devices that are silent.
+    extractor, head = find(state, "extractor", Tensors), find(state, "head", Head)
     if extractor is not None:
         me.load(extractor)
     if head is not None:
         me.load(heads.with_rows(me.weights("head"), head))
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """The head by CE, then the extractor by CE + λ·mse(z, p_g[y]); each with the other held
     still.
     """
     hyper, fleet = turn.hyper, turn.contract
-    seen = me.features()
-    me.memory["fedpac"] = heads.statistics(
-        seen.high, seen.labels
-    )  # with the extractor as it was received
-    known = find(got, "prototypes", Prototypes)
-    if (
-        known is not None
-    ):  # the official code pulls classes that are not among them to the device's own means
-        known = filled(known, need(me.memory["fedpac"], "before", Prototypes))
-    given, decay = as_given(known, fleet.n_classes, fleet.embedding), hyper.weight_decay
+    # Statistics are taken with the extractor as it was received: H_i and H_j of the program are
+    # only comparable while both devices look through the same weights. Hence before training.
+    features = me.features()
+    me.memory["fedpac"] = heads.statistics(features.high, features.labels)
+    prototypes = find(state, "prototypes", Prototypes)
+    # The official code pulls a class that is not among the global prototypes to the device's own
+    # mean from before training; in the first round, where there are none at all, it does not pull.
+    if prototypes is not None:
+        prototypes = filled(prototypes, need(me.memory["fedpac"], "before", Prototypes))
+    constants, decay = as_given(prototypes, fleet.n_classes, fleet.embedding), hyper.weight_decay
+    # In this order, as in the paper: the extractor learns under a head that already fits it. Each
+    # phase has momenta of its own.
     return [
         Phase(
             local.loss,
@@ -67,14 +71,16 @@ def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
             lr=hyper.head_lr,
             weight_decay=decay,
         ),
-        Phase(fedproto.loss, given=given, train=("backbone",), weight_decay=decay),
+        Phase(fedproto.loss, given=constants, train=("backbone",), weight_decay=decay),
     ]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """Class means and counts after training; the weights; and the statistics from before."""
-    seen = me.features()
-    means = {"prototypes": summaries.class_means(seen.high, seen.labels)}
+    # These means are of after training and become the global prototypes; "before" in the memory are
+    # those of the program. The two are different points and must not stand in for each other.
+    features = me.features()
+    means = {"prototypes": summaries.class_means(features.high, features.labels)}
     if turn.hyper.prototypes_only:
         return means
     weights = me.weights("backbone", "head")
@@ -89,10 +95,10 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     if turn.hyper.prototypes_only:
         return total
     extractor, n = need(upload.parts, "extractor", Tensors), int(np.sum(np.asarray(means.counts)))
-    sent = heads.fold_heads(
-        "devices", upload, weight, turn.contract, np.arange(turn.contract.n_classes)
-    )
-    return {**total, **fusions.fold_tensors("extractor", extractor, weight * n), **sent}
+    # The program combines whole heads, so every head must have all its rows (FedIC's need not).
+    every_class = np.arange(turn.contract.n_classes)
+    bag = heads.fold_heads("devices", upload, weight, turn.contract, every_class)
+    return {**total, **fusions.fold_tensors("extractor", extractor, weight * n), **bag}
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
@@ -107,19 +113,22 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
         return GlobalState(shared={"prototypes": prototypes})
     own = dict(before.own)
     if turn.hyper.combine:
-        sent = [parts for _, _, parts in devices]
-        several, by = (
-            [need(parts, "head", Head) for parts in sent],
-            heads.Collaboration.of(sent, turn.contract),
-        )
+        uploads = [parts for _, _, parts in devices]
+        several = [need(parts, "head", Head) for parts in uploads]
+        likeness = heads.Collaboration.of(uploads, turn.contract)
+        # α_i = argmin αᵀ(diag V + D_i)α on the simplex, over all devices that sent: one small
+        # program a device. The official code sets shares under 0.001 to zero afterwards, to clear
+        # up after an interior-point solver; active sets end on exact zeros.
         for i, (agent, _, _) in enumerate(devices):
-            own[agent] = {"head": heads.mixed(several, by.weights(i, range(len(several))))}
+            alpha = likeness.weights(i, range(len(several)))
+            own[agent] = {"head": heads.mixed(several, alpha)}
     return GlobalState({"prototypes": prototypes, "extractor": extractor}, own)
 
 
 recipe = Recipe(
     name="fedpac",
-    title="align features to global class means; average the extractor; combine heads for each device",
+    title="align features to global class means; average the extractor; "
+    "combine heads for each device",
     hyper=Hyper,
     train=train,
     summarise=summarise,

@@ -13,11 +13,18 @@ from protofleet.toolbox import summaries
 from protofleet.values.prototypes import Parts
 
 
-def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
     """The extractor's weights and running statistics, and how many samples stand behind them."""
+    # The paper counts "base layers" and "personalization layers" from the end of the network and
+    # tries several cuts; here the cut is where every network of the house has one, between backbone
+    # and head, and the whole head is personal. Base layers carry their batch norm along.
     return {"weights": me.weights("backbone"), "data": summaries.sample_count(me.samples)}
 
 
+# Everything else is FedAvg's, and that is the point: `fold`, `fuse` and `receive` move whatever
+# tensors are called "weights", so leaving the head out of them is all that makes a head personal.
+# The paper trains base and head together by SGD, as `fedavg.train` does. It averages with weights
+# γ_j = n_j / n.
 recipe = replace(
     fedavg.recipe,
     name="fedper",

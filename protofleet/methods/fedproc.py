@@ -47,38 +47,51 @@ class Hyper:
     )
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """α·CE + (1 − α)·contrast with the class means, on unit vectors."""
     from torch.nn import functional
 
     _, z = net.features(batch.x)
+    # float(): in bf16 a cosine has barely three digits, and a small τ magnifies what is wrong with
+    # it.
     unit = functional.normalize(z.float(), dim=1)
     classified = losses.cross_entropy(net.head(unit if hyper.unit_head else z), batch.y)
-    one_row = given["have"].new_ones(1)
+    # −log of the own class's share among the fleet's class means: MP-FedCL's contrast with a pool
+    # of one row. Classes without a prototype are left out, where the official code compares with a
+    # zero vector (a logit of 0, in the middle of the others' [−1, 1]) until there is one.
+    one_row = constants["have"].new_ones(1)
     contrast = losses.to_pool(
-        unit, batch.y, given["prototypes"].unsqueeze(0), one_row, given["have"], hyper.tau
+        unit, batch.y, constants["prototypes"].unsqueeze(0), one_row, constants["have"], hyper.tau
     )
-    return given["alpha"] * classified + (1 - given["alpha"]) * contrast
+    return constants["alpha"] * classified + (1 - constants["alpha"]) * contrast
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch; α is the share of the rounds that are over, and 1 while there are no
     prototypes.
     """
-    fleet, known = turn.contract, find(got, "prototypes", Prototypes)
-    alpha = 1.0 if known is None else min(1.0, (turn.round - 1) / turn.hyper.rounds)
-    unit = None if known is None else Prototypes(known.classes, summaries.units(known.vectors))
-    given = as_given(unit, fleet.n_classes, fleet.embedding)
-    return [Phase(loss, given=given | {"alpha": np.array(alpha, np.float32)})]
+    fleet, prototypes = turn.contract, find(state, "prototypes", Prototypes)
+    # The official code's α is round / 100 with rounds from 0. It goes in as an array: as a plain
+    # number it would be part of the compiled step, which would then be made anew in every round.
+    alpha = 1.0 if prototypes is None else min(1.0, (turn.round - 1) / turn.hyper.rounds)
+    # A mean of unit vectors is shorter than one; the contrast compares directions.
+    unit = (
+        None
+        if prototypes is None
+        else Prototypes(prototypes.classes, summaries.units(prototypes.vectors))
+    )
+    constants = as_given(unit, fleet.n_classes, fleet.embedding)
+    return [Phase(loss, given=constants | {"alpha": np.array(alpha, np.float32)})]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """All weights with n, and the means and counts of unit embeddings from a clean pass after
     training.
     """
-    seen = me.features()
-    means = summaries.class_means(summaries.units(seen.high), seen.labels)
-    return {**fedavg.summarise(turn, me, got), "prototypes": means}
+    # Unit first, mean second: a sample with a long embedding counts no more than any other.
+    features = me.features()
+    means = summaries.class_means(summaries.units(features.high), features.labels)
+    return {**fedavg.summarise(turn, me, state), "prototypes": means}
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -98,11 +111,11 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     return GlobalState(shared={**fedavg.fuse(turn, total, before).shared, "prototypes": fused})
 
 
-def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The classifier; the nearest prototype by cosine beside it."""
-    known = find(got, "prototypes", Prototypes)
+    prototypes = find(state, "prototypes", Prototypes)
     near: dict[str, Scorer] = (
-        {} if known is None else {"prototype": NearestPrototype(known, "cosine")}
+        {} if prototypes is None else {"prototype": NearestPrototype(prototypes, "cosine")}
     )
     return near | {"head": ByHead(of_unit=turn.hyper.unit_head)}
 

@@ -42,24 +42,31 @@ class Hyper:
     )
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """CE + λ·mse(z, p_g[y]) (FedProto (5))."""
+    # (5) pulls the device's *mean* of a class by a norm; the official code pulls every sample's
+    # embedding by `MSELoss`. The second is what its results come from, so λ = 1 here is its λ = 1,
+    # and a λ tuned at one embedding size does not carry over to another.
     _, z = net.features(batch.x)
-    pull = losses.to_prototype(z, batch.y, given["prototypes"], given["have"])
+    pull = losses.to_prototype(z, batch.y, constants["prototypes"], constants["have"])
     return losses.cross_entropy(net.head(z), batch.y) + hyper.lam * pull
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch, with the prototypes of the last state."""
+    # Without prototypes the table is all zeros with `have` at 0: the first round has the shapes of
+    # the later ones, so that one compiled step serves them all, and nothing is pulled.
     fleet = turn.contract
-    known = find(got, "prototypes", Prototypes)
-    return [Phase(loss, given=as_given(known, fleet.n_classes, fleet.embedding))]
+    prototypes = find(state, "prototypes", Prototypes)
+    return [Phase(loss, given=as_given(prototypes, fleet.n_classes, fleet.embedding))]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """Class means and counts, from a clean pass after training."""
-    seen = me.features()
-    return {"prototypes": summaries.class_means(seen.high, seen.labels)}
+    # (3). The official code collects embeddings batch by batch in the last local epoch, so its
+    # early batches are seen through other weights than its late ones, with dropout on; not copied.
+    features = me.features()
+    return {"prototypes": summaries.class_means(features.high, features.labels)}
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -72,17 +79,21 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Their mean per class, plain as in the official code (formula 6 with (3)'s weights on
     request).
     """
+    # (6) as printed weighs by |D_i,c| / N_c and then divides by the number of holders once more,
+    # which would shrink every prototype by that number. The official code takes the plain mean.
     fused = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
     return GlobalState(shared={"prototypes": fused})
 
 
-def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The nearest global prototype; the classifier beside it."""
-    known = find(got, "prototypes", Prototypes)
+    # The official code tests by squared distance to the *global* prototypes, among the device's own
+    # classes. The head is reported beside it because it is often the better of the two.
+    prototypes = find(state, "prototypes", Prototypes)
     return (
         {"head": ByHead()}
-        if known is None
-        else {"prototype": NearestPrototype(known), "head": ByHead()}
+        if prototypes is None
+        else {"prototype": NearestPrototype(prototypes), "head": ByHead()}
     )
 
 

@@ -37,11 +37,13 @@ class Hyper:
     )
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """CE + λ·mse(z, p_g[y]), as FedProto."""
+    # The paper's local loss is FedProto's; only where the prototypes come from differs. A remark in
+    # the official code names λ = 10; the default is FedProto's 1, so that the two compare.
     fleet = turn.contract
-    given = as_given(find(got, "prototypes", Prototypes), fleet.n_classes, fleet.embedding)
-    return [Phase(fedproto.loss, given=given)]
+    constants = as_given(find(state, "prototypes", Prototypes), fleet.n_classes, fleet.embedding)
+    return [Phase(fedproto.loss, given=constants)]
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -55,37 +57,41 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     stays here.
     """
     hyper = turn.hyper
-    sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "prototypes")]
-    sent = [means for means in sent if means.classes.size]
-    if not sent:
+    uploads = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "prototypes")]
+    uploads = [means for means in uploads if means.classes.size]
+    if not uploads:
         return before
-    vectors, labels = (
-        np.concatenate([m.vectors for m in sent]),
-        np.concatenate([m.classes for m in sent]),
-    )
-    kept, dim = find(before.server, "trainable", Tensors), sent[0].dim
+    # Every local prototype is one sample, in the order of the devices' names, whatever its count:
+    # the official code trains on a plain list of them. The seed of the round shuffles it.
+    vectors = np.concatenate([means.vectors for means in uploads])
+    labels = np.concatenate([means.classes for means in uploads])
+    earlier, dim = find(before.server, "trainable", Tensors), uploads[0].dim
+    # The fleet's generator, not the round's: a coordinator that lost its state begins as it began.
     fresh = trainable.initial(
         turn.contract.n_classes, dim, hyper.hidden or dim, turn.fleet_rng("trainable")
     )
-    weights = trainable.trained(
-        fresh if kept is None else kept.arrays,  # type: ignore[arg-type]
-        vectors,
-        labels,
-        trainable.margin(vectors, labels, hyper.threshold),
-        turn.rng("server"),
-        epochs=hyper.server_epochs,
-        batch_size=hyper.server_batch,
-        lr=hyper.server_lr,
+    # δ is found anew in every round from what came in it, before any training (the paper's adaptive
+    # margin): it grows as the extractors pull the classes apart, up to τ.
+    delta = trainable.margin(vectors, labels, hyper.threshold)
+    training = trainable.PrototypeTraining(
+        delta, hyper.server_epochs, hyper.server_batch, hyper.server_lr
     )
-    known = find(before.shared, "prototypes", Prototypes)
-    classes = np.union1d(labels, [] if known is None else known.classes).astype(np.int64)
-    made = Prototypes(classes, trainable.prototypes(weights)[classes])
-    return GlobalState(shared={"prototypes": made}, server={"trainable": Tensors(weights)})
+    start = fresh if earlier is None else earlier.arrays
+    weights = trainable.trained(start, vectors, labels, turn.rng("server"), training)  # type: ignore[arg-type]
+    # The network makes a prototype of every class of the fleet, also of those that nobody ever had;
+    # such a one says only what the others were pushed off from, and devices are not pulled to it.
+    # The official code shares all.
+    before_this = find(before.shared, "prototypes", Prototypes)
+    classes = np.union1d(labels, [] if before_this is None else before_this.classes)
+    classes = classes.astype(np.int64)
+    prototypes = Prototypes(classes, trainable.prototypes(weights)[classes])
+    return GlobalState(shared={"prototypes": prototypes}, server={"trainable": Tensors(weights)})
 
 
 recipe: Recipe[Hyper] = Recipe(
     name="fedtgp",
-    title="FedProto with global prototypes that the coordinator trains, contrastively, with an adaptive margin",
+    title="FedProto with global prototypes that the coordinator trains, "
+    "contrastively, with an adaptive margin",
     hyper=Hyper,
     train=train,
     summarise=protonorm.summarise,

@@ -80,33 +80,38 @@ def talks(turn: Turn[Hyper]) -> bool:
 
 def heads(turn: Turn[Hyper]) -> Mapping[str, Linear]:
     """The projection of formula 11, beside the classifier."""
+    # Why there is one: after a ReLU no embedding can point at a fixed vector, whose entries have
+    # both signs (section 4.1). A linear layer has both signs.
     return {"project": Linear(_frame(turn).shape[1])}
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """CE(g(f)) + λ·½(hᵀz_c − 1)², h the normalised projection of f (GFPL (13))."""
     _, f = net.features(batch.x)
-    return retrain(net, Batch(f, batch.y), given, hyper)
+    return retrain(net, Batch(f, batch.y), constants, hyper)
 
 
-def retrain(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def retrain(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """The same of features as they come (GFPL (14))."""
-    aligned = losses.dot_regression(net.extra("project", batch.x), batch.y, given["frame"])
+    # (14) is (13) with a pseudo-feature in the place of f(x): one function for both, so that the
+    # classifier cannot learn one thing from samples and another from what stands for them.
+    aligned = losses.dot_regression(net.extra("project", batch.x), batch.y, constants["frame"])
     return losses.cross_entropy(net.head(batch.x), batch.y) + hyper.lam * aligned
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch on the device's own samples."""
     return [Phase(loss, given={"frame": _frame(turn)})]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """A mixture a class, in rounds of exchange."""
     if not talks(turn):
         return {}
-    seen, hyper = me.features(), turn.hyper
+    # Algorithm 2 fits after every epoch and sends once a round: only the last fit is ever seen.
+    features, hyper = me.features(), turn.hyper
     fitted = mixtures.class_mixtures(
-        seen.high, seen.labels, hyper.components, hyper.floor, turn.seed("EM")
+        features.high, features.labels, hyper.components, hyper.floor, turn.seed("EM")
     )
     return {"mixtures": fitted}
 
@@ -123,40 +128,48 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Algorithm 1, class by class."""
-    sent = [
+    uploads = [
         (weight, need(parts, "mixtures", Mixtures))
         for _, weight, parts in bagged(total, "mixtures")
     ]
-    fused = mixtures.fuse(
-        sent, find(before.shared, "mixtures", Mixtures), turn.hyper.threshold, turn.hyper.most
-    )
+    earlier = find(before.shared, "mixtures", Mixtures)
+    fused = mixtures.fuse(uploads, earlier, turn.hyper.threshold, turn.hyper.most)
     return before if fused is None else GlobalState(shared={"mixtures": fused})
 
 
-def adapt(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def adapt(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """Projection and classifier learn from pseudo-features of every class the fleet knows; the
     extractor is frozen.
     """
-    known, hyper = find(got, "mixtures", Mixtures), turn.hyper
-    if known is None or not hyper.pseudo:
+    fleet_mixtures, hyper = find(state, "mixtures", Mixtures), turn.hyper
+    if fleet_mixtures is None or not hyper.pseudo:
         return []
-    drawn = mixtures.sample(known, hyper.pseudo, turn.rng("pseudo-features"))
-    given = {"frame": _frame(turn)}
-    return [Phase(retrain, given=given, train=("project", "head"), epochs=hyper.passes, data=drawn)]
+    # Algorithm 2 as printed retrains inside the loop over batches (lines 14-18), so as often as
+    # there are batches; the text says once an exchange. It is once here, on arrival: mixtures that
+    # came belong to the weights that the devices had when they sent, and those move on with
+    # training. r of every class, however many samples it has: this is what balances the classes.
+    drawn = mixtures.sample(fleet_mixtures, hyper.pseudo, turn.rng("pseudo-features"))
+    constants, modules = {"frame": _frame(turn)}, ("project", "head")
+    return [Phase(retrain, given=constants, train=modules, epochs=hyper.passes, data=drawn)]
 
 
-def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The projection against the fixed vectors; the classifier; the fleet's likeliest mixture."""
-    frame, known = _frame(turn), find(got, "mixtures", Mixtures)
+    frame, fleet_mixtures = _frame(turn), find(state, "mixtures", Mixtures)
+    # The paper does not say which of its two classifiers its tables read: both are reported.
     fixed = NearestPrototype(Prototypes(np.arange(len(frame)), frame), "cosine", through="project")
-    found: dict[str, Scorer] = {"prototype": fixed, "head": ByHead()}
-    return found if known is None else found | {"mixture": LikeliestMixture(known)}
+    scorers: dict[str, Scorer] = {"prototype": fixed, "head": ByHead()}
+    if fleet_mixtures is None:
+        return scorers
+    return scorers | {"mixture": LikeliestMixture(fleet_mixtures)}
 
 
 def _frame(turn: Turn[Hyper]) -> Floats:
     """The fixed vectors: every device derives the same from the fleet's seed, so they cost no
     bytes.
     """
+    # The paper wants d > K, yet C vectors evenly apart need C − 1 dimensions and (9) needs C of
+    # them for its orthonormal columns: where the embedding is smaller, the projection widens to C.
     classes = turn.contract.n_classes
     return etf.simplex(
         classes, turn.hyper.dim or max(turn.contract.embedding, classes), turn.fleet_rng("ETF")

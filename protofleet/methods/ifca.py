@@ -33,39 +33,48 @@ def part(cluster: int) -> str:
     return f"model{cluster}"
 
 
-def cross_entropy(seen: Features) -> float:
+def cross_entropy(features: Features) -> float:
     """The mean loss of the device's data under the weights it was seen through."""
-    logits = seen.logits.astype(np.float64)
+    # Less the largest logit before exp: a model that is sure, and wrong, about another cluster's
+    # data would overflow here, and an infinite loss against another infinite one chooses nothing.
+    logits = features.logits.astype(np.float64)
     top = logits.max(1)
     log_sum = top + np.log(np.exp(logits - top[:, None]).sum(1))
-    return float((log_sum - logits[np.arange(len(logits)), seen.labels]).mean())
+    return float((log_sum - logits[np.arange(len(logits)), features.labels]).mean())
 
 
-def receive(turn: Turn[Hyper], me: Learner, got: Parts) -> None:
+def receive(turn: Turn[Hyper], me: Learner, state: Parts) -> None:
     """Load the model of least loss on one's own data; while a model is still missing, draw one
     instead.
     """
     k = turn.hyper.clusters
-    known = {j: model for j in range(k) if (model := find(got, part(j), Tensors)) is not None}
-    if len(known) == k:
+    models = {j: model for j in range(k) if (model := find(state, part(j), Tensors)) is not None}
+    # ĵ = argmin_j F_i(θ_j), the paper's estimate of a device's cluster, on training samples in
+    # evaluation mode: a pass a model. `argmin` takes the first of equals, so a tie is settled the
+    # same everywhere.
+    if len(models) == k:
         losses = []
         for j in range(k):
-            me.load(known[j])
+            me.load(models[j])
             losses.append(cross_entropy(me.features()))
         cluster = int(np.argmin(losses))
     else:
+        # The paper initialises k models at random. Here all devices begin alike, which would leave
+        # the k models equal and the choice without meaning; so clusters are drawn until every model
+        # has been averaged over some devices of its own, and differs from the others by that.
         cluster = int(turn.rng("cluster").integers(k))
-    if cluster in known:
-        me.load(known[cluster])
+    # The loop above left the last model loaded, whichever was chosen.
+    if cluster in models:
+        me.load(models[cluster])
     me.memory["ifca"] = {"cluster": Tensors({"number": np.array(cluster, np.int64)})}
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """CE, on from the model that was chosen."""
     return [Phase(local.loss)]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """All weights, which cluster they belong to, and n."""
     return {
         "weights": me.weights(),
@@ -77,6 +86,8 @@ def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Weights into the sums of their cluster, weighted by n."""
     cluster = int(one_number(upload.parts, "cluster", "number", 0))
+    # A cluster beyond k would make a sum that no state has a place for: the upload would be taken
+    # and its work lost in silence.
     if cluster >= turn.hyper.clusters:
         raise FusionError(f"cluster: there is no {cluster}, only 0 to {turn.hyper.clusters - 1}")
     samples = int(one_number(upload.parts, "data", "samples", 1))
@@ -95,7 +106,8 @@ def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
 
 recipe = Recipe(
     name="ifca",
-    title="average weights within k clusters; a device belongs to the model that fits its data best",
+    title="average weights within k clusters; "
+    "a device belongs to the model that fits its data best",
     hyper=Hyper,
     train=train,
     summarise=summarise,

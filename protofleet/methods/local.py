@@ -32,18 +32,18 @@ class Hyper:
     """Nothing to set."""
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Any) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Any) -> Tensor:
     """CE."""
     _, z = net.features(batch.x)
     return losses.cross_entropy(net.head(z), batch.y)
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """Plain training."""
     return [Phase(loss)]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """Nothing leaves the device."""
     return {}
 
@@ -58,11 +58,14 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     return before
 
 
-def scorers(turn: Turn[Any], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The classifier, or the device's own class means."""
-    seen = me.features()
+    # By the network as it is at evaluation, whether it was trained here or came from the fleet:
+    # weight averaging methods have no prototypes of their own, and are read by this so that one
+    # column of a table can hold all methods.
+    features = me.features()
     return {
-        "prototype": NearestPrototype(summaries.class_means(seen.high, seen.labels)),
+        "prototype": NearestPrototype(summaries.class_means(features.high, features.labels)),
         "head": ByHead(),
     }
 
@@ -76,5 +79,5 @@ recipe = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=scorers,
-    talks=lambda turn: False,
+    talks=lambda turn: False,  # no round is one of exchange: not even an empty upload is counted
 )

@@ -54,79 +54,90 @@ class Hyper:
     most: int = setting(8, "DBSCAN: at most so many prototypes a class", low=1, high=64)
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """CE + λ·contrast with the pool, on unit vectors (MP-FedCL (12))."""
     from torch.nn import functional
 
+    # (11) writes plain inner products, whose size is the embedding's; at τ = 0.07 only cosines keep
+    # the exponent in a range where a gradient is left. FedPCL, whose loss this is, normalises.
     _, z = net.features(batch.x)
     unit = functional.normalize(z.float(), dim=1)
     contrast = losses.to_pool(
-        unit, batch.y, given["pool"], given["filled"], given["have"], hyper.tau
+        unit, batch.y, constants["pool"], constants["filled"], constants["have"], hyper.tau
     )
     return losses.cross_entropy(net.head(z), batch.y) + hyper.lam * contrast
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch, with the padded pool of the last state."""
-    known, fleet, hyper = pool.members(got), turn.contract, turn.hyper
-    slots, whole = _slots(hyper, known), hyper.padding == "whole"
-    return [
-        Phase(
-            loss, given=pool.as_given(known, fleet.n_classes, fleet.embedding, slots, whole=whole)
-        )
-    ]
+    members, fleet, hyper = pool.members(state), turn.contract, turn.hyper
+    slots, whole = _slots(hyper, members), hyper.padding == "whole"
+    # Padded by every device for itself (9), (10): what stands in can be derived from what was sent,
+    # so it need not travel, and inference (13) wants the pool without it.
+    constants = pool.as_given(members, fleet.n_classes, fleet.embedding, slots, whole=whole)
+    return [Phase(loss, given=constants)]
 
 
-def summarise(turn: Turn[Hyper], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """Prototypes from a clean pass after training, and all weights with n."""
-    hyper, seen = turn.hyper, me.features()
-    if hyper.summary == "kmeans":
-        found = centroids.kmeans(
-            seen.high, seen.labels, hyper.clusters, lambda c: turn.seed(f"k-means/{c}")
+    hyper, features = turn.hyper, me.features()
+    if hyper.summary == "kmeans":  # (7); a seed a class, so that one class does not shift another's
+        prototypes = centroids.kmeans(
+            features.high, features.labels, hyper.clusters, lambda c: turn.seed(f"k-means/{c}")
         )
-    elif hyper.summary == "dbscan":
-        found = centroids.dbscan(seen.high, seen.labels, hyper.neighbours, hyper.reach, hyper.most)
-    else:
-        found = summaries.class_means(seen.high, seen.labels, counts=False)
-    return {"prototypes": found} | (
-        {} if hyper.prototypes_only else dict(fedavg.summarise(turn, me, got))
+    elif hyper.summary == "dbscan":  # the paper's DP-FedCL, whose radius it does not give
+        prototypes = centroids.dbscan(
+            features.high, features.labels, hyper.neighbours, hyper.reach, hyper.most
+        )
+    else:  # SP-FedCL
+        prototypes = summaries.class_means(features.high, features.labels, counts=False)
+    # Line 19 of algorithm 1 clusters what the *local* weights see, though the averaged ones will
+    # read the pool: they begin alike every round, so what one sees is near what the other sees.
+    return {"prototypes": prototypes} | (
+        {} if hyper.prototypes_only else dict(fedavg.summarise(turn, me, state))
     )
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Prototypes are kept whole, weights added up."""
-    sent = {"prototypes": need(upload.parts, "prototypes", Prototypes)}
+    member = {"prototypes": need(upload.parts, "prototypes", Prototypes)}
     weights = {} if turn.hyper.prototypes_only else fedavg.fold(turn, upload, weight)
-    return {"pool": Bag.of(upload.agent, weight, sent), **weights}
+    return {"pool": Bag.of(upload.agent, weight, member), **weights}
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """The pool of all prototypes (8), and the mean of the weights (algorithm 1, line 9)."""
-    sent = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "pool")]
-    if not sent:
+    members = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "pool")]
+    if not members:
         return before
+    # Into an empty state, since `fuse` of nothing gives back what it was handed: with prototypes
+    # only, the whole old state would come along.
     weights = fedavg.fuse(turn, total, GlobalState()).shared
-    return GlobalState(shared={**pool.publish(sent, pool.members(before.shared)), **weights})
+    return GlobalState(shared={**pool.publish(members, pool.members(before.shared)), **weights})
 
 
-def _slots(hyper: Hyper, known: Sequence[Prototypes]) -> int:
+def _slots(hyper: Hyper, members: Sequence[Prototypes]) -> int:
     """Prototypes a class and device after padding."""
-    return {"kmeans": hyper.clusters, "single": 1}.get(hyper.summary) or pool.widest(known)
+    # DBSCAN finds a number of its own for each class: K is then the most that anybody has of any.
+    return {"kmeans": hyper.clusters, "single": 1}.get(hyper.summary) or pool.widest(members)
 
 
-def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The nearest of the unpadded pool (13); the classifier beside it."""
-    known = pool.members(got)
+    members = pool.members(state)
+    # Squared distance of embeddings as they are (13), though training compared directions: the
+    # paper does both. Its figures are over all classes, so read them as `prototype_all_classes`.
     return {"head": ByHead()} | (
-        {"prototype": NearestPrototype(pool.joined(known))} if known else {}
+        {"prototype": NearestPrototype(pool.joined(members))} if members else {}
     )
 
 
-def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -> int:
+def paper_floats(turn: Turn[Hyper], uploads: Sequence[Parts], after: GlobalState) -> int:
     """The padded prototypes of every device (table II); weights are counted apart."""
+    # On MNIST 5,120 = K 2 × 10 classes × d 256 a client, also of one that holds a single class.
     fleet = turn.contract
     return (
-        len(sent)
+        len(uploads)
         * _slots(turn.hyper, pool.members(after.shared))
         * fleet.n_classes
         * fleet.embedding
@@ -135,7 +146,8 @@ def paper_floats(turn: Turn[Hyper], sent: Sequence[Parts], after: GlobalState) -
 
 recipe = Recipe(
     name="mpfedcl",
-    title="pool several k-means prototypes per class and device, contrast with the pool, average weights",
+    title="pool several k-means prototypes per class and device, "
+    "contrast with the pool, average weights",
     hyper=Hyper,
     train=train,
     summarise=summarise,

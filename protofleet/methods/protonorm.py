@@ -69,28 +69,29 @@ def factor(hyper: Hyper) -> float:
     return hyper.gamma if hyper.scale else 1.0
 
 
-def loss(net: Net, batch: Batch, given: Given, hyper: Hyper) -> Tensor:
+def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     """CE + λ·mse(z, γ·ĉ_g[y]) (ProtoNorm (4), (15))."""
+    # (5) is a distance between *means* of a class; the authors' code takes the MSE of every sample,
+    # as FedProto's does. γ multiplies here and not at the coordinator (section 4.2: upscaling is
+    # the client's), so what travels are unit vectors that half precision holds well.
     _, z = net.features(batch.x)
-    pull = losses.to_prototype(z, batch.y, factor(hyper) * given["prototypes"], given["have"])
+    targets = factor(hyper) * constants["prototypes"]
+    pull = losses.to_prototype(z, batch.y, targets, constants["have"])
     return losses.cross_entropy(net.head(z), batch.y) + hyper.lam * pull
 
 
-def train(turn: Turn[Hyper], me: Learner, got: Parts) -> Sequence[Phase]:
+def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch, with the prototypes of the last state."""
-    fleet = turn.contract
-    return [
-        Phase(
-            loss,
-            given=as_given(find(got, "prototypes", Prototypes), fleet.n_classes, fleet.embedding),
-        )
-    ]
+    fleet, prototypes = turn.contract, find(state, "prototypes", Prototypes)
+    return [Phase(loss, given=as_given(prototypes, fleet.n_classes, fleet.embedding))]
 
 
-def summarise(turn: Turn[Any], me: Learner, got: Parts) -> Parts:
+def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
     """Class means; how many samples stand behind them stays private (section 6.3)."""
-    seen = me.features()
-    return {"prototypes": summaries.class_means(seen.high, seen.labels, counts=False)}
+    # (2). Without counts (3) cannot be weighted, and (7) takes its place: that is the paper's price
+    # for not telling how many samples of a class a device has.
+    features = me.features()
+    return {"prototypes": summaries.class_means(features.high, features.labels, counts=False)}
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -101,13 +102,19 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """Their plain mean (7), on the unit sphere and spread out there (11)-(14)."""
+    # The generator parts points that coincide and directs those of length zero. It is the fleet's,
+    # so that such a point goes the same way in every round and devices are not pulled to and fro.
     hyper, rng = turn.hyper, turn.fleet_rng("alignment")
-    sent = fusions.means("prototypes", total, None).classes
-    if not sent.size:
+    fresh = fusions.means("prototypes", total, None).classes
+    if not fresh.size:
         return before
     fused = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
-    moving, rows = np.isin(fused.classes, sent), fused.vectors.astype(np.float64)
+    # Only classes that were sent are aligned (the authors' code leaves the others out of the
+    # round); an absent one keeps its direction, which may by now be near another's.
+    moving, rows = np.isin(fused.classes, fresh), fused.vectors.astype(np.float64)
     if hyper.align:
+        # Each round begins from the new means, not from where the last alignment ended: the
+        # directions that devices agree on choose which of the many optima is taken.
         fixed = rows[~moving] if hyper.absent_push else None
         rows[moving], _ = alignment.align(
             rows[moving], rng, stop=hyper.stop, most=hyper.steps, fixed=fixed
@@ -117,16 +124,19 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     return GlobalState(shared={"prototypes": Prototypes(fused.classes, rows.astype(np.float32))})
 
 
-def scorers(turn: Turn[Hyper], me: Learner, got: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The nearest global prototype, by direction where prototypes are directions; the classifier
     beside it.
     """
-    known = find(got, "prototypes", Prototypes)
-    if known is None:
+    prototypes = find(state, "prototypes", Prototypes)
+    if prototypes is None:
         return {"head": ByHead()}
+    # (6) compares with local prototypes, the authors' code with the global unit ones. ‖z − ĉ‖² is
+    # ‖z‖² + 1 − 2⟨z, ĉ⟩: among unit vectors distance and cosine give the same answer, whatever γ.
     if turn.hyper.align or turn.hyper.unit:
-        return {"prototype": NearestPrototype(known, "cosine"), "head": ByHead()}
-    scaled = Prototypes(known.classes, factor(turn.hyper) * known.vectors)
+        return {"prototype": NearestPrototype(prototypes, "cosine"), "head": ByHead()}
+    # Raw means differ in length, and there a distance has to know what the pull was toward.
+    scaled = Prototypes(prototypes.classes, factor(turn.hyper) * prototypes.vectors)
     return {"prototype": NearestPrototype(scaled), "head": ByHead()}
 
 

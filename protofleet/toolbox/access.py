@@ -38,6 +38,8 @@ def one_number(parts: Parts, name: str, tensor: str, low: float) -> float:
     """The one number that somebody sent in this part, and not less than `low`."""
     arrays = need(parts, name, Tensors).arrays
     array = arrays.get(tensor)
+    # `not x >= low` and not `x < low`: it refuses NaN as well, which compares false with
+    # everything. Other tensors in the part are refused too, since nobody would read them.
     if array is None or len(arrays) > 1 or array.size != 1 or not array.item() >= low:
         raise FusionError(f"{name}.{tensor}: one number from {low:g} up is due")
     return float(array.item())
@@ -47,6 +49,9 @@ def as_given(prototypes: _Prototypes | None, n_classes: int, dim: int) -> dict[s
     """Prototypes as a loss reads them: a row a class id, and 1.0 where there is one (all 0.0 in the
     first round).
     """
+    # Always C rows, whichever classes are known: shapes that do not change from round to round let
+    # one compiled step serve the run. `have` is a float since it is multiplied by: a term of a
+    # class without a prototype has weight 0, so what stands in its row (zeros) is never looked at.
     if prototypes is None or not prototypes.classes.size:
         return {
             "prototypes": np.zeros((n_classes, dim), np.float32),

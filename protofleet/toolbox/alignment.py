@@ -18,13 +18,22 @@ Points = NDArray[np.float64]
 Force = Callable[[Points], Points]
 Stop = Literal["tangential", "paper"]
 
-_SAME = 1e-4  # points nearer than this count as one: 2 − 2⟨c, c'⟩ still has eight good digits here
+# Points nearer than this count as one. ‖c − c'‖² is taken as 2 − 2⟨c, c'⟩, whose error is about
+# 2⁻⁵²; at 10⁻⁸, the square of this, seven digits are left of it. Below, the force is capped, not
+# infinite.
+_SAME = 1e-4
+# How far a point that coincides with another is moved before the first step: far enough that their
+# force has a direction, and near enough that it begins among the same neighbours.
 _NUDGE = 0.1
-_STILL = 1e-5  # tangential share of the force below which nothing moves any more
+# The tangential share of the force below which nothing moves any more: at the rate and momentum
+# below that is 10⁻⁵ of a radian or so a step, less than half precision on the wire can tell.
+_STILL = 1e-5
 
 
 def units(points: ArrayLike, rng: np.random.Generator) -> Points:
     """Every row at length one; a row of zeros has no direction and is given one."""
+    # Under 10⁻¹² a length is rounding, and dividing by it would make a direction of noise: drawn at
+    # random it is at least the same for everybody, and evenly so.
     rows = np.array(points, np.float64)
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     lost = length[:, 0] < 1e-12
@@ -37,6 +46,10 @@ def forces(points: Points, fixed: Points | None = None) -> Points:
     """F_j = Σ_k (c_j − c_k) / ‖c_j − c_k‖² on unit points (ProtoNorm (11)); fixed points push and
     do not move.
     """
+    # w_jk = 1/‖c_j − c_k‖² in one K × K array, worked on in place. The literal K × K × d
+    # differences take 108 times as long at K = 1,000. Each c_j is its own first neighbour at
+    # distance zero: the floor makes its weight large and finite, and the diagonal then takes it
+    # out.
     others = points if fixed is None else np.concatenate([points, fixed])
     weights = points @ others.T
     np.multiply(weights, -2.0, out=weights)
@@ -53,9 +66,14 @@ def iterations(
     """The points after each step, without end (ProtoNorm (12)-(14)); the rate falls by 5 % every
     ten steps.
     """
+    # μ = 0.9 and η = 0.1 are the paper's. The velocity is not projected onto the sphere; the
+    # division by the length takes the radial part of a step out again, and with it part of the
+    # step: the force has a radial part of (K − 1)/2, so steps along the sphere get short where K is
+    # large.
     velocity = np.zeros_like(points)
     for t in itertools.count():
-        # The authors' code lowers the rate after steps 0, 10, 20, ...
+        # The authors' code lowers the rate after steps 0, 10, 20, ...: −(−t // 10) is t/10, rounded
+        # up.
         velocity = momentum * velocity + rate * 0.95 ** -(-t // 10) * force(points)
         moved = points + velocity
         points = moved / np.linalg.norm(moved, axis=1, keepdims=True)
@@ -80,6 +98,8 @@ def align(
     settled = _paper_rule() if stop == "paper" else _tangential_rule
     force = np.zeros_like(points)
 
+    # The rule needs the force at the points *before* the step, which the iteration has just worked
+    # out: kept from there rather than computed twice, as it is all the cost.
     def recorded(at: Points) -> Points:
         nonlocal force
         force = forces(at, others)
@@ -97,6 +117,7 @@ def align(
 
 def gaps(points: ArrayLike) -> Points:
     """Each row's distance to the nearest other row (FedTGP's margins); infinite for a row alone."""
+    # About the mean, since ‖a‖² + ‖b‖² − 2a·b cancels to nothing for near points far from zero.
     rows = np.asarray(points, np.float64)
     rows = rows - rows.mean(0)
     square = (rows**2).sum(1)
@@ -109,6 +130,10 @@ def _apart(points: Points, fixed: Points | None, rng: np.random.Generator) -> Po
     """Points that coincide with an earlier one, moved a little: there the force has no
     direction.
     """
+    # Fixed points come first, so that they are earlier than any that may move. `tril` keeps each
+    # row's products with earlier rows only: of two that coincide one stays, and a row of zeros (the
+    # first) clashes with none. 1 − ε²  rather than 1 − ε²/2, the cosine at distance ε: a little
+    # early.
     everything = points if fixed is None else np.concatenate([fixed, points])
     nearest = np.tril(everything @ everything.T, -1).max(1)[len(everything) - len(points) :]
     clash = nearest > 1.0 - _SAME**2
@@ -121,6 +146,8 @@ def _tangential_rule(at: Points, force: Points) -> bool:
     """What of the force moves a point along the sphere has vanished beside the radial part, which
     is (K − 1)/2.
     """
+    # ⟨F_j, c_j⟩ = Σ_k (1 − ⟨c_j, c_k⟩) / (2 − 2⟨c_j, c_k⟩) = (K − 1)/2 wherever the points are. It
+    # is what the authors' rule mostly sees, which therefore stops while the points still move.
     radial = np.einsum("jd,jd->j", force, at)
     along = np.linalg.norm(force - radial[:, None] * at, axis=1)
     return bool(along.max() <= _STILL * np.abs(radial).max())
@@ -130,6 +157,8 @@ def _paper_rule() -> Callable[[Points, Points], bool]:
     """The mean force norm, rounded to 4 places, has been the same ten times running, counted from
     step 10 on.
     """
+    # As the authors' code has it (the paper has an ε without a value). NaN is equal to nothing, so
+    # the first comparison never counts.
     step, same, last = 0, 0, np.nan
 
     def settled(at: Points, force: Points) -> bool:

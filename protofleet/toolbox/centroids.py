@@ -26,15 +26,20 @@ def kmeans(
     """
 
     def groups(rows: Rows, c: int) -> Ints:
+        # No more samples than clusters: each distinct sample is its own centroid. k-means would
+        # find the same or refuse (scikit-learn wants n ≥ k), and start from random to get there.
         if len(rows) <= clusters:
             return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
         from sklearn.cluster import KMeans
         from sklearn.exceptions import ConvergenceWarning
 
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # fewer distinct samples than clusters: fewer centroids
+            # It warns where there are fewer distinct samples than clusters; fewer centroids are
+            # right.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            # From random samples and once, as the paper says: k-means++ with ten starts would be
+            # better centroids than the paper's. A seed of 64 bits is cut to the 32 that the library
+            # takes.
             start = KMeans(clusters, init="random", n_init=1, random_state=seed(c) % 2**32)
             return np.asarray(start.fit_predict(rows), np.int64)
 
@@ -52,20 +57,23 @@ def dbscan(
     """
 
     def groups(rows: Rows, c: int) -> Ints:
-        everything = np.zeros(len(rows), np.int64)
+        one_group = np.zeros(len(rows), np.int64)
         if len(rows) < neighbours:
-            return everything
+            return one_group
         from sklearn.cluster import DBSCAN
         from sklearn.neighbors import NearestNeighbors
 
         near = NearestNeighbors(n_neighbors=neighbours).fit(rows).kneighbors(rows)[0][:, -1]
+        # Identical samples have a median distance of 0, and the library refuses a radius of 0.
         radius = max(reach * float(np.median(near)), 1e-9)
-        found = np.asarray(DBSCAN(eps=radius, min_samples=neighbours).fit_predict(rows), np.int64)
-        if (found < 0).all():
-            return everything
-        sizes = np.bincount(found[found >= 0])
+        groups = np.asarray(DBSCAN(eps=radius, min_samples=neighbours).fit_predict(rows), np.int64)
+        if (groups < 0).all():
+            return one_group
+        # Stable, so that of equally large clusters the one that was found first stays: samples are
+        # in the order of the data set, and the outcome is the same on every machine.
+        sizes = np.bincount(groups[groups >= 0])
         largest = np.argsort(-sizes, kind="stable")[:most]
-        return np.where(np.isin(found, largest), found, -1)
+        return np.where(np.isin(groups, largest), groups, -1)
 
     return _means_of(features, labels, groups)
 

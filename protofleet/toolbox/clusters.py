@@ -18,12 +18,17 @@ def alike(vectors: ArrayLike, most: int, seed: int) -> Ints:
     """
     from sklearn.cluster import KMeans
 
+    # On the unit sphere ‖a − b‖² = 2 − 2cos: Euclidean k-means on directions groups by cosine. A
+    # mean of zeros has no direction and stays at the origin, equally far from all.
     x = np.asarray(vectors, np.float64)
     unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
     k = min(most, len(np.unique(unit, axis=0)))
+    # More clusters than different directions would warn and leave some empty.
     if k <= 1:
         return np.zeros(len(x), np.int64)
+    # Ten starts: the server has time, and a bad start would tear devices apart that are alike.
     labels = KMeans(k, n_init=10, random_state=seed % 2**32).fit_predict(unit)
+    # Renumbered without gaps, as a cluster may come out empty.
     result: Ints = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     return result
 
@@ -32,6 +37,8 @@ def within_classes(devices: Sequence[Prototypes], most: int, seed: Callable[[int
     """For each class that anybody has, the groups of its holders; `seed(c)` seeds the clustering of
     class c.
     """
+    # Class by class and each from its own seed: who holds class 3 does not change the groups of
+    # class 4.
     groups: Groups = {}
     for c in np.unique(np.concatenate([means.classes for means in devices])).tolist():
         holders = [i for i, means in enumerate(devices) if c in means.classes]
@@ -50,6 +57,8 @@ def group_means(
     """Every device's prototypes with each row replaced by the mean of its group, weighted by counts
     (FedIC (7)).
     """
+    # In doubles, over members in the order of the devices' names, and written once: all members of
+    # a group get the same bits, which is what a group is.
     anchors = [np.array(means.vectors) for means in devices]
     for c, of_class in groups.items():
         row = [int(np.searchsorted(means.classes, c)) for means in devices]

@@ -19,9 +19,11 @@ def simplex(n_classes: int, dim: int, rng: np.random.Generator) -> Floats:
             f"a frame of {n_classes} classes in {dim} dimensions", f"it needs at least {n_classes}"
         )
     q, r = np.linalg.qr(rng.standard_normal((dim, n_classes)))  # GFPL (9)
-    q = q * np.sign(
-        np.diag(r)
-    )  # LAPACKs differ in signs, and every device must find the same frame
+    # QR is unique up to a sign a column, and LAPACKs differ in which they choose. With R's diagonal
+    # made positive it is unique, and every device finds the same frame from the same seed.
+    q = q * np.sign(np.diag(r))
+    # (10): Q(I − 11ᵀ/C) takes the mean column away from each. For one class that would leave
+    # nothing and √(C/(C−1)) is 1/0: a single class is any unit vector.
     if n_classes > 1:
-        q = np.sqrt(n_classes / (n_classes - 1)) * (q - q.mean(1, keepdims=True))  # GFPL (10)
+        q = np.sqrt(n_classes / (n_classes - 1)) * (q - q.mean(1, keepdims=True))
     return np.ascontiguousarray(q.T, np.float32)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +18,21 @@ from protofleet.values.prototypes import Ints, SoftLabels, Tensors
 Optimizer = Literal["sgd", "adam"]
 Average = Literal["softmax", "logits"]
 Array = NDArray[np.float64]
+# 0.01 and momentum 0.5 are the paper's for all training (IV-A5); 0.001 is what the authors' code
+# gives Adam, whose other numbers are torch's defaults.
 _LR: Mapping[Optimizer, float] = {"sgd": 0.01, "adam": 0.001}
 _MOMENTUM = 0.5
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass(frozen=True)
+class ClassifierTraining:
+    """How long, in what steps and at what rate a classifier is taught; no rate: the optimiser's."""
+
+    epochs: int
+    batch_size: int
+    optimizer: Optimizer
+    lr: float | None = None
 
 
 class Model:
@@ -43,6 +56,7 @@ class Model:
     @staticmethod
     def of(tensors: Tensors) -> Model:
         """From what a state holds."""
+        # Copies, in doubles: teaching is in place, and a state's arrays belong to the state.
         layers = range(len(tensors.arrays) // 2)
         weights = [np.asarray(tensors[f"weight{i}"], np.float64) for i in layers]
         return Model(weights, [np.asarray(tensors[f"bias{i}"], np.float64) for i in layers])
@@ -62,19 +76,23 @@ class Model:
 
     def gradients(self, x: Array, y: Ints) -> list[Array]:
         """Of the mean cross-entropy, layer by layer: weight, bias."""
+        # By hand rather than by torch, so that a coordinator needs numpy only; the tests hold it
+        # against autograd. ∂CE/∂logits is softmax − one-hot; from there back, layer by layer.
         *inputs, logits = self._layers(x)
         error = softmax(logits)
         error[np.arange(len(y)), y] -= 1
         error /= len(y)
-        found: list[Array] = []
+        gradients: list[Array] = []
         for i in reversed(range(len(inputs))):
-            found = [inputs[i].T @ error, error.sum(0), *found]
+            gradients = [inputs[i].T @ error, error.sum(0), *gradients]
+            # A ReLU lets through where its output, the next layer's input, is positive; at exactly
+            # 0 torch's gradient is 0 too. For i = 0 this is of the data, and nobody reads it.
             error = (error @ self.weights[i].T) * (inputs[i] > 0)
-        return found
+        return gradients
 
     def parameters(self) -> list[Array]:
         """In the order of the gradients."""
-        return [each for pair in zip(self.weights, self.biases, strict=True) for each in pair]
+        return [array for pair in zip(self.weights, self.biases, strict=True) for array in pair]
 
     def _layers(self, x: Array) -> list[Array]:
         outputs = [x]
@@ -89,25 +107,25 @@ def teach(
     x: ArrayLike,
     y: ArrayLike,
     rng: np.random.Generator,
-    *,
-    epochs: int,
-    batch_size: int,
-    optimizer: Optimizer,
-    lr: float | None,
+    training: ClassifierTraining,
 ) -> None:
     """Cross-entropy on these points in place, in a new random order every epoch (FedMPS (7))."""
     rows, labels = np.asarray(x, np.float64), np.asarray(y, np.int64)
+    # The model comes from a state and the points from uploads. Where they do not fit, this says so in
+    # words of the fleet; numpy would speak of shapes.
     if len(labels) and (
         labels.max() >= len(model.biases[-1]) or rows.shape[1] != len(model.weights[0])
     ):
         raise FusionError(
             f"class {labels.max()}, d {rows.shape[1]}: more than this fleet's classifier can hold"
         )
-    steps = _Steps(optimizer, _LR[optimizer] if lr is None else lr, model.parameters())
-    for _ in range(epochs):
+    lr = _LR[training.optimizer] if training.lr is None else training.lr
+    # Momenta begin at zero in every round, as the devices' do: only the classifier goes on.
+    steps = _Steps(training.optimizer, lr, model.parameters())
+    for _ in range(training.epochs):
         order = rng.permutation(len(labels))
-        for start in range(0, len(order), batch_size):
-            at = order[start : start + batch_size]
+        for start in range(0, len(order), training.batch_size):
+            at = order[start : start + training.batch_size]
             steps.take(model.gradients(rows[at], labels[at]))
 
 
@@ -121,6 +139,9 @@ class _Steps:
 
     def take(self, gradients: list[Array]) -> None:
         """Move the parameters in place."""
+        # `[:]` throughout: the arrays are the model's own, and a plain assignment would move a
+        # copy. Torch's SGD has m ← μm + g without a (1 − μ), so momentum 0.5 doubles the rate in
+        # the long run.
         self.taken += 1
         for p, m, v, g in zip(self.parameters, self.first, self.second, gradients, strict=True):
             if self.kind == "sgd":
@@ -141,8 +162,10 @@ def soft_labels(
     """
     scores, of = np.asarray(logits, np.float64), np.asarray(labels, np.int64)
     classes = np.unique(of)
-    each = softmax(scores / temperature) if average == "softmax" else scores / temperature
-    means = np.stack([each[of == c].mean(0) for c in classes]) if len(classes) else each[:0]
+    # (8) averages the devices' softmaxes; the authors' code the logits, which is the softmax of
+    # their geometric mean and sharper where devices agree. One local prototype is one vote in both.
+    votes = softmax(scores / temperature) if average == "softmax" else scores / temperature
+    means = np.stack([votes[of == c].mean(0) for c in classes]) if len(classes) else votes[:0]
     return SoftLabels(
         classes, (means if average == "softmax" else softmax(means)).astype(np.float32)
     )
@@ -172,6 +195,7 @@ def table(
 
 def softmax(logits: Array) -> Array:
     """Row by row."""
+    # Less the largest, which changes nothing but keeps e^x from overflowing.
     raised = np.exp(logits - logits.max(1, keepdims=True))
     shares: Array = raised / raised.sum(1, keepdims=True)
     return shares

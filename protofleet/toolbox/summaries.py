@@ -10,6 +10,10 @@ from protofleet.values.prototypes import Floats, Prototypes, Tensors
 
 def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) -> Prototypes:
     """One mean a class the device has, with its count unless counts are private."""
+    # Sorted by class, stably, and summed in runs: one pass whatever the number of classes, in
+    # doubles and in the order of the samples, so the same samples give the same bits. `unique` of
+    # the sorted labels says where each run begins, and never names a class without samples, whose
+    # mean would be 0/0.
     x, y = np.asarray(features, np.float64), np.asarray(labels, np.int64)
     classes, first, sizes = np.unique(np.sort(y), return_index=True, return_counts=True)
     sums = np.add.reduceat(x[np.argsort(y, kind="stable")], first, axis=0)
@@ -19,6 +23,8 @@ def class_means(features: ArrayLike, labels: ArrayLike, *, counts: bool = True) 
 
 def units(rows: Floats) -> Floats:
     """Every row scaled to length one."""
+    # In float32 as the network's are, with a floor in float32: a float64 one would make doubles of
+    # all. A row of zeros (every unit of a ReLU off) has no direction and stays zeros.
     scaled: Floats = rows / np.maximum(
         np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12)
     )

@@ -7,6 +7,7 @@ The network is the official code's: an embedding a class, a linear layer, ReLU, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,16 @@ from protofleet.toolbox import alignment
 from protofleet.values.prototypes import Floats, Ints
 
 Weights = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class PrototypeTraining:
+    """One round's training of prototypes: the margin δ, and the steps of plain SGD."""
+
+    delta: float
+    epochs: int
+    batch_size: int
+    lr: float
 
 
 def initial(n_classes: int, dim: int, hidden: int, rng: np.random.Generator) -> Weights:
@@ -42,10 +53,13 @@ def margin(vectors: Floats, labels: Ints, most: float) -> float:
     """δ = min(max over classes of the distance to the nearest other class's mean, τ) (FedTGP's
     adaptive margin).
     """
-    held = np.unique(labels)
-    if len(held) < 2:
+    classes = np.unique(labels)
+    # One class has no other to be apart from: the gap would be infinite, and δ is then τ.
+    if len(classes) < 2:
         return most
-    means = np.stack([vectors[labels == c].mean(0, dtype=np.float64) for c in held])
+    # Plain means over devices, not by counts, which FedTGP does not send. The *largest* of the
+    # nearest distances: the margin asks of all classes what the best separated one has reached.
+    means = np.stack([vectors[labels == c].mean(0, dtype=np.float64) for c in classes])
     return min(float(alignment.gaps(means).max()), most)
 
 
@@ -53,30 +67,40 @@ def loss_and_gradients(weights: Weights, x: Floats, y: Ints, delta: float) -> tu
     """CE over minus the distances to all prototypes, that to the own one longer by δ; and its
     gradients.
     """
+    # The network is evaluated once for all C prototypes, whatever the batch, so its gradients are
+    # sums over the batch at the prototypes. Everything is float32, as torch's would be.
     before = weights["embedding"] @ weights["w1"].T + weights["b1"]
     hidden = np.maximum(before, 0.0)
-    made = hidden @ weights["w2"].T + weights["b2"]
+    points = hidden @ weights["w2"].T + weights["b2"]
 
-    square = (x**2).sum(1)[:, None] - 2.0 * (x @ made.T) + (made**2).sum(1)[None, :]
+    # Floored before the root: rounding may make a square negative, and the root's slope at 0 is
+    # infinite. A sample on its prototype gets a gradient that is rounding's, but finite.
+    square = (x**2).sum(1)[:, None] - 2.0 * (x @ points.T) + (points**2).sum(1)[None, :]
     distance = np.sqrt(np.maximum(square, 1e-12))
     rows = np.arange(len(y))
+    # The margin makes the own prototype look δ further off than it is, so that the loss is at rest
+    # only when all others are further than that.
     logits = -distance
     logits[rows, y] -= delta
     logits -= logits.max(1, keepdims=True)
     share = np.exp(logits)
     share /= share.sum(1, keepdims=True)
+    # At δ = 100 a share may underflow to 0 in float32: the logarithm is capped, the gradients below
+    # are of the shares themselves and do not see the cap.
     loss = -float(np.log(np.maximum(share[rows, y], 1e-30)).mean())
 
     share[rows, y] -= 1.0  # now the gradient by the logits, before the mean
     pull = -share / (len(y) * distance)
-    by_made = pull.sum(0)[:, None] * made - pull.T @ x
-    by_hidden = (by_made @ weights["w2"]) * (before > 0)
+    # ∂‖x − p‖/∂p = (p − x)/‖x − p‖, summed over the samples as two products: never B × C × d
+    # differences.
+    by_points = pull.sum(0)[:, None] * points - pull.T @ x
+    by_hidden = (by_points @ weights["w2"]) * (before > 0)
     gradients = {
         "embedding": by_hidden @ weights["w1"],
         "w1": by_hidden.T @ weights["embedding"],
         "b1": by_hidden.sum(0),
-        "w2": by_made.T @ hidden,
-        "b2": by_made.sum(0),
+        "w2": by_points.T @ hidden,
+        "b2": by_points.sum(0),
     }
     return loss, gradients
 
@@ -85,20 +109,17 @@ def trained(
     weights: Mapping[str, NDArray[np.float32]],
     vectors: Floats,
     labels: Ints,
-    delta: float,
     rng: np.random.Generator,
-    *,
-    epochs: int,
-    batch_size: int,
-    lr: float,
+    training: PrototypeTraining,
 ) -> Weights:
     """The weights after plain SGD over all local prototypes, shuffled anew in every epoch."""
-    now = {name: np.array(value, np.float32) for name, value in weights.items()}
-    for _ in range(epochs):
+    # Copies: the weights of the state before are read-only and stay as they are.
+    now = {name: np.array(array, np.float32) for name, array in weights.items()}
+    for _ in range(training.epochs):
         order = rng.permutation(len(labels))
-        for start in range(0, len(order), batch_size):
-            some = order[start : start + batch_size]
-            _, gradients = loss_and_gradients(now, vectors[some], labels[some], delta)
+        for start in range(0, len(order), training.batch_size):
+            some = order[start : start + training.batch_size]
+            _, gradients = loss_and_gradients(now, vectors[some], labels[some], training.delta)
             for name, gradient in gradients.items():
-                now[name] -= lr * gradient
+                now[name] -= training.lr * gradient
     return now

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protofleet.errors import FusionError
 from protofleet.toolbox import softlabels
-from protofleet.toolbox.softlabels import Model
+from protofleet.toolbox.softlabels import ClassifierTraining, Model
 from protofleet.values.prototypes import SoftLabels
 
 SIZES = (5, 7, 3)
@@ -48,9 +48,7 @@ def test_logits_and_gradients_are_torchs(sizes):
 def test_teaching_is_torchs_optimiser_on_the_same_batches(optimizer, lr):
     model, (x, y) = Model.fresh(SIZES, np.random.default_rng(1)), points()
     net = as_torch(model)
-    softlabels.teach(
-        model, x, y, np.random.default_rng(2), epochs=3, batch_size=4, optimizer=optimizer, lr=lr
-    )
+    softlabels.teach(model, x, y, np.random.default_rng(2), ClassifierTraining(3, 4, optimizer, lr))
     rng = np.random.default_rng(2)
     if optimizer == "sgd":
         steps = torch.optim.SGD(net.parameters(), lr=lr or 0.01, momentum=0.5)
@@ -78,9 +76,7 @@ def test_a_model_survives_a_state_and_teaching_leaves_the_state_alone():
     before, (x, y) = hash(tensors), points()
     model = Model.of(tensors)
     assert model.tensors() == tensors
-    softlabels.teach(
-        model, x, y, np.random.default_rng(2), epochs=1, batch_size=4, optimizer="sgd", lr=None
-    )
+    softlabels.teach(model, x, y, np.random.default_rng(2), ClassifierTraining(1, 4, "sgd", None))
     assert model.tensors() != tensors
     assert hash(tensors) == before
 
@@ -89,9 +85,7 @@ def test_it_learns_points_apart_and_says_so():
     x = np.eye(3).repeat(8, 0)
     y = np.arange(3).repeat(8)
     model = Model.fresh((3, 3), np.random.default_rng(0))
-    softlabels.teach(
-        model, x, y, np.random.default_rng(1), epochs=40, batch_size=4, optimizer="sgd", lr=0.5
-    )
+    softlabels.teach(model, x, y, np.random.default_rng(1), ClassifierTraining(40, 4, "sgd", 0.5))
     soft = softlabels.soft_labels(model.logits(x), y, 1.0)
     assert (soft.probabilities.argmax(1) == [0, 1, 2]).all()
     assert soft.probabilities.max(1).min() > 0.9
@@ -102,7 +96,7 @@ def test_points_that_do_not_fit_the_fleet_are_refused(x, y):
     model = Model.fresh(SIZES, np.random.default_rng(1))
     with pytest.raises(FusionError):
         softlabels.teach(
-            model, x, y, np.random.default_rng(2), epochs=1, batch_size=4, optimizer="sgd", lr=None
+            model, x, y, np.random.default_rng(2), ClassifierTraining(1, 4, "sgd", None)
         )
 
 

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional
 
 from protofleet.toolbox import trainable
+from protofleet.toolbox.trainable import PrototypeTraining
 
 SOME = np.random.default_rng(3)
 X = SOME.standard_normal((7, 6)).astype(np.float32)
@@ -49,7 +50,7 @@ def test_training_is_plain_sgd_over_shuffled_batches():
             k: (v - 0.1 * gradients[k].numpy()).astype(np.float32) for k, v in expected.items()
         }
     rng = np.random.default_rng(5)
-    found = trainable.trained(weights(), X, Y, 2.0, rng, epochs=1, batch_size=4, lr=0.1)
+    found = trainable.trained(weights(), X, Y, rng, PrototypeTraining(2.0, 1, 4, 0.1))
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5)
 
@@ -57,7 +58,7 @@ def test_training_is_plain_sgd_over_shuffled_batches():
 def test_training_brings_prototypes_near_their_class_and_leaves_what_it_was_given():
     start = weights()
     end = trainable.trained(
-        start, X, Y, 1.0, np.random.default_rng(0), epochs=300, batch_size=4, lr=0.05
+        start, X, Y, np.random.default_rng(0), PrototypeTraining(1.0, 300, 4, 0.05)
     )
     np.testing.assert_array_equal(start["w1"], weights()["w1"])
     distance = np.linalg.norm(X[:, None] - trainable.prototypes(end)[None], axis=2)

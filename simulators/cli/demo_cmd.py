@@ -10,6 +10,20 @@ import click
 
 from simulators.cli.common import workers_option
 
+WORDS_AT_THE_END = """
+prototype: nearest prototype among the classes a device has; \
+head: its classifier, among all classes.
+FedProto sends class means only, a small part of FedAvg's bytes, \
+and every device keeps its own network.
+fleet sends class means and a covariance once, under an extractor that nobody trains.
+
+Where to look next:
+  docs/operate.md                                            \
+your own fleet: broker, coordinator, agents
+  protofleet simulate --method fleet --out runs/first        \
+pictures, result.json, every setting
+  protofleet methods show fleet                              what a method can be told"""
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--rounds", default=10, show_default=True, help="Rounds of exchange.")
@@ -51,7 +65,8 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
 
     setup = prepare(config("fleet"))
     click.echo(
-        f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes (non-IID)."
+        f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes "
+        "(non-IID)."
     )
     click.echo("They may not share images. What do they gain by sharing something else?\n")
     click.echo(
@@ -69,26 +84,19 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     )
     click.echo(f"state {live.state.sha256[:16]}...; the laboratory ends in {same}\n")
     click.echo(
-        f"On a device: {device.agent}'s network and the fleet's prototypes in {device.bundle_bytes / 1e3:.0f} kB;"
-        f"\n{device.right} of its {device.images} test images right, by numpy and onnxruntime alone.\n"
+        f"On a device: {device.agent}'s network and the fleet's prototypes in "
+        f"{device.bundle_bytes / 1e3:.0f} kB;\n{device.right} of its {device.images} test images "
+        "right, by numpy and onnxruntime alone.\n"
     )
     click.echo("In the laboratory, on the same devices:")
-    found = compared(
+    comparison = compared(
         {name: config(name) for name in ("local", "fedavg", "fedproto", "fleet")},
         workers,
         None,
         resume=False,
     )
-    click.echo(render(found))
-    click.echo(
-        "\nprototype: nearest prototype among the classes a device has; head: its classifier, among all classes."
-        "\nFedProto sends class means only, a small part of FedAvg's bytes, and every device keeps its own network."
-        "\nfleet sends class means and a covariance once, under an extractor that nobody trains."
-        "\n\nWhere to look next:"
-        "\n  docs/operate.md                                            your own fleet: broker, coordinator, agents"
-        "\n  protofleet simulate --method fleet --out runs/first        pictures, result.json, every setting"
-        "\n  protofleet methods show fleet                              what a method can be told"
-    )
+    click.echo(render(comparison))
+    click.echo(WORDS_AT_THE_END)
 
 
 def _percent(accuracy: Mapping[str, float]) -> str:

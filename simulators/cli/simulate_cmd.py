@@ -81,16 +81,14 @@ def simulate(
         return
     last, best = outcome.rows[-1], result["best"]
     for name, accuracy in last.accuracy.items():
-        click.echo(
-            f"{name:<24} {100 * accuracy:6.2f} %  ± {100 * last.accuracy_std[name]:.2f} over devices"
-        )
+        spread = 100 * last.accuracy_std[name]
+        click.echo(f"{name:<24} {100 * accuracy:6.2f} %  ± {spread:.2f} over devices")
     if best["accuracy"] is not None:
         click.echo(
             f"best round {best['round']}: {100 * best['accuracy']:.2f} % ({best['evaluator']})"
         )
-    click.echo(
-        f"a round: {size(last.up_bytes)} up, {size(last.down_bytes)} down; {outcome.seconds:.1f} s in all"
-    )
+    traffic = f"{size(last.up_bytes)} up, {size(last.down_bytes)} down"
+    click.echo(f"a round: {traffic}; {outcome.seconds:.1f} s in all")
     click.echo(f"state {outcome.state.sha256}")
     if out is not None and engine == "fleet":
         click.echo(
@@ -98,7 +96,8 @@ def simulate(
         )
     elif out is not None:
         click.echo(
-            f"left in {out}: result.json, rounds.csv, state.cbor, curve.png, partition.png, embeddings.png"
+            f"left in {out}: result.json, rounds.csv, state.cbor, "
+            "curve.png, partition.png, embeddings.png"
         )
 
 

@@ -48,23 +48,21 @@ def soak(
     from simulators.faults import soak as long_form
     from simulators.faults.cases import by_name
 
-    known = by_name()
+    catalogue = by_name()
     for name in cases:
-        if name not in known:
+        if name not in catalogue:
             raise UsageError(f"no case {name!r}", "--list names them")
     if only_list:
-        for name, case in known.items():
+        for name, case in catalogue.items():
             click.echo(f"{name:<40} {(case.play.__doc__ or '').strip().splitlines()[0]}")
         return
 
-    def told(each: AttemptResult) -> None:
-        outcome = f"FAILED {each.wrong[:200]}" if each.wrong else each.told
-        click.echo(
-            f"{each.seconds:6.1f} s  {each.case} ({each.broker}, seed {each.seed}): {outcome}",
-            err=True,
-        )
+    def report(result: AttemptResult) -> None:
+        outcome = f"FAILED {result.failure[:200]}" if result.failure else result.words
+        tried = f"{result.case} ({result.broker}, seed {result.seed})"
+        click.echo(f"{result.seconds:6.1f} s  {tried}: {outcome}", err=True)
 
-    chosen = [case for name, case in known.items() if not cases or name in cases]
-    found = long_form.run(chosen, brokers, seeds, share, told)
-    click.echo(long_form.table(found))
-    sys.exit(1 if any(each.wrong for each in found) else 0)
+    chosen = [case for name, case in catalogue.items() if not cases or name in cases]
+    results = long_form.run(chosen, brokers, seeds, share, report)
+    click.echo(long_form.table(results))
+    sys.exit(1 if any(result.failure for result in results) else 0)

@@ -19,7 +19,7 @@ from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import Prefer, RunningBroker, running_broker
-from simulators.faults.testbed import Actor, Testbed, until
+from simulators.faults.testbed import CaseProcess, Testbed, until
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Attempt:
     folder: Path
     seed: int
     prefer: Prefer = "mosquitto"
-    actors: list[Actor] = field(default_factory=list)
+    processes: list[CaseProcess] = field(default_factory=list)
 
     def rng(self) -> random.Random:
         """The same at every call, for the same seed."""
@@ -42,11 +42,11 @@ class Attempt:
         with running_broker(self.folder / "broker", at, prefer=self.prefer) as running:
             yield running
 
-    def stage(self, url: str, **how: Any) -> Testbed:
-        """A stage in this folder, its settings written."""
-        made = Testbed(self.folder / "stage", url, actors=self.actors, **how)
-        made.write()
-        return made
+    def testbed(self, url: str, **how: Any) -> Testbed:
+        """A testbed in this folder, its settings written."""
+        testbed = Testbed(self.folder / "fleet", url, processes=self.processes, **how)
+        testbed.write()
+        return testbed
 
 
 @dataclass(frozen=True)
@@ -61,25 +61,25 @@ class Case:
     brokers: tuple[Prefer, ...] = ("mosquitto", "embedded")
     root: bool = False  # it mounts a file system
 
-    def tried(self, scene: Attempt) -> str:
+    def run(self, attempt: Attempt) -> str:
         """Play it, and leave no process behind, whatever happens."""
         try:
-            return self.play(scene)
+            return self.play(attempt)
         finally:
-            for actor in scene.actors:
-                actor.kill()
+            for process in attempt.processes:
+                process.kill()
 
 
-class Breakable:
+class BreakableBroker:
     """A broker that can be killed and comes back on the same port."""
 
-    def __init__(self, scene: Attempt) -> None:
-        self._scene = scene
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
         self._enter()
         self.url, self.port = str(self._running.address), self._running.address.port
 
     def _enter(self, port: int = 0) -> None:
-        self._block = self._scene.broker(port)
+        self._block = self._attempt.broker(port)
         self._running = self._block.__enter__()
 
     def kill(self) -> None:
@@ -98,16 +98,16 @@ class Breakable:
 
 
 @contextmanager
-def breakable(scene: Attempt) -> Iterator[Breakable]:
+def breakable_broker(attempt: Attempt) -> Iterator[BreakableBroker]:
     """For as long as the block lasts."""
-    broker = Breakable(scene)
+    broker = BreakableBroker(attempt)
     try:
         yield broker
     finally:
         broker.close()
 
 
-def uploads(data: Path) -> int:
+def upload_count(data: Path) -> int:
     """How many uploads a journal holds by now, whoever writes it."""
     try:
         journal = Journal.read(data)
@@ -119,9 +119,9 @@ def uploads(data: Path) -> int:
         return 0
 
 
-def after(stage: Testbed, count: int) -> None:
+def after(testbed: Testbed, count: int) -> None:
     """Wait until the journal holds so many uploads."""
-    until(lambda: uploads(stage.data) >= count, f"{count} uploads in the journal")
+    until(lambda: upload_count(testbed.data) >= count, f"{count} uploads in the journal")
 
 
 def pause(seconds: float) -> None:

@@ -1,5 +1,5 @@
-"""Pupils as daemons: as many as wanted, each on a thread of this process, or one as a process that
-can be killed.
+"""Fake agents as daemons: as many as needed, each on a thread of this process, or one as a process
+that can be killed.
 
 python -m simulators.faults.crowd URL FLEET AGENT FOLDER
 """
@@ -31,64 +31,64 @@ from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
-from simulators.faults.fake_agent import FakeTraining, Lesson, prototypes
+from simulators.faults.fake_agent import Draw, FakeTraining, prototypes
 
 QUICK = 0.3  # seconds to the second delivery: a case must not wait for a patient device
 
 
 @dataclass(frozen=True)
 class DeviceSite:
-    """Where a pupil lives, and how it is made."""
+    """Where a device lives, and how it is made."""
 
     url: str
     fleet: str
     agent: str
     folder: Path  # its data directory
-    lesson_of: Callable[[Contract], Lesson] = prototypes
+    draw_of: Callable[[Contract], Draw] = prototypes
     keepalive: int = 30
     now: Callable[[], datetime] = datetime.now
 
 
-def be(place: DeviceSite, made: Callable[[Daemon], None]) -> None:
-    """Run one daemon to its end; `made` is given it before it starts."""
+def run_device(site: DeviceSite, started: Callable[[Daemon], None]) -> None:
+    """Run one daemon to its end; `started` is given it before its first turn."""
     config = replace(
         Config(),
-        agent=AgentSection(place.agent, str(place.folder)),
-        fleet=FleetSection(place.fleet),
+        agent=AgentSection(site.agent, str(site.folder)),
+        fleet=FleetSection(site.fleet),
         limits=LimitsSection(min_free_mb=0),
     )
-    held, store = lock(place.folder), Store(place.folder)
+    directory_lock, store = lock(site.folder), Store(site.folder)
     try:
         store.check()
         boot = secrets.token_hex(8)
         store.take_over(boot)
-        topics, address = Topics(place.fleet), Address.parse(place.url)
+        topics, address = Topics(site.fleet), Address.parse(site.url)
         link = Link(
             address,
-            place.agent,
-            LinkSettings(will=outbound.will(topics, place.agent, boot), keepalive=place.keepalive),
+            site.agent,
+            LinkSettings(will=outbound.will(topics, site.agent, boot), keepalive=site.keepalive),
             rng=random.Random(),
             backoff=lambda attempt: min(2.0, 0.1 * (attempt + 1)),
         )
-        desk = FakeTraining(place.agent, boot, store, link.wake, place.lesson_of)
-        rules = RetryRules(place.agent, evaluate=False, first_wait=QUICK, longest_wait=2.0)
-        with (place.folder / "log").open("a") as words:
-            around = DaemonDeps(
-                config, link, store, desk, Log(words), Notifier({}), boot, True, now=place.now
+        training = FakeTraining(site.agent, boot, store, link.wake, site.draw_of)
+        rules = RetryRules(site.agent, evaluate=False, first_wait=QUICK, longest_wait=2.0)
+        with (site.folder / "log").open("a") as words:
+            deps = DaemonDeps(
+                config, link, store, training, Log(words), Notifier({}), boot, True, now=site.now
             )
-            daemon = Daemon(around, rules, DataSurvey((), 1))
-            made(daemon)
+            daemon = Daemon(deps, rules, DataSurvey((), 1))
+            started(daemon)
             daemon.run()
     finally:
         store.close()
-        held.close()
+        directory_lock.close()
 
 
 @dataclass
 class CrowdMember:
     """A daemon on a thread. `failed` holds what ended it, if anything but `stop` did."""
 
-    place: DeviceSite
+    site: DeviceSite
     thread: threading.Thread
     daemon: Daemon | None = None
     failed: str = ""
@@ -101,9 +101,9 @@ class CrowdMember:
 
 
 @contextmanager
-def crowd(places: Sequence[DeviceSite]) -> Iterator[list[CrowdMember]]:
+def crowd(sites: Sequence[DeviceSite]) -> Iterator[list[CrowdMember]]:
     """All of them, alive until the block is left."""
-    members = [enter(place) for place in places]
+    members = [start_device(site) for site in sites]
     try:
         yield members
     finally:
@@ -116,40 +116,40 @@ def crowd(places: Sequence[DeviceSite]) -> Iterator[list[CrowdMember]]:
             member.stop()
     for member in members:
         if member.failed:
-            raise FleetError(f"{member.place.agent} failed: {member.failed}")
+            raise FleetError(f"{member.site.agent} failed: {member.failed}")
 
 
-def enter(place: DeviceSite) -> CrowdMember:
+def start_device(site: DeviceSite) -> CrowdMember:
     """Start a daemon on a thread of its own; it is there when this returns."""
     ready = threading.Event()
 
     def live() -> None:
-        def made(daemon: Daemon) -> None:
+        def started(daemon: Daemon) -> None:
             member.daemon = daemon
             ready.set()
 
         try:
-            be(place, made)
+            run_device(site, started)
         except Exception:
             member.failed = traceback.format_exc()
         finally:
             ready.set()
 
-    member = CrowdMember(place, threading.Thread(target=live, name=place.agent, daemon=True))
+    member = CrowdMember(site, threading.Thread(target=live, name=site.agent, daemon=True))
     member.thread.start()
     ready.wait(30)
     return member
 
 
 def main() -> None:
-    """One pupil in this process, until SIGTERM."""
+    """One device in this process, until SIGTERM."""
     url, fleet, agent, folder = sys.argv[1:5]
 
-    def made(daemon: Daemon) -> None:
+    def started(daemon: Daemon) -> None:
         signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
 
     try:
-        be(DeviceSite(url, fleet, agent, Path(folder)), made)
+        run_device(DeviceSite(url, fleet, agent, Path(folder)), started)
     except FleetError as error:
         sys.exit(f"error: {error}")
 

@@ -1,9 +1,10 @@
-"""A program that dies at a chosen instant, as by `kill -9`: when a function is entered or left for
-the n-th time.
+"""A program that dies at a failpoint, as by `kill -9`: when a function is entered or left for the
+n-th time.
 
-    python -m simulators.faults.failpoint 'coordinator.journal.journal:Journal.commit:leave:7' coordinator serve ...
+    POINT=coordinator.journal.journal:Journal.commit:leave:7
+    python -m simulators.faults.failpoint $POINT coordinator serve ...
 
-The program itself knows nothing of it: Python's profiling hook counts. An instant is
+The program itself knows nothing of it: Python's profiling hook counts. A failpoint is
 `module:function:edge:number`. The function is a qualified name that must be there when the program
 starts, so that a name that was changed elsewhere is refused and does not stand for a moment that
 never comes. With a package in the module's place, `*` is every function in it, and `execute` every
@@ -59,29 +60,30 @@ class Failpoint:
         raise UsageError(f"{text!r} is no instant", "module:function:enter|leave:number")
 
 
-def resolve(instant: Failpoint) -> CodeType | None:
-    """The code that the instant counts, None if it is any in a package; a name that stands for none
-    is refused.
+def resolve(failpoint: Failpoint) -> CodeType | None:
+    """The code that the failpoint counts, None if it is any in a package; a name that stands for
+    none is refused.
     """
     try:
-        found: Any = importlib.import_module(instant.module)
-        if instant.name in (ANY, STATEMENT):
+        target: Any = importlib.import_module(failpoint.module)
+        if failpoint.name in (ANY, STATEMENT):
             return None
-        for part in instant.name.split("."):
-            found = getattr(found, part)
+        for part in failpoint.name.split("."):
+            target = getattr(target, part)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"{instant} is no instant: {error}") from error
-    if not inspect.isfunction(found):
-        raise UsageError(f"{instant} is no instant: {instant.name} is not a Python function")
-    code: CodeType = inspect.unwrap(found).__code__
+        raise UsageError(f"{failpoint} is no instant: {error}") from error
+    if not inspect.isfunction(target):
+        raise UsageError(f"{failpoint} is no instant: {failpoint.name} is not a Python function")
+    code: CodeType = inspect.unwrap(target).__code__
     return code
 
 
-def watch(instant: Failpoint, die: Callable[[], None]) -> Callable[[FrameType, str, Any], None]:
-    """The hook; `die` is called once the instant has come."""
-    package, left = f"{os.sep}{instant.module.replace('.', os.sep)}{os.sep}", instant.number
-    python, native = EVENTS[instant.edge]
-    code = resolve(instant)
+def watch(failpoint: Failpoint, die: Callable[[], None]) -> Callable[[FrameType, str, Any], None]:
+    """The hook; `die` is called once the failpoint has come."""
+    package = f"{os.sep}{failpoint.module.replace('.', os.sep)}{os.sep}"
+    remaining = failpoint.number
+    python, native = EVENTS[failpoint.edge]
+    code = resolve(failpoint)
 
     def is_function(frame: FrameType, event: str, what: Any) -> bool:
         return event == python and frame.f_code is code
@@ -95,13 +97,16 @@ def watch(instant: Failpoint, die: Callable[[], None]) -> Callable[[FrameType, s
             event == native and what.__name__ in STATEMENTS and package in frame.f_code.co_filename
         )
 
-    hit = is_function if code is not None else is_statement if instant.name == STATEMENT else is_any
+    if code is not None:
+        hit = is_function
+    else:
+        hit = is_statement if failpoint.name == STATEMENT else is_any
 
     def hook(frame: FrameType, event: str, what: Any) -> None:
-        nonlocal left
+        nonlocal remaining
         if hit(frame, event, what):
-            left -= 1
-            if left == 0:
+            remaining -= 1
+            if remaining == 0:
                 die()
 
     return hook
@@ -113,13 +118,12 @@ def die_at_once() -> None:
 
 
 def main() -> None:
-    """Run the program that the arguments name, until the instant."""
-    instant, module = Failpoint.parse(sys.argv[1]), sys.argv[2]
+    """Run the program that the arguments name, until the failpoint."""
+    failpoint, module = Failpoint.parse(sys.argv[1]), sys.argv[2]
     sys.argv = [module, *sys.argv[3:]]
-    importlib.import_module(
-        f"{module.partition('.')[0]}.cli"
-    )  # nothing that happens while it loads is an instant
-    sys.setprofile(watch(instant, die_at_once))
+    # What happens while the program loads is not counted.
+    importlib.import_module(f"{module.partition('.')[0]}.cli")
+    sys.setprofile(watch(failpoint, die_at_once))
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -1,7 +1,7 @@
 """A device whose training is a hash: real link, store and protocol, and an upload that depends on
 its whole history.
 
-What a pupil knows is a chain: one link for every round, made of what it knew, the round, and the
+What a device knows is a chain: one link for every round, made of what it knew, the round, and the
 state it was given. Its upload is drawn from that. So a round that is trained twice, on a wrong
 state, or from a lost checkpoint shows in the hash of every state that follows, and costs no
 training.
@@ -37,25 +37,25 @@ from protofleet.settings.fields import from_plain
 from protofleet.values.prototypes import Parts, Prototypes
 from protofleet.wire.codes import Scope
 
-Lesson = Callable[[np.random.Generator], Parts]
+Draw = Callable[[np.random.Generator], Parts]
 
 
-def prototypes(contract: Contract) -> Lesson:
+def prototypes(contract: Contract) -> Draw:
     """An upload of prototypes for about half the classes."""
 
-    def drawn(rng: np.random.Generator) -> Parts:
+    def draw(rng: np.random.Generator) -> Parts:
         classes = np.flatnonzero(rng.random(contract.n_classes) < 0.6)
         vectors = rng.standard_normal((len(classes), contract.embedding), dtype=np.float32)
         return {"prototypes": Prototypes(classes, vectors, rng.integers(1, 100, len(classes)))}
 
-    return drawn
+    return draw
 
 
 class FakeAgent:
     """The device as a schedule drives it."""
 
-    def __init__(self, agent: str, lesson: Lesson, knowledge: bytes = b"") -> None:
-        self.agent, self.lesson, self.knowledge = agent, lesson, knowledge
+    def __init__(self, agent: str, draw: Draw, history: bytes = b"") -> None:
+        self.agent, self.draw, self.history = agent, draw, history
         self._given = b""
 
     def receive(self, round: int, shared: Parts, own: Parts) -> None:
@@ -64,16 +64,16 @@ class FakeAgent:
 
     def work(self, round: int) -> Parts:
         """One more link of the chain, and what is drawn from it."""
-        self.knowledge = sha256(
-            b"|".join([self.knowledge, self.agent.encode(), b"%d" % round, self._given])
+        self.history = sha256(
+            b"|".join([self.history, self.agent.encode(), b"%d" % round, self._given])
         ).digest()
-        return self.lesson(np.random.default_rng(list(self.knowledge)))
+        return self.draw(np.random.default_rng(list(self.history)))
 
 
 class FakeTraining:
-    """Carries out a daemon's orders at once, where a foreman would start a training process.
+    """Carries out a daemon's orders at once, where a supervisor would start a training process.
 
-    `lesson_of` says what this fleet's uploads look like.
+    `draw_of` says what this fleet's uploads look like.
     """
 
     pid = None
@@ -84,10 +84,10 @@ class FakeTraining:
         boot: str,
         store: Store,
         wake: Callable[[], None],
-        lesson_of: Callable[[Contract], Lesson],
+        draw_of: Callable[[Contract], Draw],
     ) -> None:
         self.agent, self.boot, self.store = agent, boot, store
-        self._wake, self._lesson_of = wake, lesson_of
+        self._wake, self._draw_of = wake, draw_of
         self._answers: list[Answer] = []
         self._read: tuple[RoundSpec, Contract, Recipe[Any], Any] | None = None
 
@@ -100,8 +100,8 @@ class FakeTraining:
 
     def answers(self) -> list[Answer]:
         """What came of the orders since the last call."""
-        found, self._answers = self._answers, []
-        return found
+        answers, self._answers = self._answers, []
+        return answers
 
     def dismiss(self) -> None:
         """There is nothing to end."""
@@ -125,12 +125,12 @@ class FakeTraining:
         shared, own = self._state("global", task), self._state("own", task) if task.own else {}
         if GlobalState(shared).base != task.base:
             raise FleetError(f"the state of round {task.base_round} is not the one announced")
-        saved = self.store.checkpoint(task.run)
-        pupil = FakeAgent(
-            self.agent, self._lesson_of(contract), b"" if saved is None else saved.body
+        before = self.store.checkpoint(task.run)
+        device = FakeAgent(
+            self.agent, self._draw_of(contract), b"" if before is None else before.body
         )
-        pupil.receive(task.base_round, shared, own)
-        parts = pupil.work(task.round)
+        device.receive(task.base_round, shared, own)
+        parts = device.work(task.round)
         if not recipe.talks(Turn(contract, hyper, task.round)):
             parts = {}
         body = wire.encode_parts(parts, contract.wire, recipe.precision)
@@ -138,8 +138,8 @@ class FakeTraining:
         upload = OutboxEntry(
             task.run, task.round, task.base, task.spec.method, digest, body, self.boot, task.round
         )
-        kept = Checkpoint(task.round, task.base_round, task.base, pupil.knowledge)
-        self.store.commit_round(self.boot, task.run, kept, upload, float(task.round))
+        checkpoint = Checkpoint(task.round, task.base_round, task.base, device.history)
+        self.store.commit_round(self.boot, task.run, checkpoint, upload, float(task.round))
 
     def _state(self, kind: str, task: Train) -> Parts:
         message = self.store.held(kind, task.run, task.base_round, task.base)

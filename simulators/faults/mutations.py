@@ -19,22 +19,22 @@ def mutated(parts: Parts, rng: random.Random) -> Parts:
     """One or two changes to an honest upload; what the vocabulary itself refuses is left as it
     was.
     """
-    found = dict(parts)
+    changed = dict(parts)
     for _ in range(rng.randint(1, 2)):
-        if not found:
+        if not changed:
             break
-        name = rng.choice(sorted(found))
+        name = rng.choice(sorted(changed))
         with contextlib.suppress(FleetError, TypeError, ValueError, IndexError):
             match rng.randint(0, 5):
                 case 0:
-                    del found[name]
+                    del changed[name]
                 case 1:
-                    found[name] = found[rng.choice(sorted(found))]
+                    changed[name] = changed[rng.choice(sorted(changed))]
                 case 2:
-                    found[f"x-{name}"] = found[name]
+                    changed[f"x-{name}"] = changed[name]
                 case _:
-                    found[name] = _reshaped(found[name], rng)
-    return found
+                    changed[name] = _reshaped(changed[name], rng)
+    return changed
 
 
 def _reshaped(part: Part, rng: random.Random) -> Part:
@@ -50,8 +50,8 @@ def _reshaped(part: Part, rng: random.Random) -> Part:
     else:
         name = rng.choice(sorted(values))
         values[name] = None if values[name] is None else _changed(values[name], rng)
-    made: Part = type(part)(**values)
-    return made
+    reshaped: Part = type(part)(**values)
+    return reshaped
 
 
 def _changed(array: Any, rng: random.Random) -> Any:

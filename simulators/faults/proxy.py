@@ -18,7 +18,7 @@ from typing import Literal, Self
 
 Way = Literal["up", "down"]  # to the broker, from the broker
 PIECE = 16 * 1024
-HELD = 64  # pieces kept while they are delayed
+MOST_PIECES = 64  # pieces kept while they are delayed
 
 
 class Proxy:
@@ -143,7 +143,7 @@ class Proxy:
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """One way of one connection, until either end is gone."""
-        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(HELD)
+        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MOST_PIECES)
         give = asyncio.ensure_future(self._give(way, pieces, writer))
         try:
             with contextlib.suppress(OSError):
@@ -159,10 +159,10 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while True:
-                due, data = await pieces.get()
+                at, data = await pieces.get()
                 if not data:
                     return
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                await asyncio.sleep(max(0.0, at - time.monotonic()))
                 await self._open[way].wait()
                 self.carried[way] += len(
                     data

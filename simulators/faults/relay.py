@@ -1,5 +1,4 @@
-"""Two brokers and a postman between them who cannot be trusted: he repeats, delays and swaps what
-he carries.
+"""Two brokers and an untrustworthy carrier between them: it repeats, delays and swaps messages.
 
 Devices are at one broker and the coordinator at the other. Everything of QoS 1 arrives at least
 once and nothing in particular order; of QoS 0, some is lost. That is what MQTT promises over
@@ -29,8 +28,8 @@ ALWAYS_IN_ORDER = (
 
 
 @dataclass(frozen=True)
-class Mischief:
-    """How bad the postman is."""
+class DeliveryFaults:
+    """How unfaithful the carrier is."""
 
     twice: float = 0.3  # share that is delivered a second time
     late: float = 0.5  # share that is delayed
@@ -39,8 +38,8 @@ class Mischief:
 
 
 @dataclass(order=True)
-class _Letter:
-    due: float
+class _Delivery:
+    at: float  # by the monotonic clock
     number: int
     link: Link = field(compare=False)
     arrival: Arrival = field(compare=False)
@@ -50,20 +49,27 @@ class Relay:
     """Carries until stopped."""
 
     def __init__(
-        self, fleet: str, coordinators: Address, devices: Address, how: Mischief, rng: random.Random
+        self,
+        fleet: str,
+        coordinators: Address,
+        devices: Address,
+        how: DeliveryFaults,
+        rng: random.Random,
     ) -> None:
         self._topics, self._how, self._rng = Topics(fleet), how, rng
         settings = LinkSettings(clean_start=True)
         self._up = Link(coordinators, "postman-up", settings, rng=rng)
         self._down = Link(devices, "postman-down", settings, rng=rng)
-        self._letters: list[_Letter] = []
+        self._deliveries: list[_Delivery] = []
         self._stopping = False
         self.carried = self.repeated = 0
         self._thread = threading.Thread(target=self._run, name="postman", daemon=True)
 
     def start(self) -> None:
         """Go to work."""
-        from_devices = [one for one in self._topics.for_coordinator() if "/d/" in one[0]]
+        from_devices = [
+            (topic, qos) for topic, qos in self._topics.for_coordinator() if "/d/" in topic
+        ]
         self._down.subscribe(from_devices)
         own = [
             (topic.replace("/AGENT/", "/+/"), qos)
@@ -75,7 +81,7 @@ class Relay:
         self._thread.start()
 
     def stop(self) -> None:
-        """No more letters."""
+        """No more deliveries."""
         self._stopping = True
         self._thread.join(10)
         self._up.stop(patience=1.0)
@@ -84,47 +90,47 @@ class Relay:
     def _run(self) -> None:
         number = 0
         while not self._stopping:
-            for came, to in ((self._up, self._down), (self._down, self._up)):
-                for event in came.poll(0.005):
+            for source, target in ((self._up, self._down), (self._down, self._up)):
+                for event in source.poll(0.005):
                     if isinstance(event, Arrival):
-                        for due in self._dues(event):
+                        for at in self._times(event):
                             number += 1
-                            heapq.heappush(self._letters, _Letter(due, number, to, event))
-                        came.ack(event)
-            while self._letters and self._letters[0].due <= time.monotonic():
-                letter = heapq.heappop(self._letters)
-                self._deliver(letter)
+                            heapq.heappush(self._deliveries, _Delivery(at, number, target, event))
+                        source.ack(event)
+            while self._deliveries and self._deliveries[0].at <= time.monotonic():
+                delivery = heapq.heappop(self._deliveries)
+                self._deliver(delivery)
 
-    def _dues(self, arrival: Arrival) -> list[float]:
+    def _times(self, arrival: Arrival) -> list[float]:
         """When to deliver it: never, once or twice, now or later."""
         now, rng, how = time.monotonic(), self._rng, self._how
-        place = self._topics.parse(arrival.topic)
-        if place is not None and place.kind in ALWAYS_IN_ORDER:
+        topic = self._topics.parse(arrival.topic)
+        if topic is not None and topic.kind in ALWAYS_IN_ORDER:
             return [now]
         if arrival.qos == 0 and rng.random() < how.lost:
             return []
-        dues = [now + rng.uniform(0, how.longest) if rng.random() < how.late else now]
+        times = [now + rng.uniform(0, how.longest) if rng.random() < how.late else now]
         if rng.random() < how.twice:
-            dues.append(now + rng.uniform(0, how.longest))
+            times.append(now + rng.uniform(0, how.longest))
             self.repeated += 1
-        return dues
+        return times
 
-    def _deliver(self, letter: _Letter) -> None:
-        arrival = letter.arrival
-        place = self._topics.parse(arrival.topic)
-        retain = place is not None and place.kind in RETAINED
-        letter.link.publish(arrival.topic, arrival.payload, qos=arrival.qos, retain=retain)
+    def _deliver(self, delivery: _Delivery) -> None:
+        arrival = delivery.arrival
+        topic = self._topics.parse(arrival.topic)
+        retain = topic is not None and topic.kind in RETAINED
+        delivery.link.publish(arrival.topic, arrival.payload, qos=arrival.qos, retain=retain)
         self.carried += 1
 
 
 @contextmanager
 def relay(
-    fleet: str, coordinators: Address, devices: Address, how: Mischief, rng: random.Random
+    fleet: str, coordinators: Address, devices: Address, how: DeliveryFaults, rng: random.Random
 ) -> Iterator[Relay]:
     """For as long as the block lasts."""
-    postman = Relay(fleet, coordinators, devices, how, rng)
-    postman.start()
+    carrier = Relay(fleet, coordinators, devices, how, rng)
+    carrier.start()
     try:
-        yield postman
+        yield carrier
     finally:
-        postman.stop()
+        carrier.stop()

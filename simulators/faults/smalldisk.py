@@ -71,7 +71,10 @@ def possible() -> bool:
 def small_disk(at: Path, kilobytes: int) -> Iterator[SmallDisk]:
     """For as long as the block lasts."""
     at.mkdir(parents=True, exist_ok=True)
-    mount = f"mount -t tmpfs -o size={kilobytes}k tmpfs '{at}' && touch '{at}/mounted' && exec sleep infinity"
+    mount = (
+        f"mount -t tmpfs -o size={kilobytes}k tmpfs '{at}'"
+        f" && touch '{at}/mounted' && exec sleep infinity"
+    )
     holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", mount])
     try:
         disk = SmallDisk(at, holder.pid)

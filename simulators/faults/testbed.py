@@ -48,7 +48,7 @@ class Testbed:
     rounds: int = 3
     serve: Mapping[str, Any] = field(default_factory=dict)
     packet: int = 131_072
-    actors: list[Actor] = field(default_factory=list)  # every process there was
+    processes: list[CaseProcess] = field(default_factory=list)  # every process there was
 
     @property
     def names(self) -> list[str]:
@@ -68,7 +68,7 @@ class Testbed:
         classes = tuple(f"class-{i}" for i in range(5))
         return Contract(self.fleet, RUN, 7, classes, Input("vector", (4,)), embedding=8)
 
-    def places(self, url: str | None = None, **how: Any) -> list[DeviceSite]:
+    def sites(self, url: str | None = None, **how: Any) -> list[DeviceSite]:
         """Its devices."""
         return [
             DeviceSite(url or self.url, self.fleet, name, self.home(name), **how)
@@ -98,10 +98,10 @@ class Testbed:
         (self.folder / "fleet.toml").write_text(toml(document))
 
     def coordinator(
-        self, instant: Failpoint | None = None, *words: str, wrap: Wrap = as_it_is
-    ) -> Actor:
-        """Its coordinator as a process that ends with the run; with an instant, one that dies
-        then.
+        self, failpoint: Failpoint | None = None, *words: str, wrap: Wrap = as_it_is
+    ) -> CaseProcess:
+        """Its coordinator as a process that ends with the run; with a failpoint, one that dies
+        there.
         """
         serve = [
             "coordinator",
@@ -112,28 +112,30 @@ class Testbed:
             *words,
         ]
         command = (
-            serve if instant is None else ["simulators.faults.failpoint", str(instant), *serve]
+            serve if failpoint is None else ["simulators.faults.failpoint", str(failpoint), *serve]
         )
         return self._enter("coordinator", command, wrap)
 
-    def device(self, agent: str, instant: Failpoint | None = None, wrap: Wrap = as_it_is) -> Actor:
+    def device(
+        self, agent: str, failpoint: Failpoint | None = None, wrap: Wrap = as_it_is
+    ) -> CaseProcess:
         """One of its devices as a process of its own."""
         words = ["simulators.faults.crowd", self.url, self.fleet, agent, str(self.home(agent))]
         self.home(agent).mkdir(parents=True, exist_ok=True)
         command = (
-            words if instant is None else ["simulators.faults.failpoint", str(instant), *words]
+            words if failpoint is None else ["simulators.faults.failpoint", str(failpoint), *words]
         )
         return self._enter(agent, command, wrap)
 
-    def _enter(self, name: str, command: Sequence[str], wrap: Wrap) -> Actor:
+    def _enter(self, name: str, command: Sequence[str], wrap: Wrap) -> CaseProcess:
         """A process of this name; whatever an earlier one said stays in the log."""
         log = self.folder / f"{name}.log"
         with log.open("ab") as words:
             process = subprocess.Popen(
                 wrap([sys.executable, "-m", *command]), stdout=words, stderr=words
             )
-        self.actors.append(Actor(name, process, log))
-        return self.actors[-1]
+        self.processes.append(CaseProcess(name, process, log))
+        return self.processes[-1]
 
     def status(self) -> dict[str, Any]:
         """What the running coordinator says of itself; empty if none answers."""
@@ -144,8 +146,8 @@ class Testbed:
 
 
 @dataclass(frozen=True)
-class Actor:
-    """A process of the stage, and where its words go."""
+class CaseProcess:
+    """A process of the testbed, and where its words go."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -185,9 +187,7 @@ class Actor:
             )
 
     def dies(self) -> bool:
-        """It came to the instant that it was to die at; a case whose fault never happens has shown
-        nothing.
-        """
+        """It came to its failpoint; a case whose fault never happens has shown nothing."""
         code = self.ended()
         if not self.killed:
             raise Stuck(
@@ -205,9 +205,9 @@ def until(holds: Callable[[], Any], what: str, patience: float = PATIENCE) -> An
     """Wait for something to be so."""
     end = time.monotonic() + patience
     while True:
-        found = holds()
-        if found:
-            return found
+        answer = holds()
+        if answer:
+            return answer
         if time.monotonic() > end:
             raise Stuck(f"still waiting for {what}")
         time.sleep(0.02)

@@ -29,25 +29,25 @@ class PromiseBroken(FleetError):
     code = "broken-promise"
 
 
-def judge(stage: Testbed, *, whole: bool = True) -> str:
+def judge(testbed: Testbed, *, whole: bool = True) -> str:
     """The final state's hash, if every promise was kept; `whole`: nobody was lost, so it is the
     undisturbed run's.
     """
-    journal = Journal.read(stage.data)
+    journal = Journal.read(testbed.data)
     try:
         _sound(journal)
         _once(journal)
-        _receipts_hold(stage, journal)
-        _by_schedule(stage, journal)
+        _receipts_hold(testbed, journal)
+        _by_schedule(testbed, journal)
         rounds, hashes = journal.rounds(), journal.state_hashes()
     finally:
         journal.close()
-    if not rounds or rounds[-1].round != stage.rounds or journal_gap(hashes, stage.rounds):
-        raise PromiseBroken(f"the run ended in round {max(hashes, default=0)} of {stage.rounds}")
-    final = hashes[stage.rounds]
-    if whole and final != undisturbed(stage):
+    if not rounds or rounds[-1].round != testbed.rounds or journal_gap(hashes, testbed.rounds):
+        raise PromiseBroken(f"the run ended in round {max(hashes, default=0)} of {testbed.rounds}")
+    final = hashes[testbed.rounds]
+    if whole and final != undisturbed(testbed):
         raise PromiseBroken(
-            f"nobody was lost, but the state is {final[:12]} and not {undisturbed(stage)[:12]}"
+            f"nobody was lost, but the state is {final[:12]} and not {undisturbed(testbed)[:12]}"
         )
     return final
 
@@ -57,14 +57,14 @@ def journal_gap(hashes: dict[int, str], rounds: int) -> bool:
     return set(hashes) != set(range(rounds + 1))
 
 
-def undisturbed(stage: Testbed) -> str:
-    """The hash that the stage's fleet ends in when nothing happens."""
+def undisturbed(testbed: Testbed) -> str:
+    """The hash that the testbed's fleet ends in when nothing happens."""
     from protofleet import registry
 
-    recipe, contract = registry.load("fedproto"), stage.contract()
-    plan = schedule.undisturbed(recipe, contract, recipe.hyper(), stage.names, stage.rounds)
-    pupils = {name: FakeAgent(name, prototypes(contract)) for name in stage.names}
-    return schedule.follow(recipe, contract, recipe.hyper(), plan, pupils)[stage.rounds]
+    recipe, contract = registry.load("fedproto"), testbed.contract()
+    plan = schedule.undisturbed(recipe, contract, recipe.hyper(), testbed.names, testbed.rounds)
+    devices = {name: FakeAgent(name, prototypes(contract)) for name in testbed.names}
+    return schedule.follow(recipe, contract, recipe.hyper(), plan, devices)[testbed.rounds]
 
 
 def _sound(journal: Journal) -> None:
@@ -80,22 +80,22 @@ def _once(journal: Journal) -> None:
         if (cut := journal.cut(o.round))
         for round, agent, _ in cut.counted
     )
-    twice = [each for each, count in counted.items() if count > 1]
+    twice = [upload for upload, count in counted.items() if count > 1]
     if twice:
         raise PromiseBroken(f"fused twice: {twice}")
 
 
-def receipts(stage: Testbed) -> None:
+def receipts(testbed: Testbed) -> None:
     """What has a receipt now is in the journal now, as it was left by a coordinator that has just
     died.
     """
     time.sleep(0.1)  # for receipts that are still on their way
     try:
-        journal = Journal.read(stage.data)
+        journal = Journal.read(testbed.data)
     except JournalError:
         return  # it died before there was one
     try:
-        _receipts_hold(stage, journal)
+        _receipts_hold(testbed, journal)
     except sqlite3.OperationalError as error:
         if "no such table" not in str(error):
             raise
@@ -103,13 +103,14 @@ def receipts(stage: Testbed) -> None:
         journal.close()
 
 
-def _receipts_hold(stage: Testbed, journal: Journal) -> None:
-    for agent in stage.names:
-        for round, digest, status in remembered(stage.home(agent)):
-            kept = journal.upload(round, agent)
-            if status in RECEIPTED and (kept is None or kept.digest != digest):
+def _receipts_hold(testbed: Testbed, journal: Journal) -> None:
+    for agent in testbed.names:
+        for round, digest, status in remembered(testbed.home(agent)):
+            recorded = journal.upload(round, agent)
+            if status in RECEIPTED and (recorded is None or recorded.digest != digest):
                 raise PromiseBroken(
-                    f"{agent} has a receipt ({status}) for round {round}, which the journal does not hold"
+                    f"{agent} has a receipt ({status}) for round {round}, "
+                    "which the journal does not hold"
                 )
 
 
@@ -125,12 +126,13 @@ def remembered(folder: Path) -> list[tuple[int, str, str]]:
         store.close()
 
 
-def _by_schedule(stage: Testbed, journal: Journal) -> None:
+def _by_schedule(testbed: Testbed, journal: Journal) -> None:
     contract, recipe, hyper = agreed(journal)
-    pupils = {name: FakeAgent(name, prototypes(contract)) for name in stage.names}
-    found = schedule.follow(recipe, contract, hyper, schedule.read(journal), pupils)
+    devices = {name: FakeAgent(name, prototypes(contract)) for name in testbed.names}
+    states = schedule.follow(recipe, contract, hyper, schedule.read(journal), devices)
     for round, recorded in journal.state_hashes().items():
-        if found[round] != recorded:
+        if states[round] != recorded:
             raise PromiseBroken(
-                f"round {round} ended in {recorded[:12]}, the laboratory by its schedule in {found[round][:12]}"
+                f"round {round} ended in {recorded[:12]}, "
+                f"the laboratory by its schedule in {states[round][:12]}"
             )

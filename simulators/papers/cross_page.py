@@ -93,7 +93,8 @@ def table(task: Task, known: AllTasks, contenders: Sequence[Contender]) -> list[
     fleet's.
     """
     lines = [
-        "| | prototypes, last | best | head, last | best | a device's bytes | at fleet's bytes | seeds |",
+        "| | prototypes, last | best | head, last | best | a device's bytes | at fleet's bytes | "
+        "seeds |",
         "|---|---|---|---|---|---|---|---|",
     ]
     spent = {seed: bytes_a_device(run) for seed, run in known.of(task, FLEET).items()}
@@ -117,7 +118,8 @@ def ablation(task: Task, known: AllTasks) -> list[str]:
     same seeds.
     """
     lines = [
-        f"| {task.title} | prototypes, last | head, last | a device's bytes | fleet above it | seeds |",
+        f"| {task.title} | prototypes, last | head, last | a device's bytes "
+        "| fleet above it | seeds |",
         "|---|---|---|---|---|---|",
     ]
     for contender in (FLEET, *ABLATION):

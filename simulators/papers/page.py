@@ -22,26 +22,37 @@ The papers' figures beside ours, on the real data sets, made by
 
     protofleet bench papers --write docs/results.md
 
-which looks for the data in `PROTOFLEET_DATA`, takes up where it was stopped, and writes this page (`--only NAME` runs
-one cell, `--page-only` none). Accuracies are means over devices, in the last round and in the best one, then mean ±
-standard deviation over the seeds (0, 1, …: other weights, orders and, but for few-shot, partitions). *Gap* is ours
-less the paper's, in the round that the paper reports (*which*). *Reached* means: not below the paper by more than the
-paper's own standard deviation; other aims stand with what ours came to. Floats are a round's, of the whole fleet;
-*paper counts* is the same round counted as the method's paper counts it (`paper_floats` in `result.json`), with the
+which looks for the data in `PROTOFLEET_DATA`, takes up where it was stopped, and writes this page \
+(`--only NAME` runs
+one cell, `--page-only` none). Accuracies are means over devices, in the last round and in the \
+best one, then mean ±
+standard deviation over the seeds (0, 1, …: other weights, orders and, but for few-shot, \
+partitions). *Gap* is ours
+less the paper's, in the round that the paper reports (*which*). *Reached* means: not below the \
+paper by more than the
+paper's own standard deviation; other aims stand with what ours came to. Floats are a round's, of \
+the whole fleet;
+*paper counts* is the same round counted as the method's paper counts it (`paper_floats` in \
+`result.json`), with the
 paper's own number where it gives one for these devices.
 
-Seconds are wall time of a run (of its last stretch, where it was stopped) on a machine that had other work; for speed
+Seconds are wall time of a run (of its last stretch, where it was stopped) on a machine that had \
+other work; for speed
 see [speed.md](speed.md).
 
-Nothing was tuned on the test split. The rows of a first table are the papers' own settings; a *reading* is a run of
-its own that settles otherwise what a paper leaves open, and moves no row. CIFAR-10's images were JPEG-compressed
+Nothing was tuned on the test split. The rows of a first table are the papers' own settings; a \
+*reading* is a run of
+its own that settles otherwise what a paper leaves open, and moves no row. CIFAR-10's images were \
+JPEG-compressed
 here.
 """
-TABLE = """| cell | paper | ours, last | ours, best | which | gap | asked | seeds × rounds | seconds a run |
+TABLE = """| cell | paper | ours, last | ours, best | which | gap | asked | seeds × rounds | \
+seconds a run |
 |---|---|---|---|---|---|---|---|---|"""
 TRAFFIC = """| cell | floats up | floats down | bytes up | bytes down | paper counts |
 |---|---|---|---|---|---|"""
-READINGS = """| reading | ours, last | ours, best | beside the cell (same seeds, last) | seeds × rounds |
+READINGS = """| reading | ours, last | ours, best | beside the cell (same seeds, last) | seeds × \
+rounds |
 |---|---|---|---|---|"""
 
 

@@ -163,7 +163,10 @@ MPFEDCL = (
         0.0376,
         (FIGURE, Aim("above", 0.1355, "mpfedcl-fedavg"), Aim("above", 0.4668, "mpfedcl-fedproto")),
         paper_floats=25_600,
-        note="nearest of the pool, every client on the same test set; the paper counts 5,120 floats of each client",
+        note=(
+            "nearest of the pool, every client on the same test set; the paper counts 5,120 floats "
+            "of each client"
+        ),
     ),
     Cell(
         "mpfedcl-fedavg",
@@ -228,8 +231,8 @@ def _combined(
     setting: str, words: str, base: LabConfig, fedic: float, fedproto: float, fedpac: float
 ) -> list[Cell]:
     cut = (
-        "10,000 samples of 70,000, 60 rounds of 800, LeNet for a CNN that is not described; some 2,200 steps for "
-        "210,000, hence a learning rate of 0.02 for 0.005"
+        "10,000 samples of 70,000, 60 rounds of 800, LeNet for a CNN that is not described; some "
+        "2,200 steps for 210,000, hence a learning rate of 0.02 for 0.005"
     )
     others = (
         Aim("above", 0.0, f"fedic-fedproto-{setting}"),
@@ -283,8 +286,9 @@ FEDIC = (
 )
 
 MIXED_CUT = (
-    "6,000 images of 60,000, 80 rounds of 300; LeNet, 4-layer CNN, ResNet-8 and MobileNetV3-small for ResNet-8, "
-    "EfficientNet, ShuffleNetV2 and MobileNetV2; some 560 steps for 21,000 at the paper's learning rate"
+    "6,000 images of 60,000, 80 rounds of 300; LeNet, 4-layer CNN, ResNet-8 and MobileNetV3-small "
+    "for ResNet-8, EfficientNet, ShuffleNetV2 and MobileNetV2; some 560 steps for 21,000 at the "
+    "paper's learning rate"
 )
 PROTONORM = (
     Cell(

@@ -82,12 +82,13 @@ SECTIONS = (
             ),
             _reading(_FASHION, "long", "FedMPS, 200 rounds", rounds=200),
         ),
-        "FedMPS stays 0.9 points below its figure on the net that its paper describes, still rising after 80 "
-        "rounds; the paper does not say how many it had, and after 200 it is above its figure. On the d = 50 net "
-        "that FedProto's own code takes for this set it is so after 80: rounds and net decide, not the loss. "
-        "Length-one prototypes and the public code's choices change nothing. FedProto lies above its figure on "
-        "the d = 50 net, and so above FedMPS as its paper has it; on one net both are equal. FedAvg is 6 points "
-        "above its paper's figure here.",
+        "FedMPS stays 0.9 points below its figure on the net that its paper describes, still "
+        "rising after 80 rounds; the paper does not say how many it had, and after 200 it is above "
+        "its figure. On the d = 50 net that FedProto's own code takes for this set it is so after "
+        "80: rounds and net decide, not the loss. Length-one prototypes and the public code's "
+        "choices change nothing. FedProto lies above its figure on the d = 50 net, and so above "
+        "FedMPS as its paper has it; on one net both are equal. FedAvg is 6 points above its "
+        "paper's figure here.",
     ),
     Section(
         "cifar10",
@@ -110,21 +111,24 @@ SECTIONS = (
                 _ALL, "code", "FedMPS, as the public code has it (scaled, Adam, mean logits)", *CODE
             ),
         ),
-        "FedMPS's lead over FedProto is there: three points in the last round and two in the best, where the "
-        "paper has five, and its best rounds come to 78 where the paper has 80. The readings (one seed, against "
-        "the ablation's run of the same seed) lie within two points of it in the last round and one in the best, "
-        "which is what seeds do. From common initial weights and averaged over rounds, devices that learn alone "
-        "come to 80 on these devices (see fleet-method.md), so the paper's number may hold less noise at the end "
-        "rather than more knowledge. FedAvg's one classifier is far below its figure among all classes; among a "
-        "device's own it comes to 72.",
+        "FedMPS's lead over FedProto is there: three points in the last round and two in the best, "
+        "where the paper has five, and its best rounds come to 78 where the paper has 80. The "
+        "readings (one seed, against the ablation's run of the same seed) lie within two points of "
+        "it in the last round and one in the best, which is what seeds do. From common initial "
+        "weights and averaged over rounds, devices that learn alone come to 80 on these devices "
+        "(see fleet-method.md), so the paper's number may hold less noise at the end rather than "
+        "more knowledge. FedAvg's one classifier is far below its figure among all classes; among "
+        "a device's own it comes to 72.",
     ),
     Section(
         "ablation",
         "FedMPS's ablation (its table VII)",
         papers.ABLATION,
-        words="Two seeds, which move by two points: the high level's contrast is what helps; low level and soft labels "
-        "do not show beside the noise. The paper's deviations in this table are over clients, so none is held "
-        "against ours.",
+        words=(
+            "Two seeds, which move by two points: the high level's contrast is what helps; low "
+            "level and soft labels do not show beside the noise. The paper's deviations in this "
+            "table are over clients, so none is held against ours."
+        ),
     ),
     Section(
         "gfpl",
@@ -141,12 +145,13 @@ SECTIONS = (
             ),
             _reading(_GFPL, "alone", "GFPL, 3 ways, without exchange", "pseudo=0"),
         ),
-        "FedProto comes out up to a point above the paper's figures for it. GFPL comes to its own with four ways, "
-        "stays half a point below with five and nearly one with three, where its lead over FedProto is not there; "
-        "with four and five it is. All readings of three ways lie within 0.3 points of each other but that with "
-        "fewer test samples, and that without exchange is among them: at 98 % there is little left that an "
-        "exchange could add. At the paper's threshold of 1 nothing is fused: what goes down to each of the 20 "
-        "devices is all that came up.",
+        "FedProto comes out up to a point above the paper's figures for it. GFPL comes to its own "
+        "with four ways, stays half a point below with five and nearly one with three, where its "
+        "lead over FedProto is not there; with four and five it is. All readings of three ways lie "
+        "within 0.3 points of each other but that with fewer test samples, and that without "
+        "exchange is among them: at 98 % there is little left that an exchange could add. At the "
+        "paper's threshold of 1 nothing is fused: what goes down to each of the 20 devices is all "
+        "that came up.",
     ),
     Section(
         "mpfedcl",
@@ -169,10 +174,11 @@ SECTIONS = (
                 _APART, "own", "FedProto, initial weights of each client's own", common_start="no"
             ),
         ),
-        "MP-FedCL comes to its figure, and the order is the paper's. Its lead over FedAvg is a third of the paper's "
-        "because FedAvg comes to 77 where the paper has 66: how the paper deals out is not said, and here a device "
-        "that has its share of the whole gets no more, so that clients are nearly as large as each other. FedProto "
-        "sends no weights, and a client without a class never learns to find it.",
+        "MP-FedCL comes to its figure, and the order is the paper's. Its lead over FedAvg is a "
+        "third of the paper's because FedAvg comes to 77 where the paper has 66: how the paper "
+        "deals out is not said, and here a device that has its share of the whole gets no more, so "
+        "that clients are nearly as large as each other. FedProto sends no weights, and a client "
+        "without a class never learns to find it.",
     ),
     Section(
         "spiral",
@@ -186,10 +192,12 @@ SECTIONS = (
                 "stop=paper",
             ),
         ),
-        words="A margin is the distance from a class's prototype to the nearest other one. FedProto's prototypes crowd "
-        "together where devices hold few classes; aligned ones are even. The maps show the first seed; ProtoNorm's "
-        "stars are the unit prototypes that the coordinator sends, and devices pull embeddings to ten times their "
-        "length.",
+        words=(
+            "A margin is the distance from a class's prototype to the nearest other one. "
+            "FedProto's prototypes crowd together where devices hold few classes; aligned ones are "
+            "even. The maps show the first seed; ProtoNorm's stars are the unit prototypes that "
+            "the coordinator sends, and devices pull embeddings to ten times their length."
+        ),
         picture="maps",
     ),
     Section(
@@ -202,23 +210,27 @@ SECTIONS = (
                 _IC, "plain", "FedProto on CIFAR-10, which ships no weights", method="fedproto"
             ),
         ),
-        "The three lie within two points of each other. FedIC is first on CIFAR-10 by 0.3 points, second on "
-        "Fashion-MNIST with Dir(0.1), last with two classes a device: there a class has four holders, whom three "
-        "clusters leave nearly alone, and what FedIC gains by not mixing unlike devices it loses by mixing hardly "
-        "any. Heads not combined, and weights not shipped at all, give the same on this set. The pull summed over "
-        "d and not averaged (`--set scale=sum`) diverges in the second round. All with a seventh of the data and "
-        "a thirteenth of the rounds; the paper's leads are 0.1 to 1.6 points at the far end of training.",
+        "The three lie within two points of each other. FedIC is first on CIFAR-10 by 0.3 points, "
+        "second on Fashion-MNIST with Dir(0.1), last with two classes a device: there a class has "
+        "four holders, whom three clusters leave nearly alone, and what FedIC gains by not mixing "
+        "unlike devices it loses by mixing hardly any. Heads not combined, and weights not shipped "
+        "at all, give the same on this set. The pull summed over d and not averaged (`--set "
+        "scale=sum`) diverges in the second round. All with a seventh of the data and a thirteenth "
+        "of the rounds; the paper's leads are 0.1 to 1.6 points at the far end of training.",
     ),
     Section(
         "protonorm",
         "ProtoNorm and FedProto, CIFAR-10, mixed networks",
         papers.PROTONORM,
-        words="On a twelfth of the images and a quarter of the rounds the accuracies are not the paper's; the "
-        "lead over FedProto by nearest prototype is three times what was asked. FedProto's heads are as "
-        "good as ProtoNorm's prototypes: its prototypes, not its networks, fall behind. With a learning "
-        "rate of 0.02 both come one to five points higher, but one of FedProto's three seeds diverges, at "
-        "0.05 more do. λ = 10 and γ = 80 (`--set lam=10 --set gamma=80`), as in the authors' example, "
-        "diverge at 0.01 as well.",
+        words=(
+            "On a twelfth of the images and a quarter of the rounds the accuracies are not the "
+            "paper's; the lead over FedProto by nearest prototype is three times what was asked. "
+            "FedProto's heads are as good as ProtoNorm's prototypes: its prototypes, not its "
+            "networks, fall behind. With a learning rate of 0.02 both come one to five points "
+            "higher, but one of FedProto's three seeds diverges, at 0.05 more do. λ = 10 and γ = "
+            "80 (`--set lam=10 --set gamma=80`), as in the authors' example, diverge at 0.01 as "
+            "well."
+        ),
     ),
 )
 

@@ -158,8 +158,8 @@ def dirichlet(data: DataSet, agents: int, seed: int, options: PartitionOptions) 
             held = [np.concatenate([of_class[a] for of_class in pieces]) for a in range(agents)]
             return _dealt("dirichlet", data, held, seed, options)
     raise DataError(
-        f"{data.name}: no draw of {DIRICHLET_TRIES} gave each of {agents} devices {options.min_samples} samples "
-        f"of {sum(sizes)} at alpha {options.alpha:g}",
+        f"{data.name}: no draw of {DIRICHLET_TRIES} gave each of {agents} devices "
+        f"{options.min_samples} samples of {sum(sizes)} at alpha {options.alpha:g}",
         "a larger alpha, fewer agents or a smaller min_samples would",
     )
 
@@ -298,8 +298,9 @@ def _blocks(
         words = (
             f"{len(holders[worst])} devices need {size} each, the set has {len(of_class[worst])}"
         )
+        short = f"class {data.classes[worst]!r} is {missing[worst]} {part} samples short"
         raise DataError(
-            f"{data.name}: class {data.classes[worst]!r} is {missing[worst]} {part} samples short ({words})",
+            f"{data.name}: {short} ({words})",
             f"lower agents, ways or {'shots' if part == 'training' else 'test_shots'}",
         )
     blocks: dict[int, list[Ints]] = {agent: [] for by in holders for agent in by}

@@ -57,11 +57,8 @@ def partition_picture(
     axes.set_yticks(np.arange(n_classes + 1) - 0.5, minor=True)
     axes.grid(which="minor", color="#eeeeee", linewidth=0.6)
     axes.tick_params(which="both", length=0)
-    held = int((table > 0).sum())
-    _title(
-        axes,
-        f"{int(table.sum()):,} samples on {n_agents} agents, {held / max(n_agents, 1):.1f} classes each",
-    )
+    each = int((table > 0).sum()) / max(n_agents, 1)
+    _title(axes, f"{int(table.sum()):,} samples on {n_agents} agents, {each:.1f} classes each")
     _save(figure, path)
 
 

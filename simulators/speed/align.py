@@ -84,11 +84,10 @@ def _alignment(k: int, steps: int, repeats: int) -> AlignRow:
         [lambda: after(pairwise_forces), lambda: after(alignment.forces)], repeats
     )
     rows = block_rows(k)
-    note = (
-        ""
-        if rows == k
-        else f"written: in blocks of {rows} rows, the whole array would be {8 * k * k * DIM / 1e9:.1f} GB"
-    )
+    note = ""
+    if rows < k:
+        whole = f"the whole array would be {8 * k * k * DIM / 1e9:.1f} GB"
+        note = f"written: in blocks of {rows} rows, {whole}"
     per_step = [1e3 * seconds / steps for seconds in times]
     difference = float(np.abs(written - ours).max())
     return AlignRow(f"alignment, K = {k:,}, d = {DIM}", per_step[0], per_step[1], difference, note)

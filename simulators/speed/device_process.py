@@ -48,7 +48,8 @@ TORCH = """
 import resource, sys, numpy as np, torch
 torch.set_num_threads(1)
 x = np.load(sys.argv[2])
-net, prototypes = torch.jit.load(sys.argv[1] + "/net.pt"), torch.from_numpy(np.load(sys.argv[1] + "/prototypes.npy"))
+net = torch.jit.load(sys.argv[1] + "/net.pt")
+prototypes = torch.from_numpy(np.load(sys.argv[1] + "/prototypes.npy"))
 with torch.inference_mode():
     f = net(torch.from_numpy(x))
     torch.cdist(f, prototypes).argmin(1)
@@ -58,8 +59,10 @@ import resource, sys, numpy as np, torch
 torch.set_num_threads(1)
 from edge_agent.networks.net import build_net
 from protofleet.contract import Contract, Input
-x, kind = np.load(sys.argv[2]), Input("image", (96, 96, 3), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-net = build_net(Contract("b", "d", 1, tuple("abcdefghij"), kind, 128), "mobilenet_v3_small", {}, 1).eval()
+x = np.load(sys.argv[2])
+kind = Input("image", (96, 96, 3), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+contract = Contract("b", "d", 1, tuple("abcdefghij"), kind, 128)
+net = build_net(contract, "mobilenet_v3_small", {}, 1).eval()
 net.load_state_dict(torch.load(sys.argv[1] + "/weights.pt", weights_only=True))
 prototypes = torch.from_numpy(np.load(sys.argv[1] + "/prototypes.npy"))
 with torch.inference_mode():
@@ -71,7 +74,8 @@ ASKED = """
 import json
 used = resource.getrusage(resource.RUSAGE_SELF)
 # Not ru_maxrss: a child that was started by vfork inherits its parent's.
-resident = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
+status = open("/proc/self/status").read().splitlines()
+resident = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 print(json.dumps([resident / 1024, used.ru_utime + used.ru_stime]))
 """
 
@@ -155,14 +159,16 @@ def tables(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
         else []
     )
     lines += [
-        f"{row['what']:<72}{row['ours']:>9.4f}{row['beside']:>9.3f}{row['ratio']:>9.4f}  {row['target']}"
+        f"{row['what']:<72}{row['ours']:>9.4f}{row['beside']:>9.3f}"
+        f"{row['ratio']:>9.4f}  {row['target']}"
         for row in found.get("cost", ())
     ]
     if "process" in found:
         torch_row = next(row for row in found["process"] if row["name"].startswith("torch, a "))
         lines += [
             "",
-            f"{'A process from start to first answer':<42}{'RSS MB':>8}{'of torch':>10}{'CPU s':>8}{'of torch':>10}",
+            f"{'A process from start to first answer':<42}"
+            f"{'RSS MB':>8}{'of torch':>10}{'CPU s':>8}{'of torch':>10}",
         ]
         for row in found["process"]:
             rss, cpu = (
@@ -170,16 +176,19 @@ def tables(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
                 row["cpu_seconds"] / torch_row["cpu_seconds"],
             )
             lines.append(
-                f"{row['name']:<42}{row['rss_mb']:>8.1f}{rss:>10.3f}{row['cpu_seconds']:>8.3f}{cpu:>10.3f}"
+                f"{row['name']:<42}{row['rss_mb']:>8.1f}{rss:>10.3f}"
+                f"{row['cpu_seconds']:>8.3f}{cpu:>10.3f}"
             )
     if "agree" in found:
         lines += [
             "",
-            f"{'Largest difference to torch':<42}{'before':>10}{'after swap':>12}  same class where clear",
+            f"{'Largest difference to torch':<42}"
+            f"{'before':>10}{'after swap':>12}  same class where clear",
         ]
         for row in found["agree"]:
             same = "all" if row["same_class"] else "NOT ALL"
             lines.append(
-                f"{row['net']:<42}{row['before']:>10.1e}{row['after']:>12.1e}  {same} of {row['samples']}"
+                f"{row['net']:<42}{row['before']:>10.1e}{row['after']:>12.1e}"
+                f"  {same} of {row['samples']}"
             )
     return lines

@@ -48,7 +48,7 @@ class Overhead:
     idle_mb: float
     loopback_bytes: float | None
     payload_bytes: float
-    carried_bytes: float  # the payloads as often as they cross the interface: into the broker and out to each reader
+    carried_bytes: float  # the payloads as often as they cross: into the broker, out to each reader
 
     @property
     def overhead_ms(self) -> float:

@@ -20,17 +20,17 @@ from simulators.faults.verdict import PromiseBroken, judge
 YEAR = 365 * 86400.0
 
 
-def jumping(scene: Attempt) -> str:
+def jumping(attempt: Attempt) -> str:
     """Coordinator and devices ask the time, and it is another year at every call."""
-    rng = scene.rng()
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=4)
-        settings = config.load(stage.folder / "fleet.toml", {}, {})
+    rng = attempt.rng()
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=4)
+        settings = config.load(testbed.folder / "fleet.toml", {}, {})
         failed: list[str] = []
 
         def serve() -> None:
             try:
-                with (stage.folder / "coordinator.log").open("w") as words:
+                with (testbed.folder / "coordinator.log").open("w") as words:
                     wall = _leaping(rng)
                     with build.service(
                         settings, Address.parse(broker_url), Log(words), {}, once=True, wall=wall
@@ -41,16 +41,17 @@ def jumping(scene: Attempt) -> str:
 
         broker_url = str(broker.address)
         with crowd(
-            stage.places(now=lambda: datetime.now() + timedelta(seconds=rng.uniform(-YEAR, YEAR)))
+            testbed.sites(now=lambda: datetime.now() + timedelta(seconds=rng.uniform(-YEAR, YEAR)))
         ):
             thread = threading.Thread(target=serve, daemon=True)
             thread.start()
             thread.join(60)
         if thread.is_alive() or failed:
             raise PromiseBroken(
-                f"the coordinator does not get along with a jumping clock: {failed or 'it goes on and on'}"
+                "the coordinator does not get along with a jumping clock: "
+                f"{failed or 'it goes on and on'}"
             )
-    judge(stage)
+    judge(testbed)
     return "a year either way at every look"
 
 

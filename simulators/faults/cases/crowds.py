@@ -20,40 +20,40 @@ from simulators.faults.testbed import RUN, Testbed, until
 from simulators.faults.verdict import PromiseBroken, judge
 
 
-def two_hundred(scene: Attempt) -> str:
+def two_hundred(attempt: Attempt) -> str:
     """All are refused until all are there, and then let in together."""
-    with scene.broker() as broker, Proxy(broker.address.port) as proxy:
-        many = 200 if scene.prefer == "mosquitto" else 60
-        stage = scene.stage(str(broker.address), agents=many, rounds=2)
+    with attempt.broker() as broker, Proxy(broker.address.port) as proxy:
+        many = 200 if attempt.prefer == "mosquitto" else 60
+        testbed = attempt.testbed(str(broker.address), agents=many, rounds=2)
         proxy.refuse()
-        actor = stage.coordinator()
-        with crowd(stage.places(f"mqtt://127.0.0.1:{proxy.port}")):
+        coordinator = testbed.coordinator()
+        with crowd(testbed.sites(f"mqtt://127.0.0.1:{proxy.port}")):
             proxy.heal()
-            actor.done(300)
-    judge(stage)
+            coordinator.done(300)
+    judge(testbed)
     return f"{many} devices"
 
 
-def garbage(scene: Attempt) -> str:
+def garbage(attempt: Attempt) -> str:
     """A rogue device floods its own topics, with noise and with uploads that were honest before a
     bit was flipped.
     """
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=6)
-        rogue = Rogue(broker.address, stage, scene.rng())
-        with crowd(stage.places()):
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=6)
+        rogue = Rogue(broker.address, testbed, attempt.rng())
+        with crowd(testbed.sites()):
             rogue.start()
             try:
-                actor = stage.coordinator()
+                coordinator = testbed.coordinator()
                 until(
-                    lambda: rogue.sent > 2000 or actor.process.poll() is not None,
+                    lambda: rogue.sent > 2000 or coordinator.process.poll() is not None,
                     "2,000 pieces of garbage",
                 )
-                actor.done()
+                coordinator.done()
             finally:
                 rogue.stop()
-        log = actor.log.read_text()
-    judge(stage)
+        log = coordinator.log.read_text()
+    judge(testbed)
     if "Traceback" in log:
         raise PromiseBroken("the coordinator's log holds a traceback")
     return f"{rogue.sent} messages"
@@ -65,9 +65,9 @@ MOST = 20_000
 class Rogue:
     """Sends until it is stopped."""
 
-    def __init__(self, address: Address, stage: Testbed, rng: random.Random) -> None:
+    def __init__(self, address: Address, testbed: Testbed, rng: random.Random) -> None:
         self._link = Link(address, "rogue", LinkSettings(clean_start=True, queue_most=500), rng=rng)
-        self._topics, self._stage, self._rng = Topics(stage.fleet), stage, rng
+        self._topics, self._testbed, self._rng = Topics(testbed.fleet), testbed, rng
         self._thread = threading.Thread(target=self._run, name="rogue", daemon=True)
         self._stopping = False
         self.sent = 0
@@ -126,11 +126,11 @@ class Rogue:
         from protofleet import registry
         from protofleet.recipe import Turn
 
-        contract, recipe = self._stage.contract(), registry.load("fedproto")
+        contract, recipe = self._testbed.contract(), registry.load("fedproto")
         base = start_state(recipe, Turn(contract, recipe.hyper(), 0)).base
         envelope = wire.Envelope(
             t="upload",
-            fleet=self._stage.fleet,
+            fleet=self._testbed.fleet,
             run=RUN,
             epoch=1,
             agent="stranger",

@@ -1,5 +1,5 @@
-"""`kill -9`: of the coordinator and of a device at chosen instants of their work, of the broker in
-the middle of it.
+"""`kill -9`: of the coordinator and of a device at failpoints of their work, of the broker in the
+middle of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.store import Store
-from simulators.faults.case import Attempt, Case, after, breakable, pause
+from simulators.faults.case import Attempt, Case, after, breakable_broker, pause
 from simulators.faults.crowd import crowd
 from simulators.faults.failpoint import ANY, STATEMENT, Edge, Failpoint
 from simulators.faults.proxy import Proxy
@@ -69,8 +69,8 @@ DEVICE: Table = {
 EDGES: tuple[Edge, Edge] = ("enter", "leave")
 
 
-def instant(package: str, table: Table, seed: int) -> Failpoint:
-    """The seeds go round the table, so that every kind of instant is met; which one of its kind is
+def draw_failpoint(package: str, table: Table, seed: int) -> Failpoint:
+    """The seeds go round the table, so that every function in it is met; its how-manieth call is
     drawn.
     """
     points = {point if isinstance(point, str) else point.__qualname__: point for point in table}
@@ -83,133 +83,137 @@ def instant(package: str, table: Table, seed: int) -> Failpoint:
     )
 
 
-def coordinator(scene: Attempt) -> str:
+def coordinator_killed(attempt: Attempt) -> str:
     """It dies at an instant, and every third time its second life does, too."""
-    deaths = [instant("coordinator", COORDINATOR, scene.seed)]
-    if scene.seed % 3 == 2:
-        deaths.append(instant("coordinator", COORDINATOR, scene.seed + 1))
-    told = []
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address))
-        with crowd(stage.places()):
+    deaths = [draw_failpoint("coordinator", COORDINATOR, attempt.seed)]
+    if attempt.seed % 3 == 2:
+        deaths.append(draw_failpoint("coordinator", COORDINATOR, attempt.seed + 1))
+    words = []
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address))
+        with crowd(testbed.sites()):
             for number, death in enumerate(deaths):
                 # What is left for a second life to do may rightly be less than what it should die
                 # of.
-                actor = stage.coordinator(death)
-                killed = actor.dies() if number == 0 else actor.ended() and actor.killed
-                receipts(stage)
-                told.append(f"{death}{'' if killed else ' (did not come)'}")
-            stage.coordinator().done()
-    judge(stage)
-    return ", then ".join(told)
+                coordinator = testbed.coordinator(death)
+                killed = (
+                    coordinator.dies()
+                    if number == 0
+                    else coordinator.ended() and coordinator.killed
+                )
+                receipts(testbed)
+                words.append(f"{death}{'' if killed else ' (did not come)'}")
+            testbed.coordinator().done()
+    judge(testbed)
+    return ", then ".join(words)
 
 
-def coordinator_with_a_late_device(scene: Attempt) -> str:
+def coordinator_killed_with_a_late_device(attempt: Attempt) -> str:
     """Staleness is allowed, one device has a slow line, and the coordinator dies with its upload on
     hold.
     """
-    death = instant("coordinator", COORDINATOR, scene.seed)
-    with scene.broker() as broker, Proxy(broker.address.port) as proxy:
+    death = draw_failpoint("coordinator", COORDINATOR, attempt.seed)
+    with attempt.broker() as broker, Proxy(broker.address.port) as proxy:
         how = {"max_staleness": 3, "quorum": 0.6, "round_timeout": 0.4, "min_agents": 2}
-        stage = scene.stage(str(broker.address), rounds=7, serve=how)
-        far, near = stage.places(f"mqtt://127.0.0.1:{proxy.port}")[:1], stage.places()[1:]
-        proxy.delay(scene.rng().uniform(0.2, 0.5))
+        testbed = attempt.testbed(str(broker.address), rounds=7, serve=how)
+        far, near = testbed.sites(f"mqtt://127.0.0.1:{proxy.port}")[:1], testbed.sites()[1:]
+        proxy.delay(attempt.rng().uniform(0.2, 0.5))
         with crowd([*far, *near]):
-            stage.coordinator(death).dies()
-            stage.coordinator().done()
-        log = (stage.folder / "coordinator.log").read_text()
-    judge(stage, whole=False)
-    held = sum(int(count) for count in re.findall(r"stale=(\d+)", log))
-    return f"{death}, {held} late uploads fused"
+            testbed.coordinator(death).dies()
+            testbed.coordinator().done()
+        log = (testbed.folder / "coordinator.log").read_text()
+    judge(testbed, whole=False)
+    late = sum(int(count) for count in re.findall(r"stale=(\d+)", log))
+    return f"{death}, {late} late uploads fused"
 
 
-def asynchronous(scene: Attempt) -> str:
+def coordinator_killed_asynchronous(attempt: Attempt) -> str:
     """Rounds that are cuts of so many uploads."""
-    death = instant("coordinator", COORDINATOR, scene.seed)
-    with scene.broker() as broker:
+    death = draw_failpoint("coordinator", COORDINATOR, attempt.seed)
+    with attempt.broker() as broker:
         how = {"mode": "async", "cut": 2, "max_staleness": 3, "round_timeout": 5.0}
-        stage = scene.stage(str(broker.address), rounds=6, serve=how)
-        with crowd(stage.places()):
-            stage.coordinator(death).dies()
-            stage.coordinator().done()
-    judge(stage, whole=False)
+        testbed = attempt.testbed(str(broker.address), rounds=6, serve=how)
+        with crowd(testbed.sites()):
+            testbed.coordinator(death).dies()
+            testbed.coordinator().done()
+    judge(testbed, whole=False)
     return str(death)
 
 
-def device(scene: Attempt) -> str:
+def device_killed(attempt: Attempt) -> str:
     """One of three devices dies at an instant and comes back."""
-    death = instant("edge_agent", DEVICE, scene.seed)
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address))
-        mortal, *others = stage.names
-        with crowd([place for place in stage.places() if place.agent in others]):
-            service, first = stage.coordinator(), stage.device(mortal, death)
+    death = draw_failpoint("edge_agent", DEVICE, attempt.seed)
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address))
+        victim, *others = testbed.names
+        with crowd([site for site in testbed.sites() if site.agent in others]):
+            coordinator, first = testbed.coordinator(), testbed.device(victim, death)
             until(
-                lambda: first.process.poll() is not None or service.process.poll() is not None,
+                lambda: first.process.poll() is not None or coordinator.process.poll() is not None,
                 "an end",
             )
             first.stop()
             first.dies()
-            second = stage.device(mortal)
+            second = testbed.device(victim)
             try:
-                service.done()
+                coordinator.done()
             finally:
                 second.stop()
-    judge(stage)
+    judge(testbed)
     return str(death)
 
 
-def broker(scene: Attempt) -> str:
+def broker_killed(attempt: Attempt) -> str:
     """It dies after so many uploads and comes back a little later; what it did not save is lost."""
-    rng = scene.rng()
-    count, gone = rng.randint(0, 11), rng.choice([0.0, 0.5, 2.0])
-    with breakable(scene) as broker:
-        stage = scene.stage(broker.url, rounds=4)
-        with crowd(stage.places()):
-            actor = stage.coordinator()
-            after(stage, count)
+    rng = attempt.rng()
+    count, seconds = rng.randint(0, 11), rng.choice([0.0, 0.5, 2.0])
+    with breakable_broker(attempt) as broker:
+        testbed = attempt.testbed(broker.url, rounds=4)
+        with crowd(testbed.sites()):
+            coordinator = testbed.coordinator()
+            after(testbed, count)
             broker.kill()
-            pause(gone)
+            pause(seconds)
             broker.back()
-            actor.done()
-    judge(stage)
-    return f"after {count} uploads, for {gone} s"
+            coordinator.done()
+    judge(testbed)
+    return f"after {count} uploads, for {seconds} s"
 
 
-def everything(scene: Attempt) -> str:
+def everything_killed(attempt: Attempt) -> str:
     """Coordinator, broker and devices die together; the coordinator is back before its broker
     is.
     """
-    rng = scene.rng()
+    rng = attempt.rng()
     count = rng.randint(1, 11)
-    with breakable(scene) as broker:
-        stage = scene.stage(broker.url, rounds=4)
-        actor = stage.coordinator()
-        devices = [stage.device(name) for name in stage.names]
+    with breakable_broker(attempt) as broker:
+        testbed = attempt.testbed(broker.url, rounds=4)
+        coordinator = testbed.coordinator()
+        devices = [testbed.device(name) for name in testbed.names]
         try:
-            after(stage, count)
-            for each in (actor, *devices):
-                each.process.kill()
+            after(testbed, count)
+            for victim in (coordinator, *devices):
+                victim.process.kill()
             broker.kill()
-            for each in (actor, *devices):
-                each.process.wait()
-            second = stage.coordinator()
-            devices = [stage.device(name) for name in stage.names]
+            for victim in (coordinator, *devices):
+                victim.process.wait()
+            second = testbed.coordinator()
+            devices = [testbed.device(name) for name in testbed.names]
             pause(rng.uniform(0.0, 2.0))
             broker.back()
             second.done()
         finally:
-            for each in devices:
-                each.stop()
-    judge(stage)
+            for device in devices:
+                device.stop()
+    judge(testbed)
     return f"after {count} uploads"
 
 
 CASES = (
-    Case("coordinator killed", coordinator, soak=54),
-    Case("coordinator killed, a late device", coordinator_with_a_late_device, soak=18),
-    Case("coordinator killed, asynchronous", asynchronous, soak=18),
-    Case("device killed", device, soak=22),
-    Case("broker killed", broker, soak=10),
-    Case("everything killed", everything, soak=4),
+    Case("coordinator killed", coordinator_killed, soak=54),
+    Case("coordinator killed, a late device", coordinator_killed_with_a_late_device, soak=18),
+    Case("coordinator killed, asynchronous", coordinator_killed_asynchronous, soak=18),
+    Case("device killed", device_killed, soak=22),
+    Case("broker killed", broker_killed, soak=10),
+    Case("everything killed", everything_killed, soak=4),
 )

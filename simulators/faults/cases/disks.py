@@ -13,7 +13,7 @@ from coordinator.core import Core
 from coordinator.journal.journal import Journal
 from coordinator.service.blobs import BlobServer
 from edge_agent.store import Store
-from simulators.faults.case import Attempt, Case, after, breakable, pause
+from simulators.faults.case import Attempt, Case, after, breakable_broker, pause
 from simulators.faults.cases.deaths import COORDINATOR
 from simulators.faults.crowd import crowd
 from simulators.faults.failpoint import Failpoint
@@ -33,93 +33,97 @@ POINTS: tuple[Callable[..., Any], ...] = (
 LEFT = (0, 20_000, 200_000)  # bytes that are left on a full disk
 
 
-def no_room_for_the_journal(scene: Attempt) -> str:
+def no_room_for_the_journal(attempt: Attempt) -> str:
     """The coordinator's disk is full for a while, from after so many uploads on."""
-    rng = scene.rng()
-    number, left = rng.randint(1, 4), rng.choice(LEFT)
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=6)
-        with small_disk(stage.data, ROOM) as disk, crowd(stage.places()):
-            actor = stage.coordinator(wrap=disk.inside)
-            until(lambda: actor.log.read_text().count("round opened") >= number, f"round {number}")
+    rng = attempt.rng()
+    number, room = rng.randint(1, 4), rng.choice(LEFT)
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=6)
+        with small_disk(testbed.data, ROOM) as disk, crowd(testbed.sites()):
+            coordinator = testbed.coordinator(wrap=disk.inside)
+            until(
+                lambda: coordinator.log.read_text().count("round opened") >= number,
+                f"round {number}",
+            )
             pause(rng.choice([0.0, 0.02, 0.05]))
-            disk.fill(left)
+            disk.fill(room)
             until(
                 lambda: (
-                    "cannot be written" in actor.log.read_text() or actor.process.poll() is not None
+                    "cannot be written" in coordinator.log.read_text()
+                    or coordinator.process.poll() is not None
                 ),
                 "trouble",
             )
             pause(rng.uniform(0.0, 3.0))
             disk.empty()
-            actor.done()
-            disk.copy_to(stage.data)
-    judge(stage)
-    return f"in round {number}, {left} bytes left"
+            coordinator.done()
+            disk.copy_to(testbed.data)
+    judge(testbed)
+    return f"in round {number}, {room} bytes left"
 
 
-def no_room_for_the_outbox(scene: Attempt) -> str:
+def no_room_for_the_outbox(attempt: Attempt) -> str:
     """One device's disk is full for a while."""
-    rng = scene.rng()
-    count, left = rng.randint(1, 8), rng.choice(LEFT)
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=5)
-        poor, *rich = stage.places()
+    rng = attempt.rng()
+    count, room = rng.randint(1, 8), rng.choice(LEFT)
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=5)
+        poor, *rich = testbed.sites()
         with small_disk(poor.folder, ROOM) as disk, crowd(rich):
-            actor = stage.coordinator()
-            device = stage.device(poor.agent, wrap=disk.inside)
+            coordinator = testbed.coordinator()
+            device = testbed.device(poor.agent, wrap=disk.inside)
             try:
-                after(stage, count)
-                disk.fill(left)
+                after(testbed, count)
+                disk.fill(room)
                 until(
-                    lambda: actor.process.poll() is not None or "disk is full" in _said(disk),
+                    lambda: coordinator.process.poll() is not None or "disk is full" in _said(disk),
                     "trouble",
                 )
                 pause(rng.uniform(0.0, 2.0))
                 disk.empty()
-                actor.done()
+                coordinator.done()
             finally:
                 device.stop()
             disk.copy_to(poor.folder)
-    gave_up = "will not train" in actor.log.read_text()
-    judge(stage, whole=not gave_up)
-    return f"after {count} uploads, {left} bytes left{', a round given up' if gave_up else ''}"
+    gave_up = "will not train" in coordinator.log.read_text()
+    judge(testbed, whole=not gave_up)
+    return f"after {count} uploads, {room} bytes left{', a round given up' if gave_up else ''}"
 
 
-def no_room_to_begin_with(scene: Attempt) -> str:
+def no_room_to_begin_with(attempt: Attempt) -> str:
     """Coordinator and device are started on full disks: each ends with one line that says so."""
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=2)
-        poor, *rich = stage.places()
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=2)
+        poor, *rich = testbed.sites()
         with (
-            small_disk(stage.data, ROOM) as here,
+            small_disk(testbed.data, ROOM) as here,
             small_disk(poor.folder, ROOM) as there,
             crowd(rich),
         ):
             here.fill()
             there.fill()
-            for each in (
-                stage.coordinator(wrap=here.inside),
-                stage.device(poor.agent, wrap=there.inside),
+            for process in (
+                testbed.coordinator(wrap=here.inside),
+                testbed.device(poor.agent, wrap=there.inside),
             ):
-                code, words = each.ended(20), each.log.read_text()
+                code, words = process.ended(20), process.log.read_text()
                 if code != 1 or "Traceback" in words or "full" not in words:
                     raise PromiseBroken(
-                        f"{each.name} on a full disk ended with {code}: {words[-300:]}"
+                        f"{process.name} on a full disk ended with {code}: {words[-300:]}"
                     )
             here.empty()
             there.empty()
-            actor, device = (
-                stage.coordinator(wrap=here.inside),
-                stage.device(poor.agent, wrap=there.inside),
+            coordinator, device = (
+                testbed.coordinator(wrap=here.inside),
+                testbed.device(poor.agent, wrap=there.inside),
             )
             try:
-                actor.done()
+                coordinator.done()
             finally:
                 device.stop()
-            here.copy_to(stage.data)
+            here.copy_to(testbed.data)
             there.copy_to(poor.folder)
-    judge(stage)
+    judge(testbed)
     return "both said so"
 
 
@@ -130,66 +134,70 @@ def _said(disk: SmallDisk) -> str:
         return ""
 
 
-def power_loss(scene: Attempt) -> str:
+def power_loss(attempt: Attempt) -> str:
     """The coordinator dies, and the last writes of its journal are gone: its log cut short at a
     seeded length.
     """
-    rng = scene.rng()
+    rng = attempt.rng()
     death = _death(rng)
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=4)
-        with crowd(stage.places()):
-            stage.coordinator(death).dies()
-            length = cut_short(stage.data / "journal.db", rng)
-            stage.coordinator().done()
-    judge(stage)
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=4)
+        with crowd(testbed.sites()):
+            testbed.coordinator(death).dies()
+            length = cut_short(testbed.data / "journal.db", rng)
+            testbed.coordinator().done()
+    judge(testbed)
     return f"{death}, {length}"
 
 
-def power_loss_everywhere(scene: Attempt) -> str:
+def power_loss_everywhere(attempt: Attempt) -> str:
     """As before, with devices and broker switched off at the same time."""
-    rng = scene.rng()
+    rng = attempt.rng()
     death = _death(rng)
-    with breakable(scene) as broker:
-        stage = scene.stage(broker.url, rounds=4)
-        devices = [stage.device(name) for name in stage.names]
-        stage.coordinator(death).dies()
+    with breakable_broker(attempt) as broker:
+        testbed = attempt.testbed(broker.url, rounds=4)
+        devices = [testbed.device(name) for name in testbed.names]
+        testbed.coordinator(death).dies()
         for device in devices:
             device.kill()
         broker.kill()
-        length = cut_short(stage.data / "journal.db", rng)
+        length = cut_short(testbed.data / "journal.db", rng)
         broker.back()
-        with crowd(stage.places()):
-            stage.coordinator().done()
-    judge(stage)
+        with crowd(testbed.sites()):
+            testbed.coordinator().done()
+    judge(testbed)
     return f"{death}, {length}"
 
 
-def power_loss_of_a_device(scene: Attempt) -> str:
+def power_loss_of_a_device(attempt: Attempt) -> str:
     """A device dies in a round that stays open, and what it wrote in it is gone: it trains the
     round again.
     """
-    rng = scene.rng()
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=4)
-        victim, _, absent = stage.names
-        with crowd(stage.places()[1:2]):
-            actor, dies, leaves = stage.coordinator(), stage.device(victim), stage.device(absent)
-            after(stage, rng.randint(3, 6))
+    rng = attempt.rng()
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=4)
+        victim, _, absent = testbed.names
+        with crowd(testbed.sites()[1:2]):
+            coordinator, dies, leaves = (
+                testbed.coordinator(),
+                testbed.device(victim),
+                testbed.device(absent),
+            )
+            after(testbed, rng.randint(3, 6))
             leaves.kill()
             until(
-                lambda: stage.status().get("missing") == [absent],
+                lambda: testbed.status().get("missing") == [absent],
                 "a round in which only one is missing",
             )
-            number = stage.status()["round"]
+            number = testbed.status()["round"]
             pause(rng.choice([0.0, 0.3]))
             dies.kill()
             length = cut_short(
-                stage.home(victim) / "agent.db", rng, lambda copy: _trained(copy) >= number - 1
+                testbed.home(victim) / "agent.db", rng, lambda copy: _trained(copy) >= number - 1
             )
-            with crowd([place for place in stage.places() if place.agent in (victim, absent)]):
-                actor.done()
-    judge(stage)
+            with crowd([site for site in testbed.sites() if site.agent in (victim, absent)]):
+                coordinator.done()
+    judge(testbed)
     return f"in round {number}, {length}"
 
 

@@ -12,55 +12,55 @@ from dataclasses import replace
 
 from simulators.faults.case import Attempt, Case, after
 from simulators.faults.crowd import crowd
-from simulators.faults.testbed import Actor, Testbed, until
+from simulators.faults.testbed import CaseProcess, Testbed, until
 from simulators.faults.verdict import PromiseBroken, judge
 
 EXIT_LOCKED, EXIT_SUPERSEDED = 1, 4
 
 
-def same_directory(scene: Attempt) -> str:
+def same_directory(attempt: Attempt) -> str:
     """The same command twice: the lock says so at once."""
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=30)
-        with crowd(stage.places()):
-            first = stage.coordinator()
-            after(stage, scene.rng().randint(0, 6))
-            until((stage.data / "journal.db").exists, "the first one's journal")
-            second = stage.coordinator()
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=30)
+        with crowd(testbed.sites()):
+            first = testbed.coordinator()
+            after(testbed, attempt.rng().randint(0, 6))
+            until((testbed.data / "journal.db").exists, "the first one's journal")
+            second = testbed.coordinator()
             _refused(second, EXIT_LOCKED)
             first.done()
-    judge(stage)
+    judge(testbed)
     return "refused by the lock"
 
 
-def another_directory(scene: Attempt) -> str:
+def another_directory(attempt: Attempt) -> str:
     """A fresh directory while one serves: refused, because the broker keeps the first one's
     word.
     """
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=30)
-        other = _beside(stage)
-        with crowd(stage.places()):
-            first = stage.coordinator()
-            after(stage, max(1, scene.rng().randint(0, 6)))
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=30)
+        other = _beside(testbed)
+        with crowd(testbed.sites()):
+            first = testbed.coordinator()
+            after(testbed, max(1, attempt.rng().randint(0, 6)))
             _refused(other.coordinator(), EXIT_SUPERSEDED)
             first.done()
-    judge(stage)
+    judge(testbed)
     return "refused by the word on the broker"
 
 
-def taken_over(scene: Attempt) -> str:
+def taken_over(attempt: Attempt) -> str:
     """A copy of the directory is started elsewhere: it has the newer epoch, and the first one
     stops.
     """
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=40)
-        other = _beside(stage)
-        with crowd(stage.places()):
-            first = stage.coordinator()
-            after(stage, scene.rng().randint(1, 9))
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=40)
+        other = _beside(testbed)
+        with crowd(testbed.sites()):
+            first = testbed.coordinator()
+            after(testbed, attempt.rng().randint(1, 9))
             shutil.copytree(
-                stage.data,
+                testbed.data,
                 other.data,
                 ignore=shutil.ignore_patterns("control.sock", "lock", "*-shm"),
             )
@@ -71,40 +71,43 @@ def taken_over(scene: Attempt) -> str:
                     f"the first coordinator ended with {code} and did not notice the second"
                 )
             second.done()
-    judge(replace(other, agents=stage.agents))
+    judge(replace(other, agents=testbed.agents))
     return "the copy took over"
 
 
-def both_at_once(scene: Attempt) -> str:
+def both_at_once(attempt: Attempt) -> str:
     """Two fresh directories at the same moment: neither sees a word of the other yet; one of them
     gives way.
     """
-    with scene.broker() as broker:
-        stage = scene.stage(str(broker.address), rounds=4)
-        other = _beside(stage)
-        with crowd(stage.places()):
-            pair = [(stage, stage.coordinator()), (other, other.coordinator())]
-            until(lambda: all(actor.process.poll() is not None for _, actor in pair), "both to end")
-    winners = [at for at, actor in pair if actor.process.returncode == 0]
-    codes = sorted(int(actor.process.returncode) for _, actor in pair)
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=4)
+        other = _beside(testbed)
+        with crowd(testbed.sites()):
+            pair = [(testbed, testbed.coordinator()), (other, other.coordinator())]
+            until(
+                lambda: all(coordinator.process.poll() is not None for _, coordinator in pair),
+                "both to end",
+            )
+    winners = [where for where, coordinator in pair if coordinator.process.returncode == 0]
+    codes = sorted(int(coordinator.process.returncode) for _, coordinator in pair)
     if codes != [0, EXIT_SUPERSEDED]:
         raise PromiseBroken(f"two coordinators at once ended with {codes}")
     judge(winners[0])
     return "one gave way"
 
 
-def _beside(stage: Testbed) -> Testbed:
+def _beside(testbed: Testbed) -> Testbed:
     """The same fleet served from another folder, with the same devices."""
-    other = replace(stage, folder=stage.folder.parent / "other")
+    other = replace(testbed, folder=testbed.folder.parent / "other")
     other.write()
-    (other.folder / "agents").symlink_to(stage.folder / "agents", target_is_directory=True)
+    (other.folder / "agents").symlink_to(testbed.folder / "agents", target_is_directory=True)
     return other
 
 
-def _refused(actor: Actor, code: int) -> None:
-    found = actor.ended(20)
-    if found != code:
-        raise PromiseBroken(f"a second coordinator ended with {found} and not {code}")
+def _refused(second: CaseProcess, code: int) -> None:
+    ended_with = second.ended(20)
+    if ended_with != code:
+        raise PromiseBroken(f"a second coordinator ended with {ended_with} and not {code}")
 
 
 CASES = (

@@ -37,31 +37,31 @@ METHODS: dict[str, tuple[str, ...]] = {
 ROUNDS = 3
 
 
-def real_devices(scene: Attempt) -> str:
+def real_devices(attempt: Attempt) -> str:
     """Two deaths at seeded moments; nobody is lost, so the laboratory's own run is the measure."""
-    rng = scene.rng()
-    method = list(METHODS)[scene.seed % len(METHODS)]
+    rng = attempt.rng()
+    method = list(METHODS)[attempt.seed % len(METHODS)]
     run = Run(
         method=method,
         dataset="digits",
         agents=3,
         partition="dirichlet",
         rounds=ROUNDS,
-        seed=scene.seed,
+        seed=attempt.seed,
     )
     config = LabConfig(
         run, PartitionOptions(alpha=0.5), Training(lr=0.03), settings=METHODS[method]
     )
     setup = prepare(config)
-    folder = scene.folder / "fleet"
-    with scene.broker() as broker:
+    folder = attempt.folder / "fleet"
+    with attempt.broker() as broker:
         folder.mkdir()
         fleet.write(setup, folder, str(broker.address))
         with fleet.members(setup, folder) as members:
-            told = [_death(setup, folder, members, round, rng) for round in range(1, ROUNDS)]
+            deaths = [_death(setup, folder, members, round, rng) for round in range(1, ROUNDS)]
             until(lambda: _status(folder).get("phase") == "done", "the last round", 120.0)
     _verdict(setup, folder)
-    return f"{method}: {', '.join(told)}"
+    return f"{method}: {', '.join(deaths)}"
 
 
 def _death(

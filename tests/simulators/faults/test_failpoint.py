@@ -1,4 +1,4 @@
-"""A program dies at the instant that was chosen, and not before."""
+"""A program dies at its failpoint that was chosen, and not before."""
 
 import subprocess
 import sys
@@ -13,28 +13,28 @@ from simulators.faults.failpoint import Failpoint, resolve
 from simulators.faults.testbed import Stuck
 
 
-def test_an_instant_is_written_as_it_is_read():
+def test_a_failpoint_is_written_as_it_is_read():
     text = "coordinator.journal.journal:Journal.commit:leave:7"
     assert str(Failpoint.parse(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "a:b:c:1", "a:b:enter:x", "a:b:enter"])
-def test_what_is_no_instant_is_said(text):
+def test_what_is_no_failpoint_is_said(text):
     with pytest.raises(UsageError):
         Failpoint.parse(text)
 
 
 @pytest.mark.parametrize(
-    ("instant", "code"),
+    ("failpoint", "code"),
     [("coordinator.config:as_toml:enter:1", -9), ("coordinator.config:as_toml:enter:2", 0)],
 )
-def test_it_dies_when_the_function_is_entered_so_often(tmp_path, instant, code):
+def test_it_dies_when_the_function_is_entered_so_often(tmp_path, failpoint, code):
     path = tmp_path / "fleet.toml"
     command = [
         sys.executable,
         "-m",
         "simulators.faults.failpoint",
-        instant,
+        failpoint,
         "coordinator",
         "init",
         str(path),
@@ -72,14 +72,14 @@ def test_a_name_that_stands_for_no_function_is_refused_before_the_program_starts
 @pytest.mark.parametrize(
     ("package", "table"), [("coordinator", deaths.COORDINATOR), ("edge_agent", deaths.DEVICE)]
 )
-def test_every_instant_of_the_sweep_resolves(package, table):
+def test_every_failpoint_of_the_sweep_resolves(package, table):
     for seed in range(2 * len(table)):
-        chosen = deaths.instant(package, table, seed)
+        chosen = deaths.draw_failpoint(package, table, seed)
         resolve(Failpoint.parse(str(chosen)))
 
 
 def test_a_case_fails_whose_first_death_never_comes(tmp_path, monkeypatch):
     never = Failpoint.of(deaths.Core.recover, "enter", 10_000)
-    monkeypatch.setattr(deaths, "instant", lambda *drawn: never)
+    monkeypatch.setattr(deaths, "draw_failpoint", lambda *drawn: never)
     with pytest.raises(Stuck, match="before the instant"):
-        deaths.coordinator(Attempt(tmp_path, 0, soak.brokers()[0]))
+        deaths.coordinator_killed(Attempt(tmp_path, 0, soak.startable_brokers()[0]))

@@ -4,13 +4,14 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from protofleet.cli.options import options_of, taken
 from protofleet.contract import Numerics, Training
+from protofleet.errors import FleetError
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
 
@@ -46,6 +47,24 @@ def config_of(values: dict[str, Any]) -> LabConfig:
         numerics=taken(Numerics, values),
         settings=tuple(values.pop("settings", ())),
     )
+
+
+def run_each(runs: Mapping[str, Callable[[], object]]) -> list[str]:
+    """One after the other; a run that fails (as one that diverges) is told and stops no other."""
+    failed = []
+    for name, run in runs.items():
+        try:
+            run()
+        except FleetError as error:
+            click.echo(f"\n{name}: {error}", err=True)
+            failed.append(name)
+    return failed
+
+
+def fail_for(failed: Sequence[str]) -> None:
+    """Fail, if any of these runs did."""
+    if failed:
+        raise FleetError(f"these runs failed, for the reasons above: {', '.join(failed)}")
 
 
 workers_option = click.option(

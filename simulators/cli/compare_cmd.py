@@ -44,8 +44,8 @@ def compare(
         raise UsageError("--methods names no method")
     config = config_of(values)
     configs = {name: replace(config, run=replace(config.run, method=name)) for name in names}
-    found: Comparison = compared(configs, workers, out, resume=resume)
+    comparison: Comparison = compared(configs, workers, out, resume=resume)
     if as_json:
-        click.echo(json.dumps(found.documents, indent=1))
+        click.echo(json.dumps(comparison.documents, indent=1))
     else:
-        click.echo(render(found))
+        click.echo(render(comparison))

@@ -56,8 +56,8 @@ def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **value
     config = config_of(values)
     points = {" ".join(point): point for point in itertools.product(*axes)}
     configs = {name: _at(config, point) for name, point in points.items()}
-    found = compared(configs, workers, out, resume=True)
-    click.echo(json.dumps(found.documents, indent=1) if as_json else render(found))
+    comparison = compared(configs, workers, out, resume=True)
+    click.echo(json.dumps(comparison.documents, indent=1) if as_json else render(comparison))
 
 
 def _at(config: LabConfig, point: Sequence[str]) -> LabConfig:

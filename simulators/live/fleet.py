@@ -142,48 +142,62 @@ def start(name: str, folder: Path, command: list[str]) -> FleetProcess:
 def _watched(setup: Setup, folder: Path, fleet: list[FleetProcess], watch: Watch) -> list[Row]:
     """Rows as rounds end; an error names who died or did not answer."""
     rows: list[Row] = []
-    rounds, since, seen = setup.config.run.rounds, time.monotonic(), (-1, -1)
-    began, bytes = time.perf_counter(), 0
+    rounds, since, before = setup.config.run.rounds, time.monotonic(), (-1, -1)
+    began, counted_bytes = time.perf_counter(), 0
     while True:
         time.sleep(POLL)
-        for member in fleet:
-            if member.process.poll() is not None:
-                raise FleetError(
-                    f"{member.name} ended: {last_words(member.log)}", f"its log: {member.log}"
-                )
-        try:
-            found = ask(folder / "coordinator-data", "status")
-        except NotRunning:
-            found = None
-        at = (0, 0) if found is None else (found["round"], found["answered"])
-        if at != seen:
-            seen, since = at, time.monotonic()
+        _expect_alive(fleet)
+        status = _status(folder)
+        position = (0, 0) if status is None else (status["round"], status["answered"])
+        if position != before:
+            before, since = position, time.monotonic()
         if time.monotonic() - since > PATIENCE + 10 * setup.config.run.agents:
-            missing = ", ".join(found["missing"]) if found else "the coordinator"
+            missing = ", ".join(status["missing"]) if status else "the coordinator"
             raise FleetError(
-                f"round {at[0]} does not go on: waiting for {missing}", f"logs: {folder / 'logs'}"
+                f"round {position[0]} does not go on: waiting for {missing}",
+                f"logs: {folder / 'logs'}",
             )
-        if found is None:
+        if status is None:
             continue
-        done = found["phase"] == "done"
-        for number in range(len(rows) + 1, (rounds if done else found["round"] - 1) + 1):
-            accuracy = found["accuracy"] if number == found["state_round"] else {}
-            up, bytes = found["upload_bytes"] - bytes, found["upload_bytes"]
-            rows.append(
-                Row(number, accuracy, {}, {}, {}, {}, up, 0, 0, 0, 0, time.perf_counter() - began)
+        done = status["phase"] == "done"
+        # Several rounds may have ended since the last look. The status knows the accuracy of the
+        # newest state and the bytes of all rounds together; `_filled` sets it right in the end.
+        for number in range(len(rows) + 1, (rounds if done else status["round"] - 1) + 1):
+            row = Row(
+                number,
+                accuracy=status["accuracy"] if number == status["state_round"] else {},
+                up_bytes=status["upload_bytes"] - counted_bytes,
+                seconds=time.perf_counter() - began,
             )
-            began = time.perf_counter()
-            watch(rows[-1])
-        if done and _all_measured(found, setup, since):
-            last = {"accuracy": found["accuracy"], "std": found["accuracy_std"]}
+            began, counted_bytes = time.perf_counter(), status["upload_bytes"]
+            rows.append(row)
+            watch(row)
+        if done and _all_measured(status, setup, since):
+            last = {"accuracy": status["accuracy"], "std": status["accuracy_std"]}
             return _filled(setup, folder, rows, last)
 
 
-def _all_measured(found: Mapping[str, Any], setup: Setup, since: float) -> bool:
+def _expect_alive(fleet: list[FleetProcess]) -> None:
+    for member in fleet:
+        if member.process.poll() is not None:
+            raise FleetError(
+                f"{member.name} ended: {last_words(member.log)}", f"its log: {member.log}"
+            )
+
+
+def _status(folder: Path) -> dict[str, Any] | None:
+    """What the coordinator says of itself; None before it can be asked."""
+    try:
+        return ask(folder / "coordinator-data", "status")
+    except NotRunning:
+        return None
+
+
+def _all_measured(status: Mapping[str, Any], setup: Setup, since: float) -> bool:
     """Whether every device has reported on the last state; not waited for longer than a little
     while.
     """
-    return found["reported"] >= setup.config.run.agents or time.monotonic() - since > 20
+    return status["reported"] >= setup.config.run.agents or time.monotonic() - since > 20
 
 
 def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]) -> list[Row]:
@@ -193,10 +207,12 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
         measured = {e["round"]: e for e in journal.events(10**6) if e["kind"] == "measured"}
         filled = []
         for row in rows:
-            bodies = [journal.body(k.blob) for k in journal.uploads(row.round)]
-            sent = [body for body in bodies if body]
-            parts = [decode(body).body for body in sent]
-            told = last if row is rows[-1] else measured.get(row.round, {"accuracy": {}, "std": {}})
+            stored = [journal.body(k.blob) for k in journal.uploads(row.round)]
+            bodies = [body for body in stored if body]
+            parts = [decode(body).body for body in bodies]
+            measures = (
+                last if row is rows[-1] else measured.get(row.round, {"accuracy": {}, "std": {}})
+            )
             state = journal.state(row.round)
             down, counted = Traffic(), 0
             if state is not None and state[0] == row.round:
@@ -207,9 +223,9 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
             filled.append(
                 replace(
                     row,
-                    accuracy=told["accuracy"],
-                    accuracy_std={n: told["std"].get(n, 0.0) for n in told["accuracy"]},
-                    up_bytes=sum(map(len, sent)),
+                    accuracy=measures["accuracy"],
+                    accuracy_std={n: measures["std"].get(n, 0.0) for n in measures["accuracy"]},
+                    up_bytes=sum(map(len, bodies)),
                     up_floats=sum(map(count_floats, parts)),
                     down_bytes=down.bytes,
                     down_floats=down.floats,
@@ -224,12 +240,12 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
 def _final(folder: Path) -> Any:
     journal = _reader(folder)
     try:
-        found = journal.state()
+        snapshot = journal.state()
     finally:
         journal.close()
-    if found is None:
+    if snapshot is None:
         raise FleetError("the fleet left no state", f"logs: {folder / 'logs'}")
-    return found[1]
+    return snapshot[1]
 
 
 def _reader(folder: Path) -> Journal:
@@ -265,10 +281,10 @@ def toml(document: Mapping[str, Any], path: str = "") -> str:
         for k, v in document.items()
         if v is not None and not isinstance(v, Mapping)
     ]
-    for name, held in document.items():
-        if isinstance(held, Mapping):
+    for name, section in document.items():
+        if isinstance(section, Mapping):
             whole = f"{path}.{name}" if path else name
-            lines += ["", f"[{whole}]", toml(held, whole)]
+            lines += ["", f"[{whole}]", toml(section, whole)]
     return "\n".join(lines) + "\n"
 
 

@@ -41,25 +41,25 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> DeviceAnswers:
     setup = outcome.setup
     store = Store(folder / "agents" / agent / "agent-data", create=False)
     try:
-        saved = store.checkpoint(RUN_ID)
+        checkpoint = store.checkpoint(RUN_ID)
     finally:
         store.close()
-    if saved is None:
+    if checkpoint is None:
         raise FleetError(f"{agent} has not trained yet")
-    held = unpack(saved.body)
-    made = source.of_agent(
+    memory = unpack(checkpoint.body)
+    device = source.of_agent(
         setup.contract,
         setup.recipe,
         setup.hyper,
         agent,
         setup.backbones[agent],
-        held,
+        memory,
         outcome.state,
         outcome.rows[-1].round,
         source.trials(setup.data, setup.contract),
     )
     bundle = folder / "device.pfb"
-    writer.write(writer.export(made, writer.Wanted()), bundle)
+    writer.write(writer.export(device, writer.Wanted()), bundle)
     labels = _photos(outcome, agent, folder / "photos")
     command = [
         sys.executable,

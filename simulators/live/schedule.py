@@ -51,13 +51,13 @@ class ScheduledDevice(Protocol):
 
 def read(journal: Journal) -> list[Planned]:
     """What a journal says of its run, late uploads and rounds without exchange included."""
-    found = []
+    plan = []
     for opened in journal.rounds():
         cut = journal.cut(opened.round)
-        trained = tuple(kept.agent for kept in journal.uploads(opened.round))
+        trained = tuple(upload.agent for upload in journal.uploads(opened.round))
         counted = None if cut is None else cut.counted
-        found.append(Planned(opened.round, opened.base_round, trained, counted, opened.talks))
-    return found
+        plan.append(Planned(opened.round, opened.base_round, trained, counted, opened.talks))
+    return plan
 
 
 def undisturbed(
@@ -93,7 +93,7 @@ def follow(
         return Turn(contract, hyper, round)
 
     states: dict[int, GlobalState] = {0: start_state(recipe, turn(0))}
-    sent: dict[tuple[int, str], Upload] = {}
+    uploads: dict[tuple[int, str], Upload] = {}
     before = states[0]
     for step in plan:
         base = states.get(step.base_round)
@@ -106,12 +106,12 @@ def follow(
             parts = wire.as_received(
                 devices[agent].work(step.round), contract.wire, recipe.precision
             )
-            sent[step.round, agent] = Upload(agent, step.round, base.base, parts)
+            uploads[step.round, agent] = Upload(agent, step.round, base.base, parts)
         if step.counted is None or not step.talks:
             continue
         total: Partial = {}
         for round, agent, weight in step.counted:
-            total = merge(total, recipe.fold(turn(round), sent[round, agent], weight))
+            total = merge(total, recipe.fold(turn(round), uploads[round, agent], weight))
         before = states[step.round] = fuse_total(recipe, turn(step.round), total, before)
     return {round: state.sha256 for round, state in states.items()}
 
@@ -126,6 +126,6 @@ def of_run(setup: Setup, data_dir: Path) -> dict[int, str]:
         plan = read(journal)
     finally:
         journal.close()
-    workshop = setup.workshop()
-    devices = {shard.agent: setup.agent(shard, workshop) for shard in setup.partition.shards}
+    context = setup.context()
+    devices = {shard.agent: setup.agent(shard, context) for shard in setup.partition.shards}
     return follow(setup.recipe, setup.contract, setup.hyper, plan, devices)

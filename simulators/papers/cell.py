@@ -51,9 +51,9 @@ class Cell:
     note: str = ""
     reading_of: str = ""
 
-    def seeds(self, asked: int) -> range:
+    def seeds(self, seed_count: int) -> range:
         """The seeds of this cell when so many are asked of all."""
-        return range(max(1, asked + self.more_seeds))
+        return range(max(1, seed_count + self.more_seeds))
 
 
 @dataclass(frozen=True)
@@ -75,24 +75,24 @@ class CellRun:
         return float(self.document["best"]["each"][cell.evaluator]["accuracy"])
 
 
-def run_cell(cell: Cell, asked: int, out: Path, workers: int) -> None:
+def run_cell(cell: Cell, seed_count: int, out: Path, workers: int) -> None:
     """Every seed that is not there yet."""
-    for seed in cell.seeds(asked):
+    for seed in cell.seeds(seed_count):
         path, config = out / cell.name / str(seed), at_seed(cell.config, seed)
         if not finished(path, config):
             result_of(f"{cell.name} {seed}", prepare(config), workers, path, resume=True)
 
 
-def found(cell: Cell, asked: int, out: Path) -> list[CellRun]:
+def finished_runs(cell: Cell, seed_count: int, out: Path) -> list[CellRun]:
     """The finished runs of a cell."""
-    seen = []
-    for seed in cell.seeds(asked):
+    runs = []
+    for seed in cell.seeds(seed_count):
         path = out / cell.name / str(seed)
         document = finished(path, at_seed(cell.config, seed))
         if document:
             even = margins(path / "state.cbor") if cell.evaluator == MARGINS else None
-            seen.append(CellRun(seed, document, even))
-    return seen
+            runs.append(CellRun(seed, document, even))
+    return runs
 
 
 def at_seed(config: LabConfig, seed: int) -> LabConfig:
@@ -109,8 +109,8 @@ def finished(path: Path, config: LabConfig) -> dict[str, Any] | None:
     document: dict[str, Any] = json.loads((path / "result.json").read_text())
     from protofleet import registry
 
-    seen = document["config"]
-    wanted = json.loads(
+    recorded = document["config"]
+    own = json.loads(
         json.dumps(
             {
                 **to_plain(config.run),
@@ -121,9 +121,9 @@ def finished(path: Path, config: LabConfig) -> dict[str, Any] | None:
             }
         )
     )
-    agreed = seen["contract"]
+    agreed = recorded["contract"]
     later = to_plain(Run())  # an option that came later had its default
-    same = {name: seen.get(name, later.get(name)) for name in wanted} == wanted
+    same = {name: recorded.get(name, later.get(name)) for name in own} == own
     training, numerics = to_plain(config.training), to_plain(config.numerics)
     return (
         document

@@ -192,13 +192,15 @@ def run(task: Task, contender: Contender, seed: int, out: Path, workers: int) ->
         )
 
 
-def found(task: Task, contender: Contender, seeds: int, out: Path) -> dict[int, dict[str, Any]]:
+def finished_runs(
+    task: Task, contender: Contender, seeds: int, out: Path
+) -> dict[int, dict[str, Any]]:
     """The finished runs' documents, by seed."""
-    there = {
+    documents = {
         s: finished(place(out, task, contender, s), config_of(task, contender, s))
         for s in range(seeds)
     }
-    return {seed: document for seed, document in there.items() if document is not None}
+    return {seed: document for seed, document in documents.items() if document is not None}
 
 
 def place(out: Path, task: Task, contender: Contender, seed: int) -> Path:

@@ -43,37 +43,39 @@ class AllTasks:
 
 def gather(tasks: Sequence[Task], seeds: int, out: Path) -> AllTasks:
     """What there is."""
-    found = {
-        (t.name, c.name): cross.found(t, c, seeds, out) for t in tasks for c in cross.CONTENDERS
+    runs = {
+        (t.name, c.name): cross.finished_runs(t, c, seeds, out)
+        for t in tasks
+        for c in cross.CONTENDERS
     }
-    return AllTasks(tasks, found)
+    return AllTasks(tasks, runs)
 
 
-def verdicts(known: AllTasks, rivals: Sequence[Contender]) -> list[str]:
+def verdicts(results: AllTasks, rivals: Sequence[Contender]) -> list[str]:
     """One row a rival: on each task the smaller of fleet's two leads, over its prototypes and over
     its head.
     """
-    lines = ["| fleet above | " + " | ".join(task.name for task in known.tasks) + " | tasks |"]
-    lines.append("|---" * (len(known.tasks) + 2) + "|")
+    lines = ["| fleet above | " + " | ".join(task.name for task in results.tasks) + " | tasks |"]
+    lines.append("|---" * (len(results.tasks) + 2) + "|")
     for rival in rivals:
         cells, won = [], 0
-        for task in known.tasks:
-            least = narrowest(known, task, rival)
+        for task in results.tasks:
+            least = narrowest(results, task, rival)
             cells.append("–" if least is None else told(least))
             won += least is not None and least.above
         lines.append(
-            f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(known.tasks)} |"
+            f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(results.tasks)} |"
         )
     return lines
 
 
-def narrowest(known: AllTasks, task: Task, rival: Contender) -> Difference | None:
+def narrowest(results: AllTasks, task: Task, rival: Contender) -> Difference | None:
     """fleet less the rival in the last round, by the rival's better classifier."""
     mine = task.compared[OURS]
     leads = [
         lead
         for other in task.compared.values()
-        if (lead := paired(known.of(task, FLEET), known.of(task, rival), mine, other, "last"))
+        if (lead := paired(results.of(task, FLEET), results.of(task, rival), mine, other, "last"))
         is not None
     ]
     return min(leads, key=lambda lead: lead.mean, default=None)
@@ -88,7 +90,7 @@ def told(lead: Difference) -> str:
     return f"**{words}**" if lead.above else words
 
 
-def table(task: Task, known: AllTasks, contenders: Sequence[Contender]) -> list[str]:
+def table(task: Task, results: AllTasks, contenders: Sequence[Contender]) -> list[str]:
     """What each reached, by prototypes and by head, last and best; at how many bytes, and at
     fleet's.
     """
@@ -97,9 +99,9 @@ def table(task: Task, known: AllTasks, contenders: Sequence[Contender]) -> list[
         "seeds |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    spent = {seed: bytes_a_device(run) for seed, run in known.of(task, FLEET).items()}
+    spent = {seed: bytes_a_device(run) for seed, run in results.of(task, FLEET).items()}
     for contender in contenders:
-        runs = list(known.of(task, contender).values())
+        runs = list(results.of(task, contender).values())
         if not runs:
             continue
         cells = [
@@ -108,12 +110,12 @@ def table(task: Task, known: AllTasks, contenders: Sequence[Contender]) -> list[
             for pick in ("last", "best")
         ]
         cells.append(size(fmean(bytes_a_device(run) for run in runs)))
-        cells.append(_mean(_at_equal_bytes(task, known.of(task, contender), spent)))
+        cells.append(_mean(_at_equal_bytes(task, results.of(task, contender), spent)))
         lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {len(runs)} |")
     return lines
 
 
-def ablation(task: Task, known: AllTasks) -> list[str]:
+def ablation(task: Task, results: AllTasks) -> list[str]:
     """What is left when a part is taken away or stands alone, and how far fleet is above it on the
     same seeds.
     """
@@ -123,7 +125,7 @@ def ablation(task: Task, known: AllTasks) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for contender in (FLEET, *ABLATION):
-        runs = known.of(task, contender)
+        runs = results.of(task, contender)
         if not runs:
             continue
         cells = [
@@ -131,7 +133,7 @@ def ablation(task: Task, known: AllTasks) -> list[str]:
             for name in task.compared.values()
         ]
         cells.append(size(fmean(bytes_a_device(run) for run in runs.values())))
-        lead = None if contender is FLEET else narrowest(known, task, contender)
+        lead = None if contender is FLEET else narrowest(results, task, contender)
         cells.append("–" if lead is None else told(lead))
         lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {len(runs)} |")
     return lines
@@ -147,7 +149,7 @@ def _at_equal_bytes(task: Task, runs: Runs, spent: Mapping[int, float]) -> list[
         ]
         for name in task.compared.values()
     ]
-    return max(by_name, key=lambda found: fmean(found) if found else 0.0)
+    return max(by_name, key=lambda accuracies: fmean(accuracies) if accuracies else 0.0)
 
 
 def _mean(values: Sequence[float]) -> str:
@@ -157,16 +159,16 @@ def _mean(values: Sequence[float]) -> str:
     return f"{100 * fmean(values):.2f}{spread}"
 
 
-def speed(known: AllTasks) -> list[str]:
+def speed(results: AllTasks) -> list[str]:
     """Rounds until fleet is where the best paper's method ends."""
     lines = [
         "| task | best of the papers | it ends at | in rounds | fleet is there after |",
         "|---|---|---|---|---|",
     ]
-    for task in known.tasks:
+    for task in results.tasks:
         ends: list[tuple[float, Contender]] = []
         for rival in PAPERS:
-            runs = known.of(task, rival)
+            runs = results.of(task, rival)
             last = [
                 fmean(values)
                 for name in task.compared.values()
@@ -177,10 +179,10 @@ def speed(known: AllTasks) -> list[str]:
                 )
             ]
             ends += [(max(last), rival)] if last else []
-        mine = known.of(task, FLEET)
+        mine = results.of(task, FLEET)
         if not ends or not mine:
             continue
-        end, best = max(ends, key=lambda each: each[0])
+        end, best = max(ends, key=lambda pair: pair[0])
         needed = [rounds_to(run, task.compared[OURS], end) for run in mine.values()]
         there = "not in every run" if None in needed else f"{fmean(n for n in needed if n):.1f}"
         rounds = task.config.run.rounds
@@ -196,20 +198,20 @@ def late_and_rare(cases: Sequence[Newcomer], seeds: int, out: Path) -> list[str]
         columns: list[str] = []
         for contender in newcomers.CONTENDERS:
             paths = [out / case.name / contender.name / f"{seed}.json" for seed in range(seeds)]
-            found = [
+            measured = [
                 newcomers.run(case, contender, int(path.stem), out)
                 for path in paths
                 if path.exists()
             ]
-            if not found:
+            if not measured:
                 continue
-            for by in [name for name in found[0] if name in case.task.compared.values()] or found[
-                0
-            ]:
-                columns = list(found[0][by])
-                cells = [_mean([one[by][column] for one in found]) for column in columns]
+            for by in [
+                name for name in measured[0] if name in case.task.compared.values()
+            ] or measured[0]:
+                columns = list(measured[0][by])
+                cells = [_mean([one[by][column] for one in measured]) for column in columns]
                 rows.append(
-                    f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(found)} |"
+                    f"| {contender.title} | {by} | " + " | ".join(cells) + f" | {len(measured)} |"
                 )
         if rows:
             head = f"| {case.task.title} | by | " + " | ".join(columns) + " | seeds |"
@@ -219,44 +221,44 @@ def late_and_rare(cases: Sequence[Newcomer], seeds: int, out: Path) -> list[str]
 
 def page(seeds: int, out: Path, beside: Path | None) -> str:
     """All figures as Markdown, to stand in docs/fleet-method.md between its two marks."""
-    known = gather(TASKS, seeds, out)
+    results = gather(TASKS, seeds, out)
     lines = [
         "### Against the papers' methods, as their papers have them",
         "",
-        *verdicts(known, PAPERS),
+        *verdicts(results, PAPERS),
         "",
     ]
-    improved = [rival for rival in IMPROVED if any(known.of(task, rival) for task in TASKS)]
+    improved = [rival for rival in IMPROVED if any(results.of(task, rival) for task in TASKS)]
     if improved:
         lines += [
             "### Against the same with common initial weights and weights averaged over ten rounds",
             "",
         ]
-        lines += [*verdicts(known, improved), ""]
+        lines += [*verdicts(results, improved), ""]
     for task in TASKS:
-        lines += [f"### {task.title}", "", *table(task, known, (FLEET, *PAPERS, *improved)), ""]
+        lines += [f"### {task.title}", "", *table(task, results, (FLEET, *PAPERS, *improved)), ""]
     if beside is not None:
         picture = Path("images/fleet-bytes.png")
         plots.against_bytes(
-            {task.title: _curves(task, known) for task in TASKS[:4]}, beside / picture
+            {task.title: _curves(task, results) for task in TASKS[:4]}, beside / picture
         )
         lines += [f"![accuracy against bytes]({picture})", ""]
-    lines += ["### Rounds", "", *speed(known), ""]
+    lines += ["### Rounds", "", *speed(results), ""]
     lines += ["### What each part gives", ""]
     for task in TASKS:
-        lines += [*ablation(task, known), ""]
+        lines += [*ablation(task, results), ""]
     lines += late_and_rare(newcomers.CASES, seeds, out)
     return "\n".join(lines)
 
 
-def _curves(task: Task, known: AllTasks) -> dict[str, tuple[tuple[float, float], ...]]:
+def _curves(task: Task, results: AllTasks) -> dict[str, tuple[tuple[float, float], ...]]:
     """The first seed's curve of each, by its better classifier in the end."""
     curves = {}
     for contender in (FLEET, *PAPERS):
-        run = known.of(task, contender).get(0)
+        run = results.of(task, contender).get(0)
         if run is None:
             continue
-        name = max(task.compared.values(), key=lambda each: accuracy(run, each, "last") or 0.0)
+        name = max(task.compared.values(), key=lambda by: accuracy(run, by, "last") or 0.0)
         totals = zip(crossed(run), run["rounds"], strict=True)
         curves[contender.title] = tuple((total, row["accuracy"][name]) for total, row in totals)
     return curves

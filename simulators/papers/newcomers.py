@@ -52,11 +52,11 @@ def run(case: Newcomer, contender: Contender, seed: int, out: Path) -> Mapping[s
         setup = replace(setup, partition=case.deal(setup))
         crew = hire(setup, 1)
         try:
-            found = case.measure(setup, crew)
+            measured = case.measure(setup, crew)
         finally:
             crew.close()
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found))
+        path.write_text(json.dumps(measured))
     numbers: Mapping[str, Numbers] = json.loads(path.read_text())
     return numbers
 
@@ -78,21 +78,21 @@ def _lateness(setup: Setup, crew: Crew) -> Mapping[str, Numbers]:
     their own.
     """
     late, rounds = setup.agents[-LATE:], setup.config.run.rounds
-    found: dict[str, dict[str, float]] = {}
+    numbers: dict[str, dict[str, float]] = {}
     for round in _rounds(setup, crew, setup.agents[:-LATE], rounds + max(AFTER)):
         if round - rounds in AFTER:
             for name, accuracy in _accuracies(crew.evaluate(round), late).items():
-                found.setdefault(name, {})[f"after {round - rounds}"] = accuracy
-    return found
+                numbers.setdefault(name, {})[f"after {round - rounds}"] = accuracy
+    return numbers
 
 
 def _accuracies(tallies: Mapping[str, Tallies], agents: Sequence[str]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    by_evaluator: dict[str, list[float]] = {}
     for agent in agents:
         for name, tally in tallies[agent]["test"].items():
             if tally.accuracy is not None:
-                found.setdefault(name, []).append(tally.accuracy)
-    return {name: fmean(each) for name, each in found.items()}
+                by_evaluator.setdefault(name, []).append(tally.accuracy)
+    return {name: fmean(accuracies) for name, accuracies in by_evaluator.items()}
 
 
 def _rounds(setup: Setup, crew: Crew, early: Sequence[str], rounds: int) -> Iterator[int]:
@@ -127,37 +127,37 @@ def _seen_by_one(setup: Setup) -> Partition:
 
 def rare_class(partition: Partition, y: Ints, n_classes: int) -> tuple[int, str]:
     """Which class is made rare, and who keeps it."""
-    held = partition.table(y, n_classes, "train")
-    rare = int((held > 0).sum(0).argmax())
-    return rare, partition.shards[int(held[:, rare].argmax())].agent
+    counts = partition.table(y, n_classes, "train")
+    rare = int((counts > 0).sum(0).argmax())
+    return rare, partition.shards[int(counts[:, rare].argmax())].agent
 
 
 def _rareness(setup: Setup, crew: Crew) -> Mapping[str, Numbers]:
     """At devices that never saw it: how much of the rare class they know, and of the others; among
     all classes.
     """
-    held = setup.partition.table(setup.data.y, len(setup.data.classes), "train")
-    rare = int(np.argmin(np.where(held.sum(0), (held > 0).sum(0), 1 << 30)))
-    keeper = setup.partition.shards[int(held[:, rare].argmax())].agent
+    holders = setup.partition.table(setup.data.y, len(setup.data.classes), "train")
+    rare = int(np.argmin(np.where(holders.sum(0), (holders > 0).sum(0), 1 << 30)))
+    keeper = setup.partition.shards[int(holders[:, rare].argmax())].agent
     rounds = setup.config.run.rounds
     for _ in _rounds(setup, crew, setup.agents, rounds):
         pass
     tallies = crew.evaluate(rounds)
-    found: dict[str, Numbers] = {}
+    numbers: dict[str, Numbers] = {}
     for name in ("prototype_all_classes", "head"):
-        seen = [
+        tested = [
             t["test"][name]
             for agent, t in tallies.items()
             if agent != keeper and name in t.get("test", {})
         ]
-        if seen:
-            right, of = np.sum([t.correct for t in seen], 0), np.sum([t.total for t in seen], 0)
+        if tested:
+            right, of = np.sum([t.correct for t in tested], 0), np.sum([t.total for t in tested], 0)
             others = np.delete(right, rare).sum() / np.delete(of, rare).sum()
-            found[name] = {
+            numbers[name] = {
                 "the rare class": float(right[rare] / of[rare]),
                 "the others": float(others),
             }
-    return found
+    return numbers
 
 
 _TASKS = {task.name: task for task in TASKS}

@@ -64,17 +64,21 @@ class AllCells:
     runs: Mapping[str, Sequence[CellRun]]
 
 
-def page(sections: Sequence[Section], asked: int, out: Path, beside: Path | None) -> str:
+def page(sections: Sequence[Section], seed_count: int, out: Path, beside: Path | None) -> str:
     """The page as Markdown; with a folder for it, its pictures go under `images/results/` there."""
     every = {
         cell.name: cell for section in sections for cell in (*section.cells, *section.readings)
     }
-    known = AllCells(every, {name: cells.found(cell, asked, out) for name, cell in every.items()})
+    results = AllCells(
+        every, {name: cells.finished_runs(cell, seed_count, out) for name, cell in every.items()}
+    )
     lines = [HEAD]
     for section in sections:
-        lines += _section(section, known, out, beside)
+        lines += _section(section, results, out, beside)
     missing = [
-        name for name, cell in every.items() if len(known.runs[name]) < len(cell.seeds(asked))
+        name
+        for name, cell in every.items()
+        if len(results.runs[name]) < len(cell.seeds(seed_count))
     ]
     if missing:
         lines += [
@@ -86,65 +90,65 @@ def page(sections: Sequence[Section], asked: int, out: Path, beside: Path | None
     return "\n".join(lines)
 
 
-def _section(section: Section, known: AllCells, out: Path, beside: Path | None) -> list[str]:
-    there = [cell for cell in section.cells if known.runs[cell.name]]
+def _section(section: Section, results: AllCells, out: Path, beside: Path | None) -> list[str]:
+    there = [cell for cell in section.cells if results.runs[cell.name]]
     if not there:
         return []
-    lines = [f"## {section.title}", "", TABLE, *(_line(cell, known) for cell in there), ""]
-    lines += [TRAFFIC, *(_traffic(cell, known.runs[cell.name]) for cell in there), ""]
-    picture = _picture(section, there, known, out, beside)
+    lines = [f"## {section.title}", "", TABLE, *(_line(cell, results) for cell in there), ""]
+    lines += [TRAFFIC, *(_traffic(cell, results.runs[cell.name]) for cell in there), ""]
+    picture = _picture(section, there, results, out, beside)
     if picture:
         lines += [*picture, ""]
     if section.words:
         lines += [section.words, ""]
-    tried = [cell for cell in section.readings if known.runs[cell.name]]
+    tried = [cell for cell in section.readings if results.runs[cell.name]]
     if tried:
         lines += [
             "### Readings tried",
             "",
             READINGS,
-            *(_reading(cell, known) for cell in tried),
+            *(_reading(cell, results) for cell in tried),
             "",
         ]
     lines += ["### Settings", ""]
     for cell in [*there, *tried]:
-        lines += _settings(cell, known.runs[cell.name])
+        lines += _settings(cell, results.runs[cell.name])
     return lines
 
 
-def _line(cell: Cell, known: AllCells) -> str:
-    mine = known.runs[cell.name]
+def _line(cell: Cell, results: AllCells) -> str:
+    mine = results.runs[cell.name]
     paper = "–" if cell.paper is None else _number(cell, cell.paper)
     paper += f" ± {_number(cell, cell.paper_std)}" if cell.paper_std else ""
     gap = "–" if cell.paper is None else f"{100 * (_mean(cell, mine) - cell.paper):+.2f}"
-    asked = "; ".join(_verdict(cell, aim, known) for aim in cell.aims) or "–"
+    aims = "; ".join(_verdict(cell, aim, results) for aim in cell.aims) or "–"
     last = _spread(cell, mine, "last")
     best = "–" if cell.evaluator == MARGINS else _spread(cell, mine, "best")
     title = cell.title + (" (cut)" if cell.cut else "")
     seconds = fmean(run.document["seconds"] for run in mine)
     rounds = f"{len(mine)} × {len(mine[0].document['rounds'])}"
-    return _row(title, paper, last, best, cell.pick, gap, asked, rounds, f"{seconds:.0f}")
+    return _row(title, paper, last, best, cell.pick, gap, aims, rounds, f"{seconds:.0f}")
 
 
-def _verdict(cell: Cell, aim: Aim, known: AllCells) -> str:
+def _verdict(cell: Cell, aim: Aim, results: AllCells) -> str:
     """What was asked, what it came to, and yes or no."""
-    ours = _mean(cell, known.runs[cell.name])
+    ours = _mean(cell, results.runs[cell.name])
     if aim.kind == "figure":
         assert cell.paper is not None
         return f"the paper's: {_yes(ours >= cell.paper - cell.paper_std)}"
     if aim.kind == "above":
-        other = known.cells[aim.other]
-        theirs = {run.seed: run.value(other, other.pick) for run in known.runs[aim.other]}
+        other = results.cells[aim.other]
+        theirs = {run.seed: run.value(other, other.pick) for run in results.runs[aim.other]}
         pairs = [
             run.value(cell, cell.pick) - theirs[run.seed]
-            for run in known.runs[cell.name]
+            for run in results.runs[cell.name]
             if run.seed in theirs
         ]
         if not pairs:
             return f"≥ {100 * aim.amount:.2f} over {aim.other}: not there yet"
-        came = fmean(pairs)
-        good = came >= aim.amount if aim.amount else came > 0
-        return f"{100 * aim.amount:.2f} over {aim.other} ({100 * came:+.2f}): {_yes(good)}"
+        lead = fmean(pairs)
+        good = lead >= aim.amount if aim.amount else lead > 0
+        return f"{100 * aim.amount:.2f} over {aim.other} ({100 * lead:+.2f}): {_yes(good)}"
     good = ours >= aim.amount if aim.kind == "at least" else ours < aim.amount
     return f"{aim.kind} {aim.amount:g}: {_yes(good)}"
 
@@ -172,9 +176,9 @@ def _traffic(cell: Cell, mine: Sequence[CellRun]) -> str:
     return _row(cell.title + often, *numbers, counted)
 
 
-def _reading(cell: Cell, known: AllCells) -> str:
-    mine, base = known.runs[cell.name], known.cells[cell.reading_of]
-    beside = {run.seed: run.value(base, "last") for run in known.runs[base.name]}
+def _reading(cell: Cell, results: AllCells) -> str:
+    mine, base = results.runs[cell.name], results.cells[cell.reading_of]
+    beside = {run.seed: run.value(base, "last") for run in results.runs[base.name]}
     pairs = [run.value(cell, "last") - beside[run.seed] for run in mine if run.seed in beside]
     change = _points(cell, fmean(pairs)) if pairs else "–"
     best = "–" if cell.evaluator == MARGINS else _spread(cell, mine, "best")
@@ -184,7 +188,9 @@ def _reading(cell: Cell, known: AllCells) -> str:
 
 def _settings(cell: Cell, mine: Sequence[CellRun]) -> list[str]:
     document = mine[0].document
-    held = sum(len(agent["classes"]) for agent in document["partition"]["agents"].values())
+    client_classes = sum(
+        len(agent["classes"]) for agent in document["partition"]["agents"].values()
+    )
     which = "margins" if cell.evaluator == MARGINS else f"`{cell.evaluator}`"
     parts = [
         f"**{cell.title}** (`{cell.name}`): {which}",
@@ -192,7 +198,8 @@ def _settings(cell: Cell, mine: Sequence[CellRun]) -> list[str]:
         f"cut: {cell.cut}" if cell.cut else "",
     ]
     parts.append(
-        f"{held} client-classes" + ("" if cell.config.run.partition_seed else " under seed 0")
+        f"{client_classes} client-classes"
+        + ("" if cell.config.run.partition_seed else " under seed 0")
     )
     words = "; ".join(part for part in parts if part) + "."
     if len(mine) > 1:
@@ -206,23 +213,23 @@ def _settings(cell: Cell, mine: Sequence[CellRun]) -> list[str]:
 
 
 def _others(cell: Cell, document: Mapping[str, Any]) -> str:
-    seen = [
+    figures = [
         f"{name} {100 * value:.2f}"
         for name, value in document["final"]["each"].items()
         if name != cell.evaluator
     ]
-    return f" Other evaluators, seed 0: {', '.join(seen)}." if seen else ""
+    return f" Other evaluators, seed 0: {', '.join(figures)}." if figures else ""
 
 
 def _picture(
-    section: Section, there: Sequence[Cell], known: AllCells, out: Path, beside: Path | None
+    section: Section, there: Sequence[Cell], results: AllCells, out: Path, beside: Path | None
 ) -> list[str]:
     if beside is None or section.picture == "none":
         return []
     folder = Path("images/results")
     if section.picture == "curves":
         series = {
-            cell.name: _curve(cell, known.runs[cell.name])
+            cell.name: _curve(cell, results.runs[cell.name])
             for cell in there
             if cell.evaluator != MARGINS
         }

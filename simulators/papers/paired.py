@@ -33,19 +33,19 @@ class Difference:
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
     """Of equally long sequences, pair by pair."""
-    each = [a - b for a, b in zip(ours, theirs, strict=True)]
-    mean = fmean(each)
-    if len(each) < 2:
-        return Difference(mean, float("-inf"), float("inf"), len(each))
-    half = float(student.ppf(0.975, len(each) - 1)) * stdev(each) / len(each) ** 0.5
-    return Difference(mean, mean - half, mean + half, len(each))
+    gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
+    mean = fmean(gaps)
+    if len(gaps) < 2:
+        return Difference(mean, float("-inf"), float("inf"), len(gaps))
+    half = float(student.ppf(0.975, len(gaps) - 1)) * stdev(gaps) / len(gaps) ** 0.5
+    return Difference(mean, mean - half, mean + half, len(gaps))
 
 
 def accuracy(document: Document, evaluator: str, pick: Pick) -> float | None:
     """By this classifier, in the last round or in the best; None where the method has no such."""
     if pick == "last":
-        found = document["final"]["each"].get(evaluator)
-        return None if found is None else float(found)
+        last = document["final"]["each"].get(evaluator)
+        return None if last is None else float(last)
     best = document["best"]["each"].get(evaluator)
     return None if best is None else float(best["accuracy"])
 

@@ -47,7 +47,7 @@ class TrafficTask:
 
 # ProtoNorm's γ is 100 for d = 512; here it puts a coordinate equally far out at d = 50 and 120 (100
 # diverges).
-SCENES = (
+TASKS = (
     TrafficTask(
         "fashion",
         "Fashion-MNIST, few-shot: 3 ± 2 classes a device, 100 samples each",
@@ -82,14 +82,14 @@ class Curve:
     points: tuple[tuple[float, float], ...]
 
 
-def curves(scene: TrafficTask, out: Path) -> list[Curve]:
+def curves(task: TrafficTask, out: Path) -> list[Curve]:
     """The finished runs of a scene, the best last accuracy first."""
-    seen = []
+    finished_curves = []
     for method in registry.names():
-        document = finished(out / scene.name / method, scene.of(method))
+        document = finished(out / task.name / method, task.of(method))
         if document:
-            seen.append(curve(method, document))
-    return sorted(seen, key=lambda each: -each.points[-1][1])
+            finished_curves.append(curve(method, document))
+    return sorted(finished_curves, key=lambda drawn: -drawn.points[-1][1])
 
 
 def curve(method: str, document: Mapping[str, Any]) -> Curve:
@@ -107,13 +107,13 @@ def curve(method: str, document: Mapping[str, Any]) -> Curve:
     return Curve(method, chosen, tuple(points))
 
 
-def render(scene: TrafficTask, found: Sequence[Curve]) -> str:
+def render(task: TrafficTask, finished_curves: Sequence[Curve]) -> str:
     """A scene's table."""
-    lines = [scene.title, f"{'':<12}{'accuracy':>10}{'a device sent and received':>28}  read by"]
-    for each in found:
-        total, accuracy = each.points[-1]
+    lines = [task.title, f"{'':<12}{'accuracy':>10}{'a device sent and received':>28}  read by"]
+    for drawn in finished_curves:
+        total, accuracy = drawn.points[-1]
         lines.append(
-            f"{each.method:<12}{100 * accuracy:>8.2f} %{size(total):>28}  {each.evaluator}"
+            f"{drawn.method:<12}{100 * accuracy:>8.2f} %{size(total):>28}  {drawn.evaluator}"
         )
     return "\n".join(lines)
 
@@ -121,6 +121,6 @@ def render(scene: TrafficTask, found: Sequence[Curve]) -> str:
 def draw(out: Path, path: Path) -> None:
     """Both scenes beside each other."""
     panels = {
-        scene.title: {each.method: each.points for each in curves(scene, out)} for scene in SCENES
+        task.title: {drawn.method: drawn.points for drawn in curves(task, out)} for task in TASKS
     }
     plots.against_bytes(panels, path)

@@ -47,23 +47,23 @@ def compared(
     """Run them one after the other. A setting goes to the methods that have it; one that none has
     is an error.
     """
-    wanted = {name: _own_settings(config) for name, config in configs.items()}
+    chosen = {name: _own_settings(config) for name, config in configs.items()}
     for pair in {pair for config in configs.values() for pair in config.settings}:
-        if not any(pair in config.settings for config in wanted.values()):
+        if not any(pair in config.settings for config in chosen.values()):
             raise SettingError(f"none of these methods has the setting {pair.partition('=')[0]!r}")
     documents: dict[str, dict[str, Any]] = {}
-    for name, config in wanted.items():
+    for name, config in chosen.items():
         documents[name] = result_of(
             name, prepare(config), workers, None if out is None else out / name, resume=resume
         )
-    found = Comparison(documents)
+    comparison = Comparison(documents)
     if out is not None:
-        series = {line.name: _curve(documents[line.name]) for line in lines(found)}
+        series = {line.name: _curve(documents[line.name]) for line in lines(comparison)}
         plots.curves(
             series, out / "compare.png", "accuracy per round", "accuracy (mean over devices)"
         )
         (out / "compare.json").write_text(json.dumps(documents, indent=1))
-    return found
+    return comparison
 
 
 def result_of(
@@ -78,9 +78,9 @@ def result_of(
 
 
 def _own_settings(config: LabConfig) -> LabConfig:
-    known = {f.name for f in fields(registry.load(config.run.method).hyper)}
+    own = {f.name for f in fields(registry.load(config.run.method).hyper)}
     return replace(
-        config, settings=tuple(p for p in config.settings if p.partition("=")[0].strip() in known)
+        config, settings=tuple(p for p in config.settings if p.partition("=")[0].strip() in own)
     )
 
 
@@ -91,14 +91,14 @@ def _curve(result: Mapping[str, Any]) -> list[tuple[int, float]]:
     ]
 
 
-def lines(found: Comparison) -> list[Line]:
+def lines(comparison: Comparison) -> list[Line]:
     """The table's rows."""
-    made = []
-    for name, result in found.documents.items():
+    rows = []
+    for name, result in comparison.documents.items():
         last, rounds, curve = result["final"]["each"], result["rounds"], _curve(result)
         best = result["best"]["accuracy"]
         enough = next((r for r, a in curve if best is not None and a >= 0.95 * best), None)
-        made.append(
+        rows.append(
             Line(
                 name,
                 last.get("prototype"),
@@ -111,10 +111,10 @@ def lines(found: Comparison) -> list[Line]:
                 result["seconds"],
             )
         )
-    return made
+    return rows
 
 
-def render(found: Comparison) -> str:
+def render(comparison: Comparison) -> str:
     """The table as text."""
     heads = (
         "method",
@@ -128,7 +128,7 @@ def render(found: Comparison) -> str:
         "seconds",
     )
     rows: list[tuple[str, ...]] = [heads]
-    for x in lines(found):
+    for x in lines(comparison):
         after = "–" if x.rounds_to_95 is None else f"round {x.rounds_to_95}"
         shares = (x.prototype, x.head, x.best, x.validation)
         traffic = (size(x.up_bytes), size(x.down_bytes))

@@ -75,8 +75,8 @@ class Partition:
     def table(self, y: Ints, n_classes: int, part: Part | None = None) -> npt.NDArray[np.int64]:
         """Samples per device and class [agents, classes], of one part or of all three."""
         parts = _PARTS if part is None else (part,)
-        held = [np.concatenate([getattr(shard, p) for p in parts]) for shard in self.shards]
-        return np.stack([np.bincount(y[rows], minlength=n_classes) for rows in held])
+        rows_of = [np.concatenate([getattr(shard, p) for p in parts]) for shard in self.shards]
+        return np.stack([np.bincount(y[rows], minlength=n_classes) for rows in rows_of])
 
     def to_plain(self, y: Ints, classes: Sequence[str]) -> dict[str, Any]:
         """What a report says of it: per device its classes and how many samples of each part."""
@@ -119,7 +119,7 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
         )
     jitter = max(options.spread - 1, 0)
     holders: list[list[int]] = [[] for _ in range(n_classes)]
-    taken = []
+    shots_of = []
     # Who holds what is drawn as FedProto's code draws it, so that its seed (1234) gives the papers'
     # own devices.
     ways = np.random.RandomState(seed).randint(low, high + 1, agents)
@@ -128,7 +128,7 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
         for label in draw.sample(range(n_classes), int(ways[agent])):
             holders[label].append(agent)
         rng = generator("partition", "few-shot", seed, agent)
-        taken.append(int(rng.integers(max(1, shots - jitter), shots + jitter + 1)))
+        shots_of.append(int(rng.integers(max(1, shots - jitter), shots + jitter + 1)))
     # A tenth more than its shots, rounded up, is reserved for a device and class: 110 where shots
     # are 100.
     block = max(shots - (-shots // 10), shots + jitter)
@@ -136,7 +136,7 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
     tests = _blocks(data, seed, "test", holders, options.test_shots)
     share = 1.0 if options.validation is None else options.validation
     shards = []
-    for agent, k in enumerate(taken):
+    for agent, k in enumerate(shots_of):
         end = k + int(share * (block - k) + 0.5)
         train = np.concatenate([rows[:k] for rows in blocks[agent]])
         checked = np.concatenate([rows[k:end] for rows in blocks[agent]])
@@ -155,8 +155,8 @@ def dirichlet(data: DataSet, agents: int, seed: int, options: PartitionOptions) 
         if counts.sum(1).min() >= options.min_samples and counts.max(1).min() >= 2:
             cuts = np.cumsum(counts, axis=0)[:-1]  # [agents − 1, classes]
             pieces = [np.split(rows, cuts[:, c]) for c, rows in enumerate(pool)]
-            held = [np.concatenate([of_class[a] for of_class in pieces]) for a in range(agents)]
-            return _dealt("dirichlet", data, held, seed, options)
+            rows_of = [np.concatenate([of_class[a] for of_class in pieces]) for a in range(agents)]
+            return _dealt("dirichlet", data, rows_of, seed, options)
     raise DataError(
         f"{data.name}: no draw of {DIRICHLET_TRIES} gave each of {agents} devices "
         f"{options.min_samples} samples of {sum(sizes)} at alpha {options.alpha:g}",
@@ -169,18 +169,18 @@ def pathological(data: DataSet, agents: int, seed: int, options: PartitionOption
     devices as can be.
     """
     pool = _pool(data, seed, options.limit)
-    each = options.classes_per_agent
-    if each > len(pool):
-        words = f"{each} classes a device are due, the set has {len(pool)}"
+    classes_per_agent = options.classes_per_agent
+    if classes_per_agent > len(pool):
+        words = f"{classes_per_agent} classes a device are due, the set has {len(pool)}"
         raise DataError(f"{data.name}: {words}", "lower classes_per_agent")
     rng = generator("partition", "pathological", seed, "classes")
     holders: list[list[int]] = [[] for _ in pool]
     for agent in rng.permutation(agents):
         # The least held classes first, in random order where equally held.
         order = np.lexsort((rng.random(len(pool)), np.array([len(by) for by in holders])))
-        for label in order[:each]:
+        for label in order[:classes_per_agent]:
             holders[label].append(int(agent))
-    held: list[list[Ints]] = [[] for _ in range(agents)]
+    pieces_of: list[list[Ints]] = [[] for _ in range(agents)]
     for name, rows, by in zip(data.classes, pool, holders, strict=True):
         if len(rows) < len(by):
             words = f"class {name!r} has {len(rows)} samples for {len(by)} devices"
@@ -189,8 +189,10 @@ def pathological(data: DataSet, agents: int, seed: int, options: PartitionOption
             )
         if by:
             for agent, piece in zip(by, np.array_split(rows, len(by)), strict=True):
-                held[agent].append(piece)
-    return _dealt("pathological", data, [np.concatenate(pieces) for pieces in held], seed, options)
+                pieces_of[agent].append(piece)
+    return _dealt(
+        "pathological", data, [np.concatenate(pieces) for pieces in pieces_of], seed, options
+    )
 
 
 def iid(data: DataSet, agents: int, seed: int, options: PartitionOptions) -> Partition:
@@ -212,18 +214,18 @@ def feature_skew(data: DataSet, agents: int, seed: int, options: PartitionOption
     order = generator("partition", "feature-skew", seed, "domains").permutation(n_domains)
     domains = [int(order[agent % n_domains]) for agent in range(agents)]
     if own is None:
-        held = _even(pool, agents)
+        rows_of = _even(pool, agents)
     else:
-        held = [np.empty(0, np.int64)] * agents
+        rows_of = [np.empty(0, np.int64)] * agents
         for domain in set(domains):
             members = [agent for agent in range(agents) if domains[agent] == domain]
             shares = _even([rows[own[rows] == domain] for rows in pool], len(members))
             for agent, rows in zip(members, shares, strict=True):
-                held[agent] = rows
-    dealt = _dealt("feature-skew", data, held, seed, options)
+                rows_of[agent] = rows
+    partition = _dealt("feature-skew", data, rows_of, seed, options)
     return replace(
-        dealt,
-        shards=tuple(replace(s, domain=d) for s, d in zip(dealt.shards, domains, strict=True)),
+        partition,
+        shards=tuple(replace(s, domain=d) for s, d in zip(partition.shards, domains, strict=True)),
     )
 
 
@@ -312,12 +314,12 @@ def _blocks(
 
 
 def _dealt(
-    kind: str, data: DataSet, held: Sequence[Ints], seed: int, options: PartitionOptions
+    kind: str, data: DataSet, rows_of: Sequence[Ints], seed: int, options: PartitionOptions
 ) -> Partition:
     """Each device's rows split into test (a quarter of each class), validation and train."""
     share = VALIDATION_SHARE if options.validation is None else options.validation
     shards = []
-    for agent, rows in enumerate(held):
+    for agent, rows in enumerate(rows_of):
         if len(rows) < 2 or np.bincount(data.y[rows]).max() < 2:
             words = (
                 f"{_name(agent)} would have {len(rows)} samples, too few to train and to test on"

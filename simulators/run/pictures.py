@@ -35,12 +35,12 @@ def draw(outcome: Outcome, path: Path) -> None:
         for p in outcome.state.shared.values()
         if isinstance(p, Prototypes) and p.dim == points.shape[1]
     ]
-    known = shared[0] if shared else class_means(points, labels)
+    prototypes = shared[0] if shared else class_means(points, labels)
     plots.embedding_map(
         points,
         labels,
-        known.vectors,
-        known.classes.tolist(),
+        prototypes.vectors,
+        prototypes.classes.tolist(),
         setup.data.classes,
         path / "embeddings.png",
     )

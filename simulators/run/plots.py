@@ -57,8 +57,8 @@ def partition_picture(
     axes.set_yticks(np.arange(n_classes + 1) - 0.5, minor=True)
     axes.grid(which="minor", color="#eeeeee", linewidth=0.6)
     axes.tick_params(which="both", length=0)
-    each = int((table > 0).sum()) / max(n_agents, 1)
-    _title(axes, f"{int(table.sum()):,} samples on {n_agents} agents, {each:.1f} classes each")
+    holdings = int((table > 0).sum()) / max(n_agents, 1)
+    _title(axes, f"{int(table.sum()):,} samples on {n_agents} agents, {holdings:.1f} classes each")
     _save(figure, path)
 
 
@@ -110,16 +110,16 @@ def against_bytes(
         for name, points in series.items():
             i = names.index(name)
             colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
-            sent = [(x, y) for x, y in points if x > 0]
-            if sent:
+            curve = [(x, y) for x, y in points if x > 0]
+            if curve:
                 axes.plot(
-                    *zip(*sent, strict=True),
+                    *zip(*curve, strict=True),
                     color=colour,
                     linestyle=dash,
                     linewidth=1.6,
                     label=name,
                 )
-                axes.plot(*sent[-1], "o", color=colour, markersize=4)
+                axes.plot(*curve[-1], "o", color=colour, markersize=4)
             else:
                 axes.axhline(points[-1][1], color=colour, linestyle=dash, linewidth=1.0, label=name)
         best = max(series, key=lambda name: series[name][-1][1])

@@ -53,8 +53,10 @@ def _line(console: Console, label: str, rounds: int, row: Row) -> None:
 def words(row: Row) -> str:
     """A round in a few words."""
     name = primary(row.accuracy)
-    seen = f"{name} {100 * row.accuracy[name]:.1f} %" if name in row.accuracy else "not evaluated"
-    return f"{seen}  up {size(row.up_bytes)}  down {size(row.down_bytes)}"
+    accuracy = (
+        f"{name} {100 * row.accuracy[name]:.1f} %" if name in row.accuracy else "not evaluated"
+    )
+    return f"{accuracy}  up {size(row.up_bytes)}  down {size(row.down_bytes)}"
 
 
 def size(count: float) -> str:

@@ -23,10 +23,7 @@ from simulators.run.setup import Setup
 from simulators.run.workers import Embedded
 
 SCHEMA = 1
-PRIMARY = (
-    "prototype",
-    "head",
-)  # the accuracy a run is known by: the first of these that its method has
+PRIMARY = ("prototype", "head")  # a run is known by the first of these that its method has
 Numbers = Mapping[str, float]
 
 
@@ -45,16 +42,16 @@ class Row:
     """
 
     round: int
-    accuracy: Numbers
-    accuracy_std: Numbers
-    validation: Numbers
-    per_agent: Mapping[str, Numbers]
-    per_class: Mapping[str, Sequence[float | None]]
-    up_bytes: int
-    down_bytes: int
-    up_floats: int
-    down_floats: int
-    paper_floats: int
+    accuracy: Numbers = field(default_factory=dict)
+    accuracy_std: Numbers = field(default_factory=dict)
+    validation: Numbers = field(default_factory=dict)
+    per_agent: Mapping[str, Numbers] = field(default_factory=dict)
+    per_class: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    up_bytes: int = 0
+    down_bytes: int = 0
+    up_floats: int = 0
+    down_floats: int = 0
+    paper_floats: int = 0
     seconds: float = 0.0
 
 
@@ -67,9 +64,8 @@ class Outcome:
     rows: tuple[Row, ...]
     seconds: float
     peak_rss: int
-    embedded: Mapping[str, Embedded] = field(
-        default_factory=dict
-    )  # some test samples of each device, for the picture
+    # Some test samples of each device, for the picture.
+    embedded: Mapping[str, Embedded] = field(default_factory=dict)
 
     @property
     def evaluator(self) -> str:
@@ -86,42 +82,44 @@ def row_of(
     round: int, tallies: Mapping[str, Tallies], up: Traffic, down: Traffic, paper_floats: int
 ) -> Row:
     """From every device's tallies to one row."""
-    each = _accuracies(tallies, "test")
-    checks = _accuracies(tallies, "validation")
-    names = sorted({name for numbers in each.values() for name in numbers})
-    columns = {
-        name: [numbers[name] for numbers in each.values() if name in numbers] for name in names
-    }
+    by_agent = _accuracies(tallies, "test")
+    columns = _by_evaluator(by_agent)
+    checks = _by_evaluator(_accuracies(tallies, "validation"))
     return Row(
         round,
-        {name: fmean(column) for name, column in columns.items()},
-        {name: pstdev(column) for name, column in columns.items()},
-        {
-            name: fmean([numbers[name] for numbers in checks.values() if name in numbers])
-            for name in sorted({name for numbers in checks.values() for name in numbers})
-        },
-        each,
-        {name: _per_class(tallies, name) for name in names},
-        up.bytes,
-        down.bytes,
-        up.floats,
-        down.floats,
-        paper_floats,
+        accuracy={name: fmean(column) for name, column in columns.items()},
+        accuracy_std={name: pstdev(column) for name, column in columns.items()},
+        validation={name: fmean(column) for name, column in checks.items()},
+        per_agent=by_agent,
+        per_class={name: _per_class(tallies, name) for name in columns},
+        up_bytes=up.bytes,
+        down_bytes=down.bytes,
+        up_floats=up.floats,
+        down_floats=down.floats,
+        paper_floats=paper_floats,
     )
 
 
+def _by_evaluator(by_agent: Mapping[str, Numbers]) -> dict[str, list[float]]:
+    """The devices' accuracies in a column for each evaluator, the evaluators in order."""
+    names = sorted({name for numbers in by_agent.values() for name in numbers})
+    return {
+        name: [numbers[name] for numbers in by_agent.values() if name in numbers] for name in names
+    }
+
+
 def _accuracies(tallies: Mapping[str, Tallies], split: str) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    by_agent: dict[str, dict[str, float]] = {}
     for agent in sorted(tallies):
         numbers = {name: tally.accuracy for name, tally in tallies[agent].get(split, {}).items()}
-        found[agent] = {name: number for name, number in numbers.items() if number is not None}
-    return found
+        by_agent[agent] = {name: number for name, number in numbers.items() if number is not None}
+    return by_agent
 
 
 def _per_class(tallies: Mapping[str, Tallies], name: str) -> list[float | None]:
-    found = [tally["test"][name] for tally in tallies.values() if name in tally.get("test", {})]
-    correct = np.sum([t.correct for t in found], axis=0)
-    total = np.sum([t.total for t in found], axis=0)
+    tested = [tally["test"][name] for tally in tallies.values() if name in tally.get("test", {})]
+    correct = np.sum([t.correct for t in tested], axis=0)
+    total = np.sum([t.total for t in tested], axis=0)
     return [float(c / t) if t else None for c, t in zip(correct, total, strict=True)]
 
 
@@ -145,9 +143,9 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "accuracy": best.accuracy.get(name),
             "evaluator": name,
             "each": {
-                each: {"round": row.round, "accuracy": row.accuracy[each]}
-                for each in last.accuracy
-                if (row := _best(rows, each)) is not None
+                evaluator: {"round": row.round, "accuracy": row.accuracy[evaluator]}
+                for evaluator in last.accuracy
+                if (row := _best(rows, evaluator)) is not None
             },
         },
         "final": {
@@ -157,8 +155,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "each": dict(last.accuracy),
             "per_agent": {agent: dict(numbers) for agent, numbers in last.per_agent.items()},
             "per_class": {
-                each: dict(zip(setup.data.classes, row, strict=True))
-                for each, row in last.per_class.items()
+                evaluator: dict(zip(setup.data.classes, row, strict=True))
+                for evaluator, row in last.per_class.items()
             },
         },
         "selected_by_validation": None

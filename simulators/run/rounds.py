@@ -84,25 +84,25 @@ def one_round(
     run, recipe = setup.config.run, setup.recipe
     turn = Turn(setup.contract, setup.hyper, round)
     chosen = participants(setup.contract, round, among or setup.agents, run.participation)
-    sent = crew.work(round, chosen)
+    messages = crew.work(round, chosen)
     state, up, down, counted = before, Traffic(), Traffic(), 0
     if recipe.talks(turn):
-        uploads = [_open(setup, sent[name]) for name in sorted(sent)]
-        up = Traffic(sum(map(len, sent.values())), sum(count_floats(u.parts) for u in uploads))
+        uploads = [_open(setup, messages[name]) for name in sorted(messages)]
+        up = Traffic(sum(map(len, messages.values())), sum(count_floats(u.parts) for u in uploads))
         state = fuse_round(recipe, turn, before, uploads)
         down = published(setup, state, round)
         counted = recipe.paper_floats(turn, [upload.parts for upload in uploads], state)
         crew.receive(round, state)
-    due = round % run.eval_every == 0 or round == run.rounds
-    tallies = crew.evaluate(round) if due else {}
+    evaluates = round % run.eval_every == 0 or round == run.rounds
+    tallies = crew.evaluate(round) if evaluates else {}
     row = row_of(round, tallies, up, down, counted)
     return state, replace(row, seconds=time.perf_counter() - began)
 
 
 def _open(setup: Setup, message: bytes) -> Upload:
-    got = wire.decode(message)
-    envelope = got.envelope
-    return Upload(str(envelope.agent), int(envelope.round or 0), str(envelope.base), got.body)
+    upload = wire.decode(message)
+    envelope = upload.envelope
+    return Upload(str(envelope.agent), int(envelope.round or 0), str(envelope.base), upload.body)
 
 
 def published(setup: Setup, state: GlobalState, round: int) -> Traffic:

@@ -40,19 +40,19 @@ class RunDir:
     def begin(self, setup: Setup, *, resume: bool) -> None:
         """Make the directory this run's own; another run's is left alone."""
         config = json.loads(json.dumps(resolved(setup)))
-        known = self.path / "config.json"
-        if known.exists():
+        config_file = self.path / "config.json"
+        if config_file.exists():
             if not resume:
                 raise CheckpointError(
                     f"{self.path} already holds a run",
                     "--resume continues it; or name another --out",
                 )
-            if _but_rounds(json.loads(known.read_text())) != _but_rounds(config):
+            if _but_rounds(json.loads(config_file.read_text())) != _but_rounds(config):
                 raise CheckpointError(
                     f"{self.path} holds a run with other settings", "name another --out"
                 )
         self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(known, json.dumps(config, indent=1).encode())
+        write_whole(config_file, json.dumps(config, indent=1).encode())
 
     def save(
         self,
@@ -80,17 +80,20 @@ class RunDir:
 
     def latest(self, setup: Setup) -> RunCheckpoint | None:
         """The newest checkpoint; None where there is none yet."""
-        found = self._checkpoints()
-        if not found:
+        checkpoints = self._checkpoints()
+        if not checkpoints:
             return None
         try:
             rows = [
-                from_plain(Row, row) for row in json.loads((found[-1] / "rows.json").read_text())
+                from_plain(Row, row)
+                for row in json.loads((checkpoints[-1] / "rows.json").read_text())
             ]
-            state = unpack_state((found[-1] / "state.cbor").read_bytes())
-            agents = {name: _memory(found[-1] / "agents" / f"{name}.cbor") for name in setup.agents}
+            state = unpack_state((checkpoints[-1] / "state.cbor").read_bytes())
+            agents = {
+                name: _memory(checkpoints[-1] / "agents" / f"{name}.cbor") for name in setup.agents
+            }
         except (OSError, ValueError, FleetError) as error:
-            raise CheckpointError(f"{found[-1]} cannot be read: {error}") from error
+            raise CheckpointError(f"{checkpoints[-1]} cannot be read: {error}") from error
         return RunCheckpoint(state, rows, agents)
 
     def result(self, setup: Setup) -> dict[str, Any] | None:
@@ -98,8 +101,8 @@ class RunDir:
         path = self.path / "result.json"
         if not path.exists():
             return None
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found if found.get("config") == json.loads(json.dumps(resolved(setup))) else None
+        result: dict[str, Any] = json.loads(path.read_text())
+        return result if result.get("config") == json.loads(json.dumps(resolved(setup))) else None
 
     def finish(self, outcome: Outcome) -> None:
         """Leave the result, its table, the state and the pictures."""

@@ -50,11 +50,11 @@ class Setup:
         """Every device, in the order of their names."""
         return [shard.agent for shard in self.partition.shards]
 
-    def workshop(self) -> TrainingContext:
+    def context(self) -> TrainingContext:
         """What one process trains with."""
         return TrainingContext(self.contract, self.recipe, self.hyper)
 
-    def agent(self, shard: Shard, workshop: TrainingContext) -> Agent:
+    def agent(self, shard: Shard, context: TrainingContext) -> Agent:
         """One device with its own data; tested on its own samples or on everyone's."""
         kind = self.contract.input
         train, validation = (
@@ -65,12 +65,12 @@ class Setup:
             SampleTensors.of(*validation, kind),
             SampleTensors.of(*self.test_samples(shard), kind),
         )
-        return Agent(shard.agent, self.backbones[shard.agent], data, workshop)
+        return Agent(shard.agent, self.backbones[shard.agent], data, context)
 
     def test_samples(self, shard: Shard) -> tuple[NDArray[Any], Ints]:
         """What this device is tested on, with labels."""
         tested = self.partition.shards if self.config.run.test_on == "everyone" else (shard,)
-        parts = [samples_of(self.data, each, each.test) for each in tested]
+        parts = [samples_of(self.data, other, other.test) for other in tested]
         return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
 
@@ -125,8 +125,8 @@ def _contract(
     # A frozen extractor that every device drew for itself would make embeddings that mean nothing
     # to each other.
     frozen = run.freeze or recipe.traits.frozen
-    wanted = recipe.traits.common_start or frozen
-    common = wanted if run.common_start == "auto" else run.common_start == "yes"
+    common_by_default = recipe.traits.common_start or frozen
+    common = common_by_default if run.common_start == "auto" else run.common_start == "yes"
     return Contract(
         fleet="lab",
         run=RUN_ID,

@@ -51,11 +51,11 @@ class Here:
     def __init__(self, setup: Setup, agents: Sequence[str]) -> None:
         settle(setup.contract.numerics)
         self.setup = setup
-        workshop = setup.workshop()
+        context = setup.context()
         chosen = [shard for shard in setup.partition.shards if shard.agent in set(agents)]
         self.base = GlobalState().base
         self.agents: dict[str, Agent] = {
-            shard.agent: setup.agent(shard, workshop) for shard in chosen
+            shard.agent: setup.agent(shard, context) for shard in chosen
         }
 
     def receive(self, round: int, state: GlobalState) -> None:
@@ -72,14 +72,14 @@ class Here:
         """Let these devices train; the messages they would send (none in a round without
         exchange).
         """
-        sent: dict[str, bytes] = {}
+        messages: dict[str, bytes] = {}
         turn = Turn(self.setup.contract, self.setup.hyper, round)
         for name in agents:
             agent = self.agents[name]
             parts = agent.work(round)
             if self.setup.recipe.talks(turn):
-                sent[name] = upload_message(self.setup, name, round, self.base, parts)
-        return sent
+                messages[name] = upload_message(self.setup, name, round, self.base, parts)
+        return messages
 
     def embed(self, most: int) -> dict[str, Embedded]:
         """Embeddings of some test samples of every device, with their labels."""

@@ -58,13 +58,13 @@ def pairwise_forces(points: Array) -> Array:
     fit.
     """
     rows = block_rows(len(points))
-    found = []
+    forces = []
     for start in range(0, len(points), rows):
         gap = points[start : start + rows, None] - points[None]
         squared = (gap * gap).sum(-1)
         squared[np.arange(len(gap)), np.arange(start, start + len(gap))] = np.inf
-        found.append(((1.0 / squared)[..., None] * gap).sum(1))
-    return np.concatenate(found)
+        forces.append(((1.0 / squared)[..., None] * gap).sum(1))
+    return np.concatenate(forces)
 
 
 def block_rows(k: int) -> int:
@@ -97,12 +97,12 @@ def _collaboration(repeats: int, devices: int = 8, classes: int = 10) -> AlignRo
     h = np.random.default_rng(0).standard_normal((devices, classes, DIM)) / DIM**0.5
 
     def written() -> Array:
-        found = np.zeros((devices, devices, devices))
+        distances = np.zeros((devices, devices, devices))
         for i in range(devices):
             for j, k in itertools.combinations_with_replacement(range(devices), 2):
                 outer = sum(np.outer(a, b) for a, b in zip(h[i] - h[j], h[i] - h[k], strict=True))
-                found[i, j, k] = found[i, k, j] = np.trace(np.asarray(outer))
-        return found
+                distances[i, j, k] = distances[i, k, j] = np.trace(np.asarray(outer))
+        return distances
 
     def ours() -> Array:
         flat = h.reshape(devices, -1)

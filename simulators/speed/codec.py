@@ -165,7 +165,7 @@ def _protobuf(protos: Prototypes) -> Codec:
     upload = message_factory.GetMessageClass(pool.FindMessageTypeByName("bench.Upload"))
 
     def decode(data: bytes) -> Any:
-        got = upload.FromString(data)
-        return np.frombuffer(got.vectors, "<f2").reshape(tuple(got.dims)).astype(np.float32)
+        message = upload.FromString(data)
+        return np.frombuffer(message.vectors, "<f2").reshape(tuple(message.dims)).astype(np.float32)
 
     return Codec("protobuf", lambda: upload(**_plain(protos)).SerializeToString(), decode)

@@ -88,7 +88,7 @@ def interleaved(
             for _ in range(repeats[name]):
                 run()
             best[name] = min(best[name], (time.process_time() - began) / repeats[name])
-    return {name: 1e3 * each for name, each in best.items()}
+    return {name: 1e3 * cpu for name, cpu in best.items()}
 
 
 def contract_of(kind: Input, classes: int = 10) -> Contract:
@@ -123,14 +123,14 @@ def lively(net: FleetNet, kind: Input) -> FleetNet:
     return net.eval()
 
 
-def points_of(features: NDArray[np.float32], classes: int, each: int, seed: int = 0) -> Points:
+def points_of(features: NDArray[np.float32], classes: int, per_class: int, seed: int = 0) -> Points:
     """Prototypes where embeddings lie: some of them, moved a little."""
     rng = np.random.default_rng(seed)
-    at = rng.integers(0, len(features), classes * each)
+    at = rng.integers(0, len(features), classes * per_class)
     vectors = features[at] + 0.3 * features.std(0) * rng.normal(
         size=(len(at), features.shape[1])
     ).astype(np.float32)
-    return Prototypes(np.repeat(np.arange(classes), each), vectors)
+    return Prototypes(np.repeat(np.arange(classes), per_class), vectors)
 
 
 def agree(names: Sequence[str], samples: int, say: Say) -> Iterator[TorchAgreement]:
@@ -145,14 +145,14 @@ def agree(names: Sequence[str], samples: int, say: Say) -> Iterator[TorchAgreeme
         start = ready(bank_of(points_of(np.zeros((1, EMBEDDING), np.float32), 10, 1), 10), reading)
         model = graph.to_onnx(module, kind, start.inputs)
         _, features = verify.by_torch(module, x, start.inputs)
-        found = []
-        for i, each in enumerate((1, 4)):
-            made = ready(bank_of(points_of(features, 10, each, i), 10), reading)
-            found.append(
-                verify.check(model, module, Trial(x, np.full(len(x), -1)), made, "prototypes")
+        checks = []
+        for i, per_class in enumerate((1, 4)):
+            points = ready(bank_of(points_of(features, 10, per_class, i), 10), reading)
+            checks.append(
+                verify.check(model, module, Trial(x, np.full(len(x), -1)), points, "prototypes")
             )
-        same = all(each.agreement_clear == 1 for each in found)
-        yield TorchAgreement(name, samples, found[0].difference, found[1].difference, same)
+        same = all(check.agreement_clear == 1 for check in checks)
+        yield TorchAgreement(name, samples, checks[0].difference, checks[1].difference, same)
 
 
 def bank_of(points: Points, classes: int) -> Bank:
@@ -175,7 +175,7 @@ def costs(blocks: int, say: Say) -> Iterator[Ratio]:
     x = np.random.default_rng(0).normal(size=(1, kind.shape[2], *kind.shape[:2])).astype(np.float32)
     _, features = verify.by_torch(module, pictures(kind, 64), first.inputs)
     sizes = {"10 × 1": (10, 1), "100 × 4": (100, 4), "1,000 × 4": (1000, 4)}
-    made = {
+    banks = {
         name: ready(bank_of(points_of(features, *size), size[0]), reading).inputs
         for name, size in sizes.items()
     }
@@ -183,7 +183,7 @@ def costs(blocks: int, say: Say) -> Iterator[Ratio]:
         "bare": lambda: bare.run(["feature"], {"x": x}),
         "uint8": lambda: stored.run(["feature"], {"image": one}),
     }
-    for name, inputs in made.items():
+    for name, inputs in banks.items():
         runs[name] = partial(whole.run, ["score"], {"image": one, **inputs})
     took = interleaved(runs, blocks)
     for name, target in (("10 × 1", ""), ("100 × 4", "≤ 1.07"), ("1,000 × 4", "≤ 1.22")):
@@ -236,16 +236,16 @@ def stored_graph(model: bytes) -> bytes:
     import onnx
 
     whole = onnx.load_from_string(model)
-    kept = [node for node in whole.graph.node if "proto_w" not in node.input]
+    nodes = [node for node in whole.graph.node if "proto_w" not in node.input]
     del whole.graph.node[:]
-    whole.graph.node.extend(kept)
+    whole.graph.node.extend(nodes)
     for values, drop in (
         (whole.graph.input, {"proto_w", "proto_b"}),
         (whole.graph.output, {"score"}),
     ):
-        left = [each for each in values if each.name not in drop]
+        remaining = [value for value in values if value.name not in drop]
         del values[:]
-        values.extend(left)
+        values.extend(remaining)
     written: bytes = whole.SerializeToString()
     return written
 
@@ -308,10 +308,10 @@ def _int8(blocks: int, say: Say) -> Iterator[Ratio]:
         x = pictures(kind, 64, 3)
         lower = quantise.to_int8(model, Trial(x, np.full(64, -1)), inputs)
         live, low = verify.session(model), verify.session(lower)
-        given = {"image": x[:1], **inputs}
+        feed = {"image": x[:1], **inputs}
         both = {
-            "fp32": partial(live.run, ["score"], given),
-            "int8": partial(low.run, ["score"], given),
+            "fp32": partial(live.run, ["score"], feed),
+            "int8": partial(low.run, ["score"], feed),
         }
         took = interleaved(both, max(4, blocks // 2))
         yield Ratio(f"int8 {name} at {SIDE}×{SIDE}, to fp32", took["int8"], took["fp32"], target)

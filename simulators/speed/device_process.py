@@ -98,8 +98,8 @@ def processes(repeats: int, say: Say) -> list[Process]:
     """Ours, one with torch alone, and one of nothing but Python and numpy."""
     kind = NETS["mobilenet_v3_small"]
     net = lively(build_net(contract_of(kind), "mobilenet_v3_small", {}, 1), kind)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         np.save(folder / "x.npy", pictures(kind, 1))
         module = graph.Embedder(net, kind, Reading("prototypes"))
         _, features = verify.by_torch(
@@ -127,7 +127,7 @@ def processes(repeats: int, say: Say) -> list[Process]:
             "torch, as the training agent does": (OWN, folder, {}),
             "Python and numpy alone": ("import resource, sys, numpy", folder, ONE_THREAD),
         }
-        found: dict[str, list[tuple[float, float]]] = {each: [] for each in codes}
+        measured: dict[str, list[tuple[float, float]]] = {name: [] for name in codes}
         # Modules compiled as an installation leaves them, for all alike; the first start compiles.
         # Threads as each has them when nobody says: ours tells numpy's algebra to have one before
         # it imports it.
@@ -137,40 +137,40 @@ def processes(repeats: int, say: Say) -> list[Process]:
         mine |= {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
         for i in range(repeats + 1):
             say(f"start {i} of {repeats}")
-            for each, (code, where, more) in codes.items():
+            for name, (code, where, more) in codes.items():
                 command = [sys.executable, "-c", code + ASKED, str(where), str(folder / "x.npy")]
                 run = subprocess.run(
                     command, capture_output=True, text=True, check=True, env={**mine, **more}
                 )
                 rss, cpu = json.loads(run.stdout)
                 if i:
-                    found[each].append((rss, cpu))
+                    measured[name].append((rss, cpu))
     return [
-        Process(each, statistics.median(r for r, _ in rows), min(c for _, c in rows))
-        for each, rows in found.items()
+        Process(name, statistics.median(r for r, _ in rows), min(c for _, c in rows))
+        for name, rows in measured.items()
     ]
 
 
-def tables(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+def tables(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """The three tables for people."""
     lines = (
         ["One thread, CPU milliseconds a call, the fastest of interleaved blocks"]
-        if "cost" in found
+        if "cost" in rows
         else []
     )
     lines += [
         f"{row['what']:<72}{row['ours']:>9.4f}{row['beside']:>9.3f}"
         f"{row['ratio']:>9.4f}  {row['target']}"
-        for row in found.get("cost", ())
+        for row in rows.get("cost", ())
     ]
-    if "process" in found:
-        torch_row = next(row for row in found["process"] if row["name"].startswith("torch, a "))
+    if "process" in rows:
+        torch_row = next(row for row in rows["process"] if row["name"].startswith("torch, a "))
         lines += [
             "",
             f"{'A process from start to first answer':<42}"
             f"{'RSS MB':>8}{'of torch':>10}{'CPU s':>8}{'of torch':>10}",
         ]
-        for row in found["process"]:
+        for row in rows["process"]:
             rss, cpu = (
                 row["rss_mb"] / torch_row["rss_mb"],
                 row["cpu_seconds"] / torch_row["cpu_seconds"],
@@ -179,13 +179,13 @@ def tables(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
                 f"{row['name']:<42}{row['rss_mb']:>8.1f}{rss:>10.3f}"
                 f"{row['cpu_seconds']:>8.3f}{cpu:>10.3f}"
             )
-    if "agree" in found:
+    if "agree" in rows:
         lines += [
             "",
             f"{'Largest difference to torch':<42}"
             f"{'before':>10}{'after swap':>12}  same class where clear",
         ]
-        for row in found["agree"]:
+        for row in rows["agree"]:
             same = "all" if row["same_class"] else "NOT ALL"
             lines.append(
                 f"{row['net']:<42}{row['before']:>10.1e}{row['after']:>12.1e}"

@@ -61,7 +61,7 @@ def bench_ingest(
     """The bare subscriber and the coordinator in turn on the same packets, each time with a broker
     of its own.
     """
-    found = []
+    measured = []
     for run in range(1, runs + 1):
         for measure in (_bare, _coordinator):
             tell(f"run {run} of {runs}: {measure.__name__.strip('_')}")
@@ -70,25 +70,25 @@ def bench_ingest(
                 running_broker(place / "broker", prefer="mosquitto") as broker,
                 _apart(broker.pid) as receive,
             ):
-                found.append(measure(uploads, place, broker, receive))
-    return found
+                measured.append(measure(uploads, place, broker, receive))
+    return measured
 
 
-def middle(found: Sequence[Ingested]) -> list[Ingested]:
+def middle(measured: Sequence[Ingested]) -> list[Ingested]:
     """The median of each receiver's figures, and all that it lost."""
-    made = []
-    for name in dict.fromkeys(each.name for each in found):
-        runs = [each for each in found if each.name == name]
+    rows = []
+    for name in dict.fromkeys(run.name for run in measured):
+        runs = [run for run in measured if run.name == name]
         figures = {
-            f.name: [getattr(each, f.name) for each in runs]
+            f.name: [getattr(run, f.name) for run in runs]
             for f in fields(Ingested)
             if f.name != "name"
         }
         medians = {
             key: None if None in values else median(values) for key, values in figures.items()
         }
-        made.append(Ingested(name, **{**medians, "lost": sum(figures["lost"])}))
-    return made
+        rows.append(Ingested(name, **{**medians, "lost": sum(figures["lost"])}))
+    return rows
 
 
 def _bare(
@@ -141,30 +141,34 @@ def _measure(
 ) -> Ingested:
     host, port = broker.address.host, broker.address.port
     before = _used(process.pid, broker.pid)
-    sent, answered, began = blast(
+    sent_at, answered_at, began = publish_all(
         host, port, messages, Topics(FLEET), wait_for_receipts=count is not None
     )
-    taken = len(messages)
+    received = len(messages)
     if count is not None:
-        taken = count()
-        ended = max(answered.values(), default=began)
+        received = count()
+        ended = max(answered_at.values(), default=began)
     else:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(f"{len(messages)}\n")
         process.stdin.flush()
-        taken, ended = (float(x) for x in process.stdout.readline().split())  # type: ignore[assignment]
+        received, ended = (float(x) for x in process.stdout.readline().split())  # type: ignore[assignment]
     after = _used(process.pid, broker.pid)
-    each = [1e6 * (b - a) / max(taken, 1) for a, b in zip(before, after, strict=True)]
-    waits = np.array([1e3 * (answered[a] - sent[a]) for a in answered]) if answered else None
+    costs = [1e6 * (b - a) / max(received, 1) for a, b in zip(before, after, strict=True)]
+    waits = (
+        np.array([1e3 * (answered_at[a] - sent_at[a]) for a in answered_at])
+        if answered_at
+        else None
+    )
     waited = (
         (None, None)
         if waits is None
         else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
     )
-    lost, rate = len(messages) - int(taken), taken / (ended - began)
+    lost, rate = len(messages) - int(received), received / (ended - began)
     return Ingested(
-        name, int(taken), lost, rate, each[0], raw.rss(process.pid), each[1], each[2], *waited
+        name, int(received), lost, rate, costs[0], raw.rss(process.pid), costs[1], costs[2], *waited
     )
 
 
@@ -178,7 +182,7 @@ def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
     rng = np.random.default_rng(0)
     classes, counts = np.arange(CLASSES), np.full(CLASSES, 60)
     vectors = rng.normal(size=(CLASSES, DIM))
-    made = []
+    messages = []
     for number in range(count):
         agent = f"agent-{number:05d}"
         envelope = wire.Envelope(
@@ -194,11 +198,11 @@ def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
             base=base,
         )
         parts = {"prototypes": Prototypes(classes, np.roll(vectors, number, axis=1), counts)}
-        made.append((agent, wire.encode(envelope, parts)))
-    return made
+        messages.append((agent, wire.encode(envelope, parts)))
+    return messages
 
 
-def blast(
+def publish_all(
     host: str,
     port: int,
     messages: Sequence[tuple[str, bytes]],
@@ -208,42 +212,42 @@ def blast(
 ) -> tuple[dict[str, float], dict[str, float], float]:
     """Publish all, by QoS 1 from so many sockets; when each was sent, and when its receipt came."""
     selector = selectors.DefaultSelector()
-    ear = raw.connected(host, port, "bench-ear")
-    ear.sendall(raw.packet(0x82, b"\0\1" + raw.text(f"{topics.prefix}/d/+/rcpt") + b"\0"))
-    selector.register(ear, selectors.EVENT_READ, None)
-    hands = []
+    receipts = raw.connected(host, port, "bench-ear")
+    receipts.sendall(raw.packet(0x82, b"\0\1" + raw.text(f"{topics.prefix}/d/+/rcpt") + b"\0"))
+    selector.register(receipts, selectors.EVENT_READ, None)
+    publishers = []
     for number in range(PUBLISHERS):
-        hand = _Hand(
+        publisher = _Publisher(
             raw.connected(host, port, f"bench-{number}"), list(messages[number::PUBLISHERS]), topics
         )
-        hand.socket.setblocking(False)
-        selector.register(hand.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, hand)
-        hands.append(hand)
-    sent: dict[str, float] = {}
-    answered: dict[str, float] = {}
-    heard, began = bytearray(), time.time()
+        publisher.socket.setblocking(False)
+        selector.register(publisher.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, publisher)
+        publishers.append(publisher)
+    sent_at: dict[str, float] = {}
+    answered_at: dict[str, float] = {}
+    buffer, began = bytearray(), time.time()
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         for key, mask in selector.select(0.2):
             if key.data is None:
-                heard += ear.recv(1 << 16)
-                for topic, _ in raw.publishes(heard):
-                    answered.setdefault(topic.split("/")[4], time.time())
+                buffer += receipts.recv(1 << 16)
+                for topic, _ in raw.publishes(buffer):
+                    answered_at.setdefault(topic.split("/")[4], time.time())
             else:
-                wanted = key.data.work(mask, sent)
-                if wanted != key.events:
-                    selector.modify(key.fileobj, wanted, key.data)
-        if all(hand.done for hand in hands) and (
-            not wait_for_receipts or len(answered) >= len(messages)
+                interest = key.data.work(mask, sent_at)
+                if interest != key.events:
+                    selector.modify(key.fileobj, interest, key.data)
+        if all(publisher.done for publisher in publishers) and (
+            not wait_for_receipts or len(answered_at) >= len(messages)
         ):
             break
-    for hand in hands:
-        hand.socket.close()
-    ear.close()
-    return sent, answered, began
+    for publisher in publishers:
+        publisher.socket.close()
+    receipts.close()
+    return sent_at, answered_at, began
 
 
-class _Hand:
+class _Publisher:
     """One publisher: a socket, what is left to send, and how much of it is unacknowledged."""
 
     def __init__(
@@ -256,7 +260,7 @@ class _Hand:
     def done(self) -> bool:
         return not self._messages and not self._out and not self._flying
 
-    def work(self, mask: int, sent: dict[str, float]) -> int:
+    def work(self, mask: int, sent_at: dict[str, float]) -> int:
         if mask & selectors.EVENT_READ:
             self._in += self.socket.recv(1 << 16)
             acks, rest = divmod(len(self._in), 4)  # nothing but PUBACKs comes back
@@ -267,7 +271,7 @@ class _Hand:
             self._number = self._number % 65_535 + 1
             self._out = raw.upload(self._topics, agent, 1, self._number, payload)
             self._flying += 1
-            sent[agent] = time.time()
+            sent_at[agent] = time.time()
             self._write()
         if self._out:
             self._write()
@@ -321,6 +325,6 @@ sys.stdin.readline()
 
 def _open_round(folder: Path, host: str, port: int) -> None:
     """A round in which one device, that is there and never answers, is waited for in vain."""
-    with raw.connected(host, port, "sleeper") as made:
-        made.sendall(raw.birth(Topics(FLEET), "sleeper"))
+    with raw.connected(host, port, "sleeper") as sleeper:
+        sleeper.sendall(raw.birth(Topics(FLEET), "sleeper"))
         raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)

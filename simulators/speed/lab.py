@@ -93,10 +93,10 @@ def ours(config: LabConfig, workers: int = 1) -> Round:
 def theirs(config: LabConfig, feed: reference.Feed) -> Round:
     """A reference loop on the same devices and the same initial weights."""
     setup = prepare(config)
-    agents = [setup.agent(shard, setup.workshop()) for shard in setup.partition.shards]
+    agents = [setup.agent(shard, setup.context()) for shard in setup.partition.shards]
     models = []
     for agent in agents:
-        model = setup.workshop().stepper(agent.backbone).net
+        model = setup.context().stepper(agent.backbone).net
         model.load_state_dict(agent.context.initial_weights(agent.backbone, agent.name))
         models.append(model)
     train, test = [a.data.train for a in agents], [a.data.test for a in agents]
@@ -108,10 +108,10 @@ def theirs(config: LabConfig, feed: reference.Feed) -> Round:
 def floor(config: LabConfig) -> Round:
     """The bare arithmetic of as many steps."""
     setup = prepare(config)
-    agents = [setup.agent(shard, setup.workshop()) for shard in setup.partition.shards]
+    agents = [setup.agent(shard, setup.context()) for shard in setup.partition.shards]
     size = setup.contract.training.batch_size
     steps = sum(-(-len(agent.data.train) // size) for agent in agents)
-    net = setup.workshop().stepper(agents[0].backbone).net
+    net = setup.context().stepper(agents[0].backbone).net
 
     def round(number: int) -> None:
         reference.floor(net, agents[0].data.train, setup.contract, steps)
@@ -136,10 +136,10 @@ def measure(
     context = multiprocessing.get_context("spawn")
     pipes, processes = {}, []
     for name, (make, arguments) in contenders.items():
-        pipes[name], theirs = context.Pipe()
-        process = context.Process(target=_compete, args=(theirs, make, arguments))
+        pipes[name], their_end = context.Pipe()
+        process = context.Process(target=_compete, args=(their_end, make, arguments))
         process.start()
-        theirs.close()
+        their_end.close()
         processes.append(process)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     accuracy: dict[str, list[float]] = {name: [] for name in contenders}
@@ -149,10 +149,10 @@ def measure(
         for number in range(1, rounds + 1):
             for name, pipe in pipes.items():
                 pipe.send(number)
-                took, seen = pipe.recv()
+                took, reached = pipe.recv()
                 seconds[name].append(took)
-                if seen is not None:
-                    accuracy[name].append(seen)
+                if reached is not None:
+                    accuracy[name].append(reached)
             tell(f"round {number}/{rounds}")
     except EOFError:
         raise FleetError("a contender's process died; its own words are above") from None
@@ -183,8 +183,8 @@ def _compete(pipe: Connection, make: Callable[..., Round], arguments: tuple[obje
         except EOFError:
             return
         began = time.perf_counter()
-        seen = round(number)
-        pipe.send((time.perf_counter() - began, seen))
+        reached = round(number)
+        pipe.send((time.perf_counter() - began, reached))
 
 
 def bench_cifar(rounds: int, tell: Callable[[str], None]) -> list[Timed]:

@@ -20,7 +20,7 @@ from protofleet.mqtt.broker.run import running_broker
 from protofleet.mqtt.topics import Topics
 from protofleet.values.prototypes import Prototypes
 from simulators.speed import raw
-from simulators.speed.ingest import FLEET, bench_uploads, blast
+from simulators.speed.ingest import FLEET, bench_uploads, publish_all
 from simulators.speed.serving import serving
 
 CLASSES, DIM = 10, 16
@@ -51,11 +51,11 @@ def bench_memory(
     with running_broker(folder / "broker", prefer="mosquitto") as broker:
         host, port, url = broker.address.host, broker.address.port, str(broker.address)
         tell("devices")
-        found = _crowd(registered, folder / "crowd", url, host, port)
+        rows = _crowd(registered, folder / "crowd", url, host, port)
         tell("uploads")
-        found += _flood(uploads, folder / "flood", url, host, port)
+        rows += _flood(uploads, folder / "flood", url, host, port)
         tell("rounds")
-        return found + _rounds(rounds, devices, folder / "rounds", url, host, port)
+        return rows + _rounds(rounds, devices, folder / "rounds", url, host, port)
 
 
 def _crowd(registered: int, folder: Path, url: str, host: str, port: int) -> list[MemoryRow]:
@@ -64,15 +64,15 @@ def _crowd(registered: int, folder: Path, url: str, host: str, port: int) -> lis
     serve = {"min_agents": registered + 1}
     with serving(folder, url, topics.fleet, CLASSES, DIM, serve) as process:
         idle = raw.rss(process.pid)
-        with raw.connected(host, port, "crowd") as made:
+        with raw.connected(host, port, "crowd") as connection:
             for number in range(registered):
-                made.sendall(raw.birth(topics, f"agent-{number:05d}"))
+                connection.sendall(raw.birth(topics, f"agent-{number:05d}"))
             raw.until(
                 lambda: ask(folder / "data", "status")["agents_known"] == registered, PATIENCE
             )
         full = raw.rss(process.pid)
-    each = f"{1024 * (full - idle) / registered:.1f} KB a device"
-    return [MemoryRow("idle", idle), MemoryRow(f"{registered:,} devices registered", full, each)]
+    growth = f"{1024 * (full - idle) / registered:.1f} KB a device"
+    return [MemoryRow("idle", idle), MemoryRow(f"{registered:,} devices registered", full, growth)]
 
 
 def _flood(uploads: int, folder: Path, url: str, host: str, port: int) -> list[MemoryRow]:
@@ -84,17 +84,17 @@ def _flood(uploads: int, folder: Path, url: str, host: str, port: int) -> list[M
     with serving(
         folder, url, FLEET, CLASSES, 1024, {"run": "bench", "round_timeout": 3600.0}
     ) as process:
-        with raw.connected(host, port, "sleeper") as made:
-            made.sendall(raw.birth(topics, "sleeper"))
+        with raw.connected(host, port, "sleeper") as connection:
+            connection.sendall(raw.birth(topics, "sleeper"))
             raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)
         idle = raw.rss(process.pid)
         base = ask(folder / "data", "show", round=1)["base"]
-        blast(host, port, bench_uploads(uploads, base), topics, wait_for_receipts=True)
+        publish_all(host, port, bench_uploads(uploads, base), topics, wait_for_receipts=True)
         peak = raw.peak(process.pid)
-    each = f"{1024 * (peak - idle) / uploads:.1f} KB an upload of 20 KB"
+    growth = f"{1024 * (peak - idle) / uploads:.1f} KB an upload of 20 KB"
     return [
         MemoryRow("a round of large uploads is open", idle),
-        MemoryRow(f"at most, while {uploads:,} pour in", peak, each),
+        MemoryRow(f"at most, while {uploads:,} pour in", peak, growth),
     ]
 
 
@@ -105,47 +105,47 @@ def _rounds(
     topics = Topics("rounds")
     agents = [f"agent-{number:03d}" for number in range(devices)]
     serve = {"run": "bench", "min_agents": devices, "rounds": rounds, "round_timeout": 60.0}
-    found: list[MemoryRow] = []
+    rows: list[MemoryRow] = []
     with serving(folder, url, topics.fleet, CLASSES, DIM, serve) as process:
-        ear = raw.connected(host, port, "ear")
-        ear.sendall(raw.packet(0x82, b"\0\1" + raw.text(topics.round) + b"\0"))
-        hands = {agent: raw.connected(host, port, agent) for agent in agents}
-        for agent, hand in hands.items():
-            hand.sendall(raw.birth(topics, agent))
-        heard, answered = bytearray(), 0
+        announcements = raw.connected(host, port, "ear")
+        announcements.sendall(raw.packet(0x82, b"\0\1" + raw.text(topics.round) + b"\0"))
+        connections = {agent: raw.connected(host, port, agent) for agent in agents}
+        for agent, connection in connections.items():
+            connection.sendall(raw.birth(topics, agent))
+        buffer, answered = bytearray(), 0
         while answered < rounds:
-            opened = _announced(ear, heard)
+            opened = _announced(announcements, buffer)
             if opened is None or (opened.round or 0) <= answered:
                 continue
             answered = opened.round or 0
             if answered - 1 == min(EARLY, rounds - 1):
-                found.append(
+                rows.append(
                     MemoryRow(
                         f"after {answered - 1:,} rounds of {devices} devices", raw.rss(process.pid)
                     )
                 )
-            _answer(hands, topics, opened)
+            _answer(connections, topics, opened)
         raw.until(lambda: ask(folder / "data", "status")["phase"] == "done", PATIENCE)
         late = raw.rss(process.pid)
-        for made in (ear, *hands.values()):
-            made.close()
-    growth = f"{100 * (late / found[0].rss_mb - 1):+.1f} %"
-    return [*found, MemoryRow(f"after {rounds:,} rounds of {devices} devices", late, growth)]
+        for connection in (announcements, *connections.values()):
+            connection.close()
+    growth = f"{100 * (late / rows[0].rss_mb - 1):+.1f} %"
+    return [*rows, MemoryRow(f"after {rounds:,} rounds of {devices} devices", late, growth)]
 
 
-def _announced(ear: socket.socket, heard: bytearray) -> wire.Envelope | None:
+def _announced(announcements: socket.socket, buffer: bytearray) -> wire.Envelope | None:
     """The newest round that is open, among what comes next."""
-    ear.settimeout(PATIENCE)
-    heard += ear.recv(1 << 16)
-    messages = [wire.decode(payload) for _, payload in raw.publishes(heard) if payload]
+    announcements.settimeout(PATIENCE)
+    buffer += announcements.recv(1 << 16)
+    messages = [wire.decode(payload) for _, payload in raw.publishes(buffer) if payload]
     opened = [m.envelope for m in messages if m.envelope.t == "round" and m.body["phase"] == "open"]
     return opened[-1] if opened else None
 
 
-def _answer(hands: dict[str, socket.socket], topics: Topics, opened: wire.Envelope) -> None:
+def _answer(connections: dict[str, socket.socket], topics: Topics, opened: wire.Envelope) -> None:
     rng = np.random.default_rng(opened.round)
     number = (opened.round or 0) % 65_535 + 1
-    for agent, hand in hands.items():
+    for agent, connection in connections.items():
         parts = {
             "prototypes": Prototypes(
                 np.arange(CLASSES), rng.random((CLASSES, DIM), np.float32), np.full(CLASSES, 9)
@@ -163,6 +163,6 @@ def _answer(hands: dict[str, socket.socket], topics: Topics, opened: wire.Envelo
             method=opened.method,
             base=opened.base,
         )
-        hand.sendall(
+        connection.sendall(
             raw.upload(topics, agent, opened.round or 0, number, wire.encode(envelope, parts))
         )

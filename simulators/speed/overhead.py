@@ -180,7 +180,7 @@ def _payloads(folder: Path, round: int) -> tuple[int, int]:
     """Bytes of a round's uploads, and of the state that came out of it."""
     journal = Journal.read(folder / "data")
     try:
-        up = sum(len(journal.body(kept.blob) or b"") for kept in journal.uploads(round))
+        up = sum(len(journal.body(upload.blob) or b"") for upload in journal.uploads(round))
         state = journal.state(round)
     finally:
         journal.close()

@@ -20,12 +20,12 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 def connected(host: str, port: int, name: str) -> socket.socket:
     """A client that the broker has let in, without a keep-alive."""
-    made = socket.create_connection((host, port), timeout=10)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.sendall(packet(0x10, text("MQTT") + b"\4\2\0\0" + text(name)))
-    if made.recv(4)[:1] != b"\x20":
+    connection = socket.create_connection((host, port), timeout=10)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(packet(0x10, text("MQTT") + b"\4\2\0\0" + text(name)))
+    if connection.recv(4)[:1] != b"\x20":
         raise FleetError("the broker did not let the bench in")
-    return made
+    return connection
 
 
 def packet(kind: int, body: bytes) -> bytes:

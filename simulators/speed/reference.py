@@ -70,7 +70,7 @@ class PlainFedProto:
         return self._accuracy()
 
     def _accuracy(self) -> float:
-        each = []
+        shares = []
         for model, train, test in zip(self.models, self.train, self.test, strict=True):
             own, right = torch.unique(train.y), 0
             with torch.no_grad():
@@ -78,8 +78,8 @@ class PlainFedProto:
                     right += int(
                         (own[torch.cdist(model(x)[1], self.table[own]).argmin(1)] == y).sum()
                     )
-            each.append(right / len(test))
-        return sum(each) / len(each)
+            shares.append(right / len(test))
+        return sum(shares) / len(shares)
 
 
 def in_memory(

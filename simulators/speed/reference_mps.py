@@ -48,10 +48,10 @@ class PlainFedMPS:
             self._learn(model, samples)
             model.eval()
             with torch.no_grad():
-                seen = [
+                outputs = [
                     (*_levels(model, x), y) for x, y in self.feed(samples, self.contract, False)
                 ]
-            u, z, y = (torch.cat(each) for each in zip(*seen, strict=True))
+            u, z, y = (torch.cat(column) for column in zip(*outputs, strict=True))
             lows.append({int(c): u[y == c].mean(0) for c in torch.unique(y)})
             highs.append({int(c): z[y == c].mean(0) for c in torch.unique(y)})
         self.low, self.high = _average(lows), _average(highs)
@@ -99,7 +99,7 @@ class PlainFedMPS:
         self.soft = {int(c): answers[y == c].mean(0) for c in torch.unique(y)}
 
     def _accuracy(self) -> float:
-        each = []
+        shares = []
         for model, train, test in zip(self.models, self.train, self.test, strict=True):
             own, right = torch.unique(train.y), 0
             table = torch.stack([self.high[int(c)] for c in own])
@@ -108,8 +108,8 @@ class PlainFedMPS:
                     right += int(
                         (own[torch.cdist(_levels(model, x)[1], table).argmin(1)] == y).sum()
                     )
-            each.append(right / len(test))
-        return sum(each) / len(each)
+            shares.append(right / len(test))
+        return sum(shares) / len(shares)
 
 
 class SupCon(nn.Module):

@@ -27,12 +27,12 @@ def serving(
         "embedding": embedding,
         "input": {"kind": "vector", "shape": [4]},
     }
-    held = {
+    document = {
         "serve": {"method": "fedproto", "fleet": fleet, "data_dir": "data", **serve},
         "broker": {"url": url},
         "contract": contract,
     }
-    file.write_text(toml(held))
+    file.write_text(toml(document))
     command = [sys.executable, "-m", "coordinator", "serve", "--config", str(file)]
     with (folder / "coordinator.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, text=True)

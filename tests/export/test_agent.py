@@ -37,7 +37,7 @@ def trained(small_lab, tmp_path):
     setup = prepare(small_lab("fedproto", agents=2))
     settle(setup.contract.numerics)
     shard = setup.partition.shards[0]
-    lab = setup.agent(shard, setup.workshop())
+    lab = setup.agent(shard, setup.context())
     np.savez(tmp_path / "rows.npz", train=shard.train, validation=shard.validation, test=shard.test)
     data = DataSection("digits", str(tmp_path / "rows.npz"), setup.config.run.seed)
     config = Config(AgentSection(shard.agent, str(tmp_path / "agent")), data=data)

@@ -56,7 +56,7 @@ def stage(tmp_path, port):
 def first_upload(setup, shard, coordinator):
     """What the laboratory's device sends in round 1."""
     settle(setup.contract.numerics)
-    agent = setup.agent(shard, setup.workshop())
+    agent = setup.agent(shard, setup.context())
     agent.receive(0, coordinator.state.shared, coordinator.state.for_agent(shard.agent))
     return wire.decode(upload_message(setup, shard.agent, 1, coordinator.state.base, agent.work(1)))
 

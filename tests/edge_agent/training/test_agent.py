@@ -20,8 +20,8 @@ def setup(small_lab):
 
 
 def agents(setup, count=2):
-    workshop = setup.workshop()
-    return [setup.agent(shard, workshop) for shard in setup.partition.shards[:count]]
+    context = setup.context()
+    return [setup.agent(shard, context) for shard in setup.partition.shards[:count]]
 
 
 def sent(agent, rounds=2):

@@ -107,7 +107,7 @@ def test_rounds_are_the_laboratorys_byte_for_byte_over_a_restart_of_the_process(
     setup = prepare(small_lab(method, agents=2))
     settle(setup.contract.numerics)
     shard = setup.partition.shards[0]
-    lab = setup.agent(shard, setup.workshop())
+    lab = setup.agent(shard, setup.context())
     state = as_published(
         setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {}
     )

@@ -12,8 +12,8 @@ from simulators.run.setup import prepare
 
 
 def followed(setup, plan):
-    workshop = setup.workshop()
-    devices = {shard.agent: setup.agent(shard, workshop) for shard in setup.partition.shards}
+    context = setup.context()
+    devices = {shard.agent: setup.agent(shard, context) for shard in setup.partition.shards}
     return schedule.follow(setup.recipe, setup.contract, setup.hyper, plan, devices)
 
 

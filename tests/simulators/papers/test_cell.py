@@ -14,7 +14,7 @@ from simulators.papers.cell import (
     at_seed,
     changed,
     command_of,
-    found,
+    finished_runs,
     margins,
     run_cell,
 )
@@ -24,7 +24,7 @@ from simulators.papers.readings import ORDER, SECTIONS
 def test_a_cell_is_run_once_and_only_under_its_own_settings(small_lab, tmp_path):
     cell = Cell("small", "A small cell", small_lab(rounds=1), "prototype", 0.1, more_seeds=-1)
     run_cell(cell, 3, tmp_path, 1)
-    assert [run.seed for run in found(cell, 3, tmp_path)] == [0, 1]
+    assert [run.seed for run in finished_runs(cell, 3, tmp_path)] == [0, 1]
     stamp = (tmp_path / "small" / "0" / "result.json").stat().st_mtime_ns
     run_cell(cell, 3, tmp_path, 1)
     assert (tmp_path / "small" / "0" / "result.json").stat().st_mtime_ns == stamp
@@ -33,8 +33,8 @@ def test_a_cell_is_run_once_and_only_under_its_own_settings(small_lab, tmp_path)
         changed(cell.config, ("lam=2",)),
         changed(cell.config, rounds=2),
     ):
-        assert not found(Cell("small", "", other, "prototype"), 2, tmp_path)
-    assert not found(
+        assert not finished_runs(Cell("small", "", other, "prototype"), 2, tmp_path)
+    assert not finished_runs(
         Cell("small", "", changed(cell.config, layout="channels-last"), "prototype"), 2, tmp_path
     )
 
@@ -42,7 +42,7 @@ def test_a_cell_is_run_once_and_only_under_its_own_settings(small_lab, tmp_path)
 def test_the_figure_is_the_last_round_s_or_the_best_s(small_lab, tmp_path):
     cell = Cell("small", "A small cell", small_lab(rounds=4), "prototype")
     run_cell(cell, 1, tmp_path, 1)
-    (run,) = found(cell, 1, tmp_path)
+    (run,) = finished_runs(cell, 1, tmp_path)
     curve = [row["accuracy"]["prototype"] for row in run.document["rounds"]]
     assert run.value(cell, "last") == curve[-1]
     assert run.value(cell, "best") == max(curve)
@@ -59,7 +59,7 @@ def test_margins_are_the_distance_to_the_nearest_other_class(tmp_path, small_lab
     assert margins(tmp_path / "line") == pytest.approx(1 / 4)
     cell = Cell("small", "", small_lab(rounds=1), MARGINS)
     run_cell(cell, 1, tmp_path, 1)
-    assert 0 < found(cell, 1, tmp_path)[0].value(cell, "last") <= 1
+    assert 0 < finished_runs(cell, 1, tmp_path)[0].value(cell, "last") <= 1
 
 
 def test_options_go_to_their_section_and_settings_to_the_method(small_lab):

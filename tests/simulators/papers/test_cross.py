@@ -17,7 +17,7 @@ from simulators.papers.cross import (
     Contender,
     Task,
     config_of,
-    found,
+    finished_runs,
     plan,
     run,
 )
@@ -45,7 +45,9 @@ def ran(small_lab, tmp_path_factory):
     for contender in (FLEET, PROTO):
         for seed in (0, 1):
             run(task, contender, seed, out, 1)
-    known = AllTasks([task], {("small", c.name): found(task, c, 3, out) for c in (FLEET, PROTO)})
+    known = AllTasks(
+        [task], {("small", c.name): finished_runs(task, c, 3, out) for c in (FLEET, PROTO)}
+    )
     return task, out, known
 
 
@@ -106,7 +108,7 @@ def test_the_ablation_compares_on_the_seeds_that_both_have(ran):
     task, out, known = ran
     (bare,) = (each for each in ABLATION if each.name == "bare")
     run(task, bare, 1, out, 1)
-    both = AllTasks([task], {**known.runs, ("small", "bare"): found(task, bare, 3, out)})
+    both = AllTasks([task], {**known.runs, ("small", "bare"): finished_runs(task, bare, 3, out)})
     mine, its = (both.of(task, each)[1]["final"]["each"]["prototype"] for each in (FLEET, bare))
     rows = ablation(task, both)
     assert [row.split(" | ")[0] for row in rows[2:]] == ["| fleet", f"| {bare.title}"]
@@ -120,8 +122,8 @@ def test_what_was_not_run_is_a_dash(ran):
 
 
 def case(task, name):
-    (found,) = (each for each in CASES if each.name == name)
-    return replace(found, task=task)
+    (finished_runs,) = (each for each in CASES if each.name == name)
+    return replace(finished_runs, task=task)
 
 
 def test_late_devices_have_few_samples_and_are_measured_as_they_come_and_later(ran, tmp_path):

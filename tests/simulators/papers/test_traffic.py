@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from simulators.papers.traffic import SCENES, TrafficTask, curve, curves, render
+from simulators.papers.traffic import TASKS, TrafficTask, curve, curves, render
 from simulators.run.plots import against_bytes
 
 
@@ -29,26 +29,26 @@ def test_validation_and_not_the_test_split_chooses_the_classifier():
 
 
 def test_a_method_runs_in_every_scene_and_is_found_again(small_lab, tmp_path):
-    scene = TrafficTask("small", "Small", small_lab(rounds=2), {"fedproto": ("lam=2",)})
-    assert scene.of("fedproto").settings == ("lam=2",)
-    assert scene.of("local").settings == ()
+    task = TrafficTask("small", "Small", small_lab(rounds=2), {"fedproto": ("lam=2",)})
+    assert task.of("fedproto").settings == ("lam=2",)
+    assert task.of("local").settings == ()
     for method in ("fedproto", "local"):
-        scene.run(method, tmp_path, 1)
+        task.run(method, tmp_path, 1)
     stamp = (tmp_path / "small" / "local" / "result.json").stat().st_mtime_ns
-    scene.run("local", tmp_path, 1)
+    task.run("local", tmp_path, 1)
     assert (tmp_path / "small" / "local" / "result.json").stat().st_mtime_ns == stamp
-    found = curves(scene, tmp_path)
+    found = curves(task, tmp_path)
     assert sorted(each.method for each in found) == ["fedproto", "local"]
     assert found[0].points[-1][1] >= found[1].points[-1][1]
-    text = render(scene, found)
+    text = render(task, found)
     assert "local" in text
     assert " 0 B" in text
-    assert not curves(replace(scene, settings={}), tmp_path)[1:]
+    assert not curves(replace(task, settings={}), tmp_path)[1:]
 
 
 def test_methods_get_their_papers_settings_for_the_data():
-    assert SCENES[0].of("fedmps").settings == ("alpha=1", "mu=1")
-    assert {scene.config.run.dataset for scene in SCENES} == {"fashion-mnist", "cifar10"}
+    assert TASKS[0].of("fedmps").settings == ("alpha=1", "mu=1")
+    assert {task.config.run.dataset for task in TASKS} == {"fashion-mnist", "cifar10"}
 
 
 def test_the_picture_holds_a_panel_a_scene(tmp_path):

@@ -183,7 +183,7 @@ def test_mixed_backbones_meet_in_one_embedding(small_lab):
 
 def test_a_frozen_extractor_stays_as_it_is(small_lab):
     setup = prepare(small_lab(freeze=True, common_start="yes", rounds=1))
-    agent = setup.agent(setup.partition.shards[0], setup.workshop())
+    agent = setup.agent(setup.partition.shards[0], setup.context())
     before = {k: v.clone() for k, v in agent._lasting.weights.items()}
     agent.receive(0, {}, {})
     agent.work(1)
@@ -204,7 +204,7 @@ def test_devices_are_tested_on_their_own_samples_or_all_on_the_same(small_lab):
     setup = prepare(replace(config, run=replace(config.run, test_on="everyone")))
     union = {row for shard in setup.partition.shards for row in shard.test}
     own, everyone = ended(config).rows[-1], run(setup, LabOptions(), lambda row: None).rows[-1]
-    agents = [setup.agent(shard, setup.workshop()) for shard in setup.partition.shards]
+    agents = [setup.agent(shard, setup.context()) for shard in setup.partition.shards]
     assert {len(agent.data.test) for agent in agents} == {len(union)}
     assert agents[0].data.test.y.equal(agents[-1].data.test.y)
     assert own.accuracy != everyone.accuracy
@@ -213,9 +213,9 @@ def test_devices_are_tested_on_their_own_samples_or_all_on_the_same(small_lab):
 def test_samples_of_others_keep_the_look_that_they_have_there(small_lab):
     config = small_lab(partition="feature-skew", agents=3, test_on="everyone")
     setup = prepare(config)
-    first = setup.agent(setup.partition.shards[0], setup.workshop()).data.test.x
+    first = setup.agent(setup.partition.shards[0], setup.context()).data.test.x
     alone = prepare(replace(config, run=replace(config.run, test_on="own")))
-    each = [alone.agent(shard, alone.workshop()).data.test.x for shard in alone.partition.shards]
+    each = [alone.agent(shard, alone.context()).data.test.x for shard in alone.partition.shards]
     assert first.equal(torch.cat(each))
 
 

@@ -29,12 +29,12 @@ def device(blocks: int, only: str | None, samples: int, as_json: bool) -> None:
     def say(words: str) -> None:
         click.echo(f"\r{words:<40}", nl=False, err=True)
 
-    found: dict[str, list[dict[str, object]]] = {}
+    rows: dict[str, list[dict[str, object]]] = {}
     if only in (None, "cost"):
-        found["cost"] = [asdict(row) | {"ratio": row.ratio} for row in bundles.costs(blocks, say)]
+        rows["cost"] = [asdict(row) | {"ratio": row.ratio} for row in bundles.costs(blocks, say)]
     if only in (None, "process"):
-        found["process"] = [asdict(row) for row in process.processes(12, say)]
+        rows["process"] = [asdict(row) for row in process.processes(12, say)]
     if only in (None, "agree"):
-        found["agree"] = [asdict(row) for row in bundles.agree(tuple(bundles.NETS), samples, say)]
+        rows["agree"] = [asdict(row) for row in bundles.agree(tuple(bundles.NETS), samples, say)]
     click.echo("", err=True)
-    click.echo(json.dumps(found, indent=1) if as_json else "\n".join(process.tables(found)))
+    click.echo(json.dumps(rows, indent=1) if as_json else "\n".join(process.tables(rows)))

@@ -1,0 +1,60 @@
+"""`protofleet bench ingest`: a bare subscriber and the coordinator on the same uploads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from simulators.cli.common import json_option
+
+
+@click.command()
+@click.option("--uploads", default=5000, show_default=True, help="Uploads of 20 KB a run.")
+@click.option(
+    "--runs",
+    default=5,
+    show_default=True,
+    help="Runs of each receiver, in turn; medians are shown.",
+)
+@json_option
+def ingest(uploads: int, runs: int, as_json: bool) -> None:
+    """Uploads through mosquitto: a bare subscriber that drops them, and the coordinator that keeps
+    them.
+    """
+    from tempfile import TemporaryDirectory
+
+    from simulators.speed.ingest import bench_ingest, middle
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        measured = bench_ingest(
+            uploads, runs, Path(folder), lambda words: click.echo(words, err=True)
+        )
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in measured], indent=1))
+        return
+    click.echo(
+        f"{uploads:,} uploads of 20 KB, QoS 1, 20 publishers, mosquitto on loopback; "
+        f"medians of {runs} runs"
+    )
+    click.echo(
+        f"{'':<22}{'uploads/s':>11}{'CPU µs each':>13}"
+        f"{'lost':>6}{'RSS MB':>8}{'p50 ms':>9}{'p99 ms':>9}"
+    )
+    rows = middle(measured)
+    for row in rows:
+        waits = "" if row.p50_ms is None else f"{row.p50_ms:>9.1f}{row.p99_ms:>9.1f}"
+        click.echo(
+            f"{row.name:<22}{row.per_second:>11,.0f}{row.cpu_us:>13.0f}"
+            f"{row.lost:>6}{row.rss_mb:>8.0f}{waits}"
+        )
+    for row in rows:
+        rates = [run.per_second for run in measured if run.name == row.name]
+        click.echo(
+            f"{row.name}: {min(rates):,.0f} to {max(rates):,.0f} uploads/s; "
+            f"of each, µs: broker {row.broker_us:.0f}, publishers {row.publishers_us:.0f}"
+        )
+    ratio = rows[1].per_second / rows[0].per_second
+    click.echo(f"ratio {ratio:.2f}; ms: from publishing to the coordinator's receipt")

@@ -2,15 +2,47 @@
 class means sent.
 
 The bundle lies at `fleet.pfb` in the device's directory, for `edge-agent infer` too; it is replaced
-by one that passed its self-test and by no other. Testing and summarising are a process of their
-own, so that the daemon stays small.
+by one that passed its self-test and by no other.
 """
+
+# Theory of operation
+#
+# The channel `stable` retains two things: a state, whose lineage says whether it belongs to a
+# frozen extractor and names that extractor's bundle, and a slip for the bundle's bytes. Testing a
+# bundle and making means need onnxruntime and all samples, so both are done by a process of its
+# own, `edge-agent summarise`; the daemon stays small and polls for its end.
+#
+#   fleet.pfb           the bundle that is in use: it passed its self-test
+#   fleet-<name>.pfb    one that was fetched and waits for its test
+#   *.state.cbor        beside either: the channel's state, for `edge-agent infer`
+#   means.cbor          the message with this device's class means
+#
+#   what happens                           what is done
+#   the channel names another bundle       what waits is removed, the means are void, it is fetched
+#                                          (unless it is in use, or waits for its test already)
+#   its last chunk came                    fleet-<name>.pfb
+#   a bundle waits, or means are due       the process is started
+#   it ended well                          its means are offered at once
+#   it failed, the bundle waits still      the self-test failed: the bundle is never fetched again
+#   it failed, the bundle is in use        no means: tried again later and later
+#   a receipt for the means                accepted or not, they are not offered any more
+#   a new connection                       offered again: the coordinator may have forgotten
+#   the samples changed                    means are due again
+#
+# The process moves the bundle over `fleet.pfb` as soon as the self-test has passed, before it reads
+# the samples; hence a bundle that waits still tells which of the two failed. The daemon learns what
+# is in use from the file alone, so a crash at any point leaves nothing to repair.
+#
+# Means travel on the upload topic as round 0 of no run, which no training has, and large ones in
+# chunks like any upload.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -29,9 +61,10 @@ from protofleet.exchange.published import STABLE
 from protofleet.mqtt.topics import TopicParts
 from protofleet.util.files import write_whole
 from protofleet.util.logs import Log
+from protofleet.wire.codes import UploadStatus
 
-NAP = 0.2  # seconds between looks at a process
-AGAIN, LONGEST = 10.0, 600.0  # seconds to the next attempt, twice as long each time
+POLL = 0.2  # seconds between looks at the process
+FIRST_WAIT, LONGEST_WAIT = 10.0, 600.0  # seconds to the next attempt, twice as long each time
 
 
 class ChildProcess(Protocol):
@@ -54,97 +87,101 @@ class Adoption:
     def __init__(
         self,
         config: Config,
-        voice: Outbound,
+        outbound: Outbound,
         uploads: Transfers,
         log: Log,
         clock: Callable[[], float],
         start: Start,
     ) -> None:
-        self._config, self._voice, self._uploads, self._log = config, voice, uploads, log
+        self._config, self._outbound, self._uploads, self._log = config, outbound, uploads, log
         self._clock, self._start = clock, start
         folder = config.data_dir
         self.file, self._means = folder / "fleet.pfb", folder / "means.cbor"
         self._transfers = Transfers(
-            voice.topics, config.id, folder / "bundle-spool", voice, clock, LARGEST_PARCEL
+            outbound.topics, config.id, folder / "bundle-spool", outbound, clock, LARGEST_PARCEL
         )
         self._fetch = Fetch(self._transfers)
-        self._held = archive.name_of(self.file)
+        self._in_use = archive.name_of(self.file)
         self._named = ""  # by the channel
         self._state = b""  # the channel's own
-        self._stale = False  # means are to be made, of what the channel names
+        self._means_due = False  # of the samples as they are, by the bundle that the channel names
         self._process: ChildProcess | None = None
         self._offer: bytes | None = None  # means that have no receipt yet
-        self._sent: bytes | None = None
-        self._due, self._wait = 0.0, AGAIN
+        self._answered: bytes | None = None  # means that have one
+        self._next_at, self._wait = 0.0, FIRST_WAIT
 
     @property
     def _new(self) -> Path:
         """Where a bundle waits for its test."""
         return self.file.with_name(f"fleet-{self._named[:16] or 'none'}.pfb")
 
-    def heard(self, place: TopicParts, payload: bytes) -> None:
+    def take_in(self, place: TopicParts, payload: bytes) -> None:
         """What comes over the link; most of it is for others, too. One of our errors if it cannot
         be used.
         """
         try:
             if self._config.agent.take_bundle:
-                self._heard(place, payload)
+                self._take_in(place, payload)
         except OSError as error:
             self._log.warning(f"the fleet's bundle finds no room on the disk: {error.strerror}")
 
-    def _heard(self, place: TopicParts, payload: bytes) -> None:
+    def _take_in(self, place: TopicParts, payload: bytes) -> None:
         match place.kind, place.rest:
             case "proto", (channel_name,) if channel_name == STABLE and payload:
-                slip = wire.unseal(payload)[0].t == "slip"
-                self._whole(
-                    self._transfers.slip(place, wire.decode(payload))
-                    if slip
-                    else Blob(place, payload)
-                )
+                self._blob_complete(self._state_blob(place, payload))
             case "bundle", (channel_name,) if channel_name == STABLE:
-                self._came(lambda: self._fetch.announced(place, payload))
+                self._follow_fetch(lambda: self._fetch.announced(place, payload))
             case "own_chunk", (digest, number):
-                self._whole(self._transfers.chunk(digest, int(number), payload))
+                self._blob_complete(self._transfers.chunk(digest, int(number), payload))
             case "receipt", _ if self._offer is not None and payload:
                 self._receipt(wire.decode(payload))
+
+    def _state_blob(self, place: TopicParts, payload: bytes) -> Blob | None:
+        """The channel's state; None while a large one is still on its way."""
+        envelope, body = wire.unseal(payload)
+        if envelope.t != "slip":
+            return Blob(place, payload)
+        document, digest = wire.decode_body(envelope, body), sha256(body).hexdigest()
+        return self._transfers.slip(place, wire.Message(envelope, document, digest))
 
     def due(self, *, connected: bool) -> float:
         """When to look again; never, if nothing goes on."""
         if self._process is not None:
-            return self._clock() + NAP
-        times = [self._due] if self._ready or (connected and self._offer is not None) else []
+            return self._clock() + POLL
+        to_send = connected and self._offer is not None
+        times = [self._next_at] if self._ready or to_send else []
         if connected and self._transfers.due is not None:
             times.append(self._transfers.due)
-        return max(min(times, default=float("inf")), self._clock() + NAP)
+        return max(min(times, default=float("inf")), self._clock() + POLL)
 
     @property
     def _ready(self) -> bool:
         """Whether there is a bundle to test or to make means with."""
         return bool(self._named) and (
-            self._new.exists() or (self._stale and self._held == self._named)
+            self._new.exists() or (self._means_due and self._in_use == self._named)
         )
 
     def connected(self) -> None:
         """The coordinator may have forgotten what it was sent."""
         self._transfers.connected()
-        self._offer = self._offer or self._sent
-        self._soon()
+        self._offer = self._offer or self._answered
+        self._retry_now()
 
     def samples_changed(self) -> None:
         """The means are others now."""
-        self._stale = True
-        self._soon()
+        self._means_due = True
+        self._retry_now()
 
     def look(self, *, may_send: bool) -> None:
         """Do what is due."""
         if self._process is not None:
-            self._ended(self._process)
-        elif self._ready and self._clock() >= self._due:
-            self._begin()
+            self._check_process(self._process)
+        elif self._ready and self._clock() >= self._next_at:
+            self._start_process()
         if may_send:
             with suppress(LinkBusy):
                 self._transfers.push()
-                if self._offer is not None and self._clock() >= self._due:
+                if self._offer is not None and self._clock() >= self._next_at:
                     self._send(self._offer)
 
     def stop(self) -> None:
@@ -152,99 +189,75 @@ class Adoption:
         if self._process is not None:
             self._process.terminate()
 
-    def _whole(self, whole: Blob | None) -> None:
-        if whole is None:
+    def _blob_complete(self, blob: Blob | None) -> None:
+        if blob is None:
             return
-        if whole.place.kind == "bundle":
-            self._came(lambda: self._fetch.whole(whole.payload))
+        if blob.place.kind == "bundle":
+            self._follow_fetch(lambda: self._fetch.whole(blob.payload))
             return
-        about = published.read(whole.payload).bank.about
+        about = published.read(blob.payload).bank.about
         name = about.bundle if about.lineage.startswith("extractor:") else ""
-        self._state = whole.payload
+        self._state = blob.payload
         if name != self._named:
             self._clear()
-            self._named, self._stale, self._offer, self._sent = name, bool(name), None, None
-            self._soon()
-        if name and name == self._held:
+            self._named, self._means_due = name, bool(name)
+            self._offer = self._answered = None
+            self._retry_now()
+        if name and name == self._in_use:
             write_whole(cache.state_file(self.file), self._state)
-        self._came(
-            lambda: self._fetch.want("" if name == self._held or self._new.exists() else name)
-        )
+        here = name == self._in_use or self._new.exists()
+        self._follow_fetch(lambda: self._fetch.want("" if here else name))
 
-    def _came(self, fetching: Callable[[], Fetched | None]) -> None:
+    def _follow_fetch(self, fetching: Callable[[], Fetched | None]) -> None:
         try:
-            found = fetching()
+            fetched = fetching()
         except BundleError as error:
             self._log.warning(f"the fleet's bundle cannot be used: {error}")
             return
-        if found is not None:
-            write_whole(self._new, found.data)
+        if fetched is not None:
+            write_whole(self._new, fetched.data)
             self._fetch.want("")
-            self._log.info(
-                "the fleet's bundle came", bundle=found.bundle.digest[:16], bytes=len(found.data)
-            )
+            name, size = fetched.bundle.digest[:16], len(fetched.data)
+            self._log.info("the fleet's bundle came", bundle=name, bytes=size)
 
-    def _begin(self) -> None:
+    def _start_process(self) -> None:
         """Test what came, and make the means."""
-        config = self._config
-        words = [
-            sys.executable,
-            "-m",
-            "edge_agent",
-            "summarise",
-            "--id",
-            config.id,
-            "--fleet",
-            config.fleet.name,
-        ]
-        words += [
-            "--bundle",
-            str(self._new if self._new.exists() else self.file),
-            "--to",
-            str(self.file),
-        ]
-        words += ["--out", str(self._means), "--set", f"limits.nice={config.limits.nice}"]
-        for name, value in vars(config.data).items():
-            if value != "":
-                words += ["--set", f"data.{name}={value}"]
-        with suppress(OSError):  # then the prototypes that came with it say which classes there are
-            write_whole(
-                cache.state_file(self._new if self._new.exists() else self.file), self._state
-            )
-        self._stale = False
+        config, bundle = self._config, self._new if self._new.exists() else self.file
+        words = [sys.executable, "-m", "edge_agent", "summarise"]
+        words += ["--id", config.id, "--fleet", config.fleet.name]
+        words += ["--bundle", str(bundle), "--to", str(self.file), "--out", str(self._means)]
+        # By flags and not by the daemon's file: its settings may have come from the environment.
+        words += ["--set", f"limits.nice={config.limits.nice}"]
+        for name, setting in vars(config.data).items():
+            if setting != "":
+                words += ["--set", f"data.{name}={setting}"]
+        with suppress(OSError):  # then the prototypes in the bundle say which classes there are
+            write_whole(cache.state_file(bundle), self._state)
+        self._means_due = False
         self._process = self._start(words)
 
-    def _ended(self, process: ChildProcess) -> None:
+    def _check_process(self, process: ChildProcess) -> None:
         code = process.poll()
         if code is None:
             return
         self._process = None
-        said = (
-            process.stderr.read().decode(errors="replace").strip()
-            if process.stderr is not None
-            else ""
-        )
-        words = (
-            said.splitlines()[-1].removeprefix("error: ")
-            if said
-            else f"the process ended with {code}"
-        )
+        words = _last_words(process) or f"the process ended with {code}"
         if code and self._new.exists():
             self._clear()
             self._fetch.refuse()
             self._log.warning(f"the fleet's bundle cannot be used: {words}")
             return
-        self._held = archive.name_of(self.file)
+        self._in_use = archive.name_of(self.file)
         if code:
-            self._stale = True
-            self._later()
+            self._means_due = True
+            self._retry_later()
             self._log.warning(f"no class means of the fleet's extractor: {words}")
-        elif self._held == self._named:
+        elif self._in_use == self._named:
             self._clear()
             with suppress(OSError):
                 write_whole(cache.state_file(self.file), self._state)
                 self._offer = self._means.read_bytes()
-            self._soon()
+            self._retry_now()
 
     def _clear(self) -> None:
         """Nothing waits for its test any more."""
@@ -253,46 +266,48 @@ class Adoption:
 
     def _send(self, offer: bytes) -> None:
         payload = self._uploads.outgoing("", 0, offer)
-        if payload is not None and self._voice.say(
-            self._voice.topics.upload(self._config.id, 0), payload
-        ):
-            self._later()
+        topic = self._outbound.topics.upload(self._config.id, 0)
+        if payload is not None and self._outbound.say(topic, payload):
+            self._retry_later()
 
     def _receipt(self, message: wire.Message) -> None:
         """The coordinator's answer, if it is to our means."""
         body, offer = message.body, self._offer
-        parcel = self._uploads.digest("", 0)
-        if (
-            offer is None
-            or body.get("round") != 0
-            or body.get("digest") not in (wire.decode(offer).digest, parcel)
-        ):
+        if offer is None or body.get("round") != 0:
             return
-        status = str(body.get("status"))
-        if status == "missing":
+        blob = self._uploads.digest("", 0)  # of the whole message, where it goes in chunks
+        if body.get("digest") not in (wire.decode(offer).digest, blob):
+            return
+        status = body.get("status")
+        if status == UploadStatus.MISSING:
             missing = read_ranges(body.get("missing", []), "receipt.body.missing")
-            self._uploads.send_chunks(SendChunks("", 0, parcel, missing))
+            self._uploads.send_chunks(SendChunks("", 0, blob, missing))
             return
         self._uploads.settled("", 0)
-        self._sent, self._offer = offer, None
-        if status == "accepted":
+        self._answered, self._offer = offer, None
+        if status == UploadStatus.ACCEPTED:
             self._log.info("class means taken", bundle=self._named[:16])
         else:
             self._log.warning(
                 f"the coordinator does not take the class means: {body.get('words', '')}"
             )
 
-    def _soon(self) -> None:
-        self._due, self._wait = 0.0, AGAIN
+    def _retry_now(self) -> None:
+        self._next_at, self._wait = 0.0, FIRST_WAIT
 
-    def _later(self) -> None:
-        self._due, self._wait = self._clock() + self._wait, min(LONGEST, 2 * self._wait)
+    def _retry_later(self) -> None:
+        self._next_at, self._wait = self._clock() + self._wait, min(LONGEST_WAIT, 2 * self._wait)
+
+
+def _last_words(process: ChildProcess) -> str:
+    """The last line of its errors; empty if there is none."""
+    errors = b"" if process.stderr is None else process.stderr.read()
+    lines = errors.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else ""
 
 
 def launched(words: Sequence[str]) -> ChildProcess:
     """A process whose errors are read when it is over."""
-    import subprocess
-
     return subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )

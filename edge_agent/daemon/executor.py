@@ -23,7 +23,7 @@ from edge_agent.protocol.actions import (
 )
 from edge_agent.protocol.events import Event, Opened, Receipt, Requeued
 from edge_agent.protocol.machine import DeviceState
-from edge_agent.records import StoreError
+from edge_agent.records import DiskFull, StoreError
 from edge_agent.store import Store
 from edge_agent.worker.ipc import DataSurvey, SurveyData, Work
 from edge_agent.worker.supervisor import Supervisor
@@ -101,7 +101,7 @@ class ActionExecutor:
 
     def survive(self, error: StoreError) -> None:
         """A full disk passes; anything else is the end."""
-        if error.code != "disk-full":
+        if not isinstance(error, DiskFull):
             raise error
         self.lost_writes = True
         self.log.error(str(error))
@@ -122,9 +122,8 @@ class ActionExecutor:
             # Only the oldest waiting upload is ever sent, so one that cannot be would hold up all
             # that follow. The device answers itself in the coordinator's place.
             words = "its bytes are no longer in the outbox"
-            return Receipt(
-                send.run, send.epoch, send.round, UploadStatus.REFUSED, Reason.LOST, words
-            )
+            refused = UploadStatus.REFUSED
+            return Receipt(send.run, send.epoch, send.round, refused, Reason.LOST, words)
         topics, agent = self.outbound.topics, self.outbound.config.id
         message = upload_message(topics.fleet, agent, upload, send.epoch)
         payload = self.transfers.outgoing(send.run, send.round, message)
@@ -155,10 +154,7 @@ class ActionExecutor:
             )
         )
         self.transfers.settled(settle.run, settle.round)
-        log = (
-            self.log.warning
-            if settle.status in (UploadStatus.REFUSED, UploadStatus.CONFLICT)
-            else self.log.info
-        )
+        unwelcome = settle.status in (UploadStatus.REFUSED, UploadStatus.CONFLICT)
+        log = self.log.warning if unwelcome else self.log.info
         why = {"reason": settle.reason, "because": settle.words} if settle.reason else {}
         log(f"upload {settle.status}", round=settle.round, **why)

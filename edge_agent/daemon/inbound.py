@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from edge_agent.daemon.transfers import Transfers
@@ -60,10 +61,8 @@ from protofleet.wire import Envelope
 
 # A device is subscribed to more than this (its bundle's channel, commands): that is for others.
 KINDS = frozenset({"coordinator_state", "round", "shared_state", "own_state", "receipt"})
-STATE_TYPES = {
-    "shared_state": "global",
-    "own_state": "own",
-}  # what a slip on this topic may stand for
+# What a slip on such a topic may stand for.
+STATE_TYPES = {"shared_state": "global", "own_state": "own"}
 
 
 class InboundDecoder:
@@ -83,18 +82,20 @@ class InboundDecoder:
             return None if blob is None else self.take_in(blob.place, blob.payload)
         if place.kind not in KINDS or not payload:
             return None  # an empty payload takes a retained message back
-        envelope, _ = wire.unseal(payload)
+        envelope, body = wire.unseal(payload)
         if envelope.fleet != self.topics.fleet:
             raise LinkError(
                 f"it is of fleet {envelope.fleet!r}, this device is of {self.topics.fleet!r}"
             )
-        if envelope.t == "slip":
-            return self._slip(place, wire.decode(payload))
         if envelope.t in ("global", "own"):
             event = read_state(envelope)
             self.store.hold(envelope.t, HeldState(event.run, event.round, event.base, payload))
             return event
-        return self._document(envelope, wire.decode(payload).body)
+        document = wire.decode_body(envelope, body)
+        if envelope.t == "slip":
+            digest = sha256(body).hexdigest()
+            return self._slip(place, wire.Message(envelope, document, digest))
+        return self._document(envelope, document)
 
     def _slip(self, place: TopicParts, message: wire.Message) -> Event | None:
         """A state too large for one message; nothing is fetched that is here already."""

@@ -1,14 +1,46 @@
 """The daemon: one loop that carries events to the protocol and its actions to link, store and
 training process.
 
-It never waits for anything but its next event. All rules are in `edge_agent.protocol.machine`; all
-that must not be lost is in the store before the broker is told that it arrived.
+It never waits for anything but its next event.
 """
+
+# Theory of operation
+#
+# The rules are in `edge_agent.protocol.machine`; here is everything they must not know: sockets,
+# files, clocks, processes. One thread does it all. A turn of the loop is
+#
+#   poll the link         -> InboundDecoder -> event -+
+#   answers of training                     -> event -+-> step -> actions -> ActionExecutor
+#   upkeep (hours, disk, samples, chunks)   -> event -+              ^            |
+#   TimePassed                              -> event -+              +-- outcome -+
+#   write `status.json`, if it changed
+#
+# and the poll lasts until the next moment at which something is due. The link's thread, the thread
+# that listens to the training process and a signal handler do no more than end it early.
+#
+# What the order of things promises:
+#
+# - A message is acknowledged when all that follows from it is done: the store has what must not be
+#   lost. A crash before that, and the broker brings it once more; to the machine a message that
+#   comes twice is no news. What cannot be used is acknowledged too, as it never will be of use.
+# - The exception is a full disk: a state is then acknowledged and lost. States are retained, so
+#   when there is room again, subscribing anew makes the broker send them once more.
+# - The outcome of an action is taken in before the next action is done. Joining a run is
+#   [OpenRun, Birth]: what the store answers to the first may send uploads before the birth, and
+#   each action sees the device as the last outcome left it.
+# - The training process commits to the store by itself and may die at any moment. If it died
+#   between its commit and its answer, only the store knows that the round is trained.
+# - On the way out nothing is waited for but the farewell. Training is killed: what it committed is
+#   whole, and the rest is done again with the same outcome.
+#
+# Two clocks: `clock` is monotonic and drives every wait; `now` is the wall's, for the owner's hours
+# and the day's bytes only, as it may jump.
 
 from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +53,7 @@ from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
-from edge_agent.protocol.actions import Evaluate, Train
+from edge_agent.protocol.actions import Action, Evaluate, Train
 from edge_agent.protocol.events import (
     Coordinator,
     Evaluated,
@@ -30,6 +62,7 @@ from edge_agent.protocol.events import (
     LinkDown,
     LinkUp,
     NewSamples,
+    OwnerLimits,
     TimePassed,
     Trained,
 )
@@ -57,7 +90,10 @@ from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 from protofleet.wire.codes import Scope
 
-LONGEST_NAP = 5.0
+# Seconds. Hours, free disk and new samples send no event, so the loop turns at least this often.
+LONGEST_POLL = 5.0
+# Seconds. A chunk that a full link refuses stays due, and would spin the loop.
+PUSH_PAUSE = 0.05
 
 
 class NotLetIn(LinkError):
@@ -73,7 +109,7 @@ class DaemonDeps:
     config: Config
     link: Link
     store: Store
-    foreman: Supervisor
+    supervisor: Supervisor
     log: Log
     notifier: Notifier
     boot: str
@@ -86,141 +122,134 @@ class DaemonDeps:
 class Daemon:
     """A device's life from start to stop."""
 
-    def __init__(self, around: DaemonDeps, rules: RetryRules, seen: DataSurvey) -> None:
-        self.around = around
-        self.topics = Topics(around.config.fleet.name)
-        known = {run: int(epoch) for run, epoch in around.store.all_noted("epoch/").items()}
-        self.me = DeviceState(rules, epochs=known)
-        store, foreman, told, now, clock = (
-            around.store,
-            around.foreman,
-            around.config,
-            around.clock(),
-            around.clock,
-        )
-        self.account = upkeep.TrafficAccount(store, lambda: around.now().date())
-        self.samples = upkeep.SampleWatch(told, now)
-        self.idleness = upkeep.IdleWatch(foreman, told.limits.idle_seconds, now)
-        self.voice = outbound.Outbound(
-            around.link, self.topics, told, around.boot, self.account.count
-        )
-        spool = told.data_dir / "spool"
+    def __init__(self, deps: DaemonDeps, rules: RetryRules, survey: DataSurvey) -> None:
+        self.deps = deps
+        config, store, link, log, clock = deps.config, deps.store, deps.link, deps.log, deps.clock
+        self.topics = Topics(config.fleet.name)
+        epochs = {run: int(epoch) for run, epoch in store.all_noted("epoch/").items()}
+        self.me = DeviceState(rules, epochs=epochs)
+        self.traffic = upkeep.TrafficAccount(store, lambda: deps.now().date())
+        self.samples = upkeep.SampleWatch(config, clock())
+        self.idle = upkeep.IdleWatch(deps.supervisor, config.limits.idle_seconds, clock())
+        self.silence = upkeep.CoordinatorWatch(self.topics.fleet, log)
+        self.outbound = outbound.Outbound(link, self.topics, config, deps.boot, self.traffic.count)
         self.transfers = Transfers(
-            self.topics, told.id, spool, self.voice, clock, wire.DEFAULT.message
+            self.topics,
+            config.id,
+            config.data_dir / "spool",
+            self.outbound,
+            clock,
+            wire.DEFAULT.message,
         )
-        self.adoption = Adoption(told, self.voice, self.transfers, around.log, clock, around.start)
+        self.adoption = Adoption(config, self.outbound, self.transfers, log, clock, deps.start)
         self.decoder = InboundDecoder(self.topics, store, self.transfers)
-        self.hands = ActionExecutor(store, foreman, self.transfers, self.voice, around.log, seen)
-        self.silence = upkeep.CoordinatorWatch(self.topics.fleet, around.log)
+        self.executor = ActionExecutor(
+            store, deps.supervisor, self.transfers, self.outbound, log, survey
+        )
         self._ask_again_at = 0.0
         self._stopping = False
         self._refused = ""
         self._status = Status(
-            around.config.id,
-            around.config.fleet.name,
-            str(around.link.address),
+            config.id,
+            config.fleet.name,
+            str(link.address),
             os.getpid(),
-            samples=seen.samples,
-            classes=seen.classes,
+            samples=survey.samples,
+            classes=survey.classes,
         )
         self._written: Status | None = None
 
     def stop(self) -> None:
         """End the loop soon; may be called by a signal."""
         self._stopping = True
-        self.around.link.wake()
+        self.deps.link.wake()
 
     def run(self) -> None:
         """Until `stop`, or until the broker will not have us."""
-        agent = self.around.config.id
-        self.around.link.subscribe(self.topics.for_device(agent))
-        self.around.link.start()
-        self.around.notifier.say("READY=1")
-        self.around.log.info(
-            "started",
-            agent=agent,
-            broker=self.around.link.address,
-            samples=self.hands.survey.samples,
-        )
+        deps, agent = self.deps, self.deps.config.id
+        deps.link.subscribe(self.topics.for_device(agent))
+        deps.link.start()
+        deps.notifier.say("READY=1")
+        samples = self.executor.survey.samples
+        deps.log.info("started", agent=agent, broker=deps.link.address, samples=samples)
         try:
             while not self._stopping:
-                for event in self.around.link.poll(self._nap()):
+                for event in deps.link.poll(self._timeout()):
                     self._from_link(event)
-                for answer in self.around.foreman.answers():
+                for answer in deps.supervisor.answers():
                     self._from_worker(answer)
-                self._look_around()
+                self._upkeep()
                 self._feed(TimePassed())
-                self._tell()
+                self._report_status()
         finally:
             self._leave()
         if self._refused:
             raise NotLetIn(self._refused, "--retry keeps trying")
 
     def _leave(self) -> None:
-        self.around.notifier.say("STOPPING=1")
-        self.around.foreman.dismiss()
+        deps = self.deps
+        deps.notifier.say("STOPPING=1")
+        deps.supervisor.dismiss()
         self.adoption.stop()
-        self.around.link.stop(
-            [outbound.farewell(self.topics, self.around.config.id, self.around.boot)], patience=4.0
-        )
-        self.hands.keep(lambda: self.account.note(self.around.clock(), at_once=True))
+        farewell = outbound.farewell(self.topics, deps.config.id, deps.boot)
+        deps.link.stop([farewell], patience=4.0)
+        self.executor.keep(lambda: self.traffic.note(deps.clock(), at_once=True))
         self._status = replace(self._status, doing="stopped", connected=False, training_pid=None)
-        status.write(
-            self.around.config.data_dir, self._status, self.around.now().astimezone().isoformat()
-        )
-        self.around.log.info("stopped")
+        self._write_status()
+        deps.log.info("stopped")
 
-    def _nap(self) -> float:
-        due = [self.around.clock() + LONGEST_NAP, self.adoption.due(connected=self.me.connected)]
-        if self.me.delivery is not None and self.me.connected:
-            due.append(self.me.delivery.retry_at)
-        if self.me.not_before > self.around.clock():
-            due.append(self.me.not_before)
-        if self.transfers.due is not None and self.me.connected:
-            due.append(max(self.transfers.due, self.around.clock() + 0.05))
-        if self.around.notifier.every:
-            due.append(self.around.clock() + self.around.notifier.every)
-        return max(0.0, min(due) - self.around.clock())
+    def _timeout(self) -> float:
+        """Seconds until something is due without an event."""
+        me, now, notifier = self.me, self.deps.clock(), self.deps.notifier
+        moments = [now + LONGEST_POLL, self.adoption.due(connected=me.connected)]
+        if me.delivery is not None and me.connected:
+            moments.append(me.delivery.retry_at)
+        if me.not_before > now:
+            moments.append(me.not_before)
+        if self.transfers.due is not None and me.connected:
+            moments.append(max(self.transfers.due, now + PUSH_PAUSE))
+        if notifier.every:
+            moments.append(now + notifier.every)
+        return max(0.0, min(moments) - now)
 
     def _feed(self, event: Event) -> None:
         """One step of the protocol, and all that follows from it."""
+        actions = deque(self._step(event))
+        while actions:
+            outcome = self.executor.do(actions.popleft(), self.me)
+            if outcome is not None:
+                # Its actions come before those that are left of the step it belongs to.
+                actions.extendleft(reversed(self._step(outcome)))
+
+    def _step(self, event: Event) -> list[Action]:
         before = self.me
-        self.me, actions = step(self.me, event, self.around.clock())
+        self.me, actions = step(before, event, self.deps.clock())
         if self.me.epochs is not before.epochs:
             epochs = {f"epoch/{run}": str(epoch) for run, epoch in self.me.epochs.items()}
-            self.hands.keep(lambda: self.around.store.note(**epochs))
-        for action in actions:
-            outcome = self.hands.do(action, self.me)
-            if outcome is not None:
-                self._feed(outcome)
+            self.executor.keep(lambda: self.deps.store.note(**epochs))
+        return actions
 
     def _from_link(self, event: broker.Event) -> None:
-        log = self.around.log
+        link, log = self.deps.link, self.deps.log
         match event:
             case broker.Connected():
-                log.info("connected", broker=self.around.link.address, mqtt=event.protocol)
+                log.info("connected", broker=link.address, mqtt=event.protocol)
                 self._status = replace(self._status, connected=True, trouble="", coordinator=False)
-                self.silence.begins(self.around.clock())
+                self.silence.begins(self.deps.clock())
                 self.transfers.connected()
                 self.adoption.connected()
                 self._feed(LinkUp())
             case broker.Lost(reason):
                 if self._status.trouble != reason:
-                    log.warning(
-                        f"no connection, trying on: {reason}", broker=self.around.link.address
-                    )
-                self._status = replace(self._status, connected=False, trouble=reason)
+                    log.warning(f"no connection, trying on: {reason}", broker=link.address)
                 self.silence.ends()
-                self._feed(LinkDown())
+                self._disconnected(reason)
             case broker.Refused(reason):
                 if self._status.trouble != reason:
-                    log.error(
-                        f"the broker refuses this device: {reason}", broker=self.around.link.address
-                    )
-                self._status = replace(self._status, connected=False, trouble=reason)
-                self._feed(LinkDown())
-                if not self.around.retry:
-                    self._refused = f"{self.around.link.address} refuses this device: {reason}"
+                    log.error(f"the broker refuses this device: {reason}", broker=link.address)
+                self._disconnected(reason)
+                if not self.deps.retry:
+                    self._refused = f"{link.address} refuses this device: {reason}"
                     self._stopping = True
             case broker.Denied(topic, reason):
                 log.warning(f"the broker does not allow {topic}: {reason}")
@@ -229,54 +258,54 @@ class Daemon:
             case _:
                 return
 
+    def _disconnected(self, reason: str) -> None:
+        self._status = replace(self._status, connected=False, trouble=reason)
+        self._feed(LinkDown())
+
     def _arrived(self, arrival: broker.Arrival) -> None:
         """Take a message in; it is acknowledged once it is safe, or known to be of no use."""
-        self.account.count(len(arrival.payload))
-        place = self.topics.parse(arrival.topic)
-        try:
-            if place is not None:
-                self.adoption.heard(place, arrival.payload)
-            event = None if place is None else self.decoder.take_in(place, arrival.payload)
-        except StoreError as error:
-            self.hands.survive(error)
-            event = None  # and yet acknowledged: it is asked for anew, and too many open ones would end all delivery
-        except FleetError as error:
-            self.around.log.warning(f"a message that cannot be used: {error}", topic=arrival.topic)
-            event = None
+        self.traffic.count(len(arrival.payload))
+        event = self._decoded(arrival)
         if isinstance(event, Coordinator):
             self._status = replace(self._status, coordinator=event.online)
             self.silence.ends()
         if event is not None:
             self._feed(event)
-        self.around.link.ack(arrival)
+        self.deps.link.ack(arrival)
+
+    def _decoded(self, arrival: broker.Arrival) -> Event | None:
+        place = self.topics.parse(arrival.topic)
+        if place is None:
+            return None
+        try:
+            self.adoption.take_in(place, arrival.payload)
+            return self.decoder.take_in(place, arrival.payload)
+        except StoreError as error:
+            # On a full disk it is acknowledged all the same: it is asked for anew, and too many
+            # messages that are not would end all delivery.
+            self.executor.survive(error)
+        except FleetError as error:
+            self.deps.log.warning(f"a message that cannot be used: {error}", topic=arrival.topic)
+        return None
 
     def _from_worker(self, answer: Answer) -> None:
-        log = self.around.log
+        log = self.deps.log
         match answer:
             case DataSurvey():
-                self.hands.survey = answer
+                self.executor.survey = answer
                 self._status = replace(self._status, samples=answer.samples, classes=answer.classes)
                 log.info("the samples changed", samples=answer.samples, classes=len(answer.classes))
                 self._feed(NewSamples())
             case Measured():
-                told = outbound.accuracy(answer)
-                self._status = replace(self._status, accuracy=tuple(told["accuracy"].items()))
-                shown = {name: f"{value:.4f}" for name, value in told["accuracy"].items()}
-                log.info("measured", round=answer.round, **shown)
-                self.voice.report(answer.run, self.me.epoch, answer.round, told)
+                self._measured(answer)
             case Notice(words):
                 log.warning(words)
-                self.voice.report(
-                    self.me.run, self.me.epoch, self.me.trained, {"notice": words[:200]}
-                )
+                me, body = self.me, {"notice": words[:200]}
+                self.outbound.report(me.run, me.epoch, me.trained, body)
             case TaskDone(Train() as task):
-                log.info(
-                    "trained",
-                    round=task.round,
-                    seconds=f"{answer.seconds:.2f}",
-                    peak_mb=answer.peak_mb,
-                )
-                self.hands.trained_on(answer.device, self.me)
+                seconds, peak = f"{answer.seconds:.2f}", answer.peak_mb
+                log.info("trained", round=task.round, seconds=seconds, peak_mb=peak)
+                self.executor.trained_on(answer.device, self.me)
                 self._feed(Trained(task.run, task.round, task.base_round))
             case TaskDone():
                 self._feed(Evaluated())
@@ -289,71 +318,81 @@ class Daemon:
                 log.error(words, round=task.round)
                 self._feed(Failed(task.run, task.round, words, scope))
             case WorkerEnded(words):
-                self._gone(words)
+                self._worker_ended(words)
 
-    def _gone(self, words: str) -> None:
+    def _measured(self, answer: Measured) -> None:
+        body = outbound.accuracy(answer)
+        accuracy = body["accuracy"]
+        self._status = replace(self._status, accuracy=tuple(accuracy.items()))
+        shown = {name: f"{share:.4f}" for name, share in accuracy.items()}
+        self.deps.log.info("measured", round=answer.round, **shown)
+        self.outbound.report(answer.run, self.me.epoch, answer.round, body)
+
+    def _worker_ended(self, words: str) -> None:
         task = self.me.busy
-        self.around.log.warning(words)
-        if isinstance(task, Train):
-            # It may have died between its commit and its word of it.
-            done = self.around.store.standing(task.run)[0] >= task.round
-            gone = Failed(task.run, task.round, words, Scope.AGAIN)
-            self._feed(Trained(task.run, task.round, task.base_round) if done else gone)
-        elif task is not None:
+        self.deps.log.warning(words)
+        if isinstance(task, Evaluate):
             self._feed(Evaluated())
+        elif task is not None:
+            # It may have died between its commit and its word of it.
+            if self.deps.store.standing(task.run)[0] >= task.round:
+                self._feed(Trained(task.run, task.round, task.base_round))
+            else:
+                self._feed(Failed(task.run, task.round, words, Scope.AGAIN))
 
-    def _look_around(self) -> None:
-        around, now, busy = self.around, self.around.clock(), self.me.busy is not None
-        around.notifier.alive(now)
-        limits = upkeep.limits(
-            around.config, self.account, self.me.limits, around.now(), around.log
-        )
+    def _upkeep(self) -> None:
+        """All that changes without an event."""
+        deps, now, busy = self.deps, self.deps.clock(), self.me.busy is not None
+        deps.notifier.alive(now)
+        limits = upkeep.limits(deps.config, self.traffic, self.me.limits, deps.now(), deps.log)
         if limits != self.me.limits:
             self._feed(limits)
-        if (
-            self.hands.lost_writes
-            and now >= self._ask_again_at
-            and not limits.refusal.startswith("disk")
-        ):
-            self.hands.lost_writes = (
-                False  # what could not be kept is retained by the broker, and comes again
-            )
-            self._ask_again_at = now + LONGEST_NAP
-            around.link.subscribe(
-                [(self.topics.shared_state, 1), (self.topics.own_state(around.config.id), 1)]
-            )
-        if self.me.connected and limits.may_send:
+        self._ask_again(limits, now)
+        may_send = self.me.connected and limits.may_send
+        if may_send:
             with suppress(LinkBusy):  # the link is full: what is due stays due
                 self.transfers.push()
         self.silence.look(now)
-        self.hands.keep(lambda: self.account.note(now))
-        self.idleness.look(busy, now)
+        self.executor.keep(lambda: self.traffic.note(now))
+        self.idle.look(busy, now)
         if not busy and self.samples.changed(now):
-            self.hands.survey_again()
+            self.executor.survey_again()
             self.adoption.samples_changed()
-        self.adoption.look(may_send=self.me.connected and limits.may_send)
+        self.adoption.look(may_send=may_send)
 
-    def _tell(self) -> None:
-        me, asked = self.me, self.me.announced
+    def _ask_again(self, limits: OwnerLimits, now: float) -> None:
+        """Have the broker send the retained states once more, if one found no room on the disk and
+        there is room now.
+        """
+        if not self.executor.lost_writes or limits.disk_full or now < self._ask_again_at:
+            return
+        self.executor.lost_writes = False
+        self._ask_again_at = now + LONGEST_POLL
+        own = self.topics.own_state(self.deps.config.id)
+        self.deps.link.subscribe([(self.topics.shared_state, 1), (own, 1)])
+
+    def _report_status(self) -> None:
+        me, announced = self.me, self.me.announced
         doing = "training" if isinstance(me.busy, Train) else "measuring" if me.busy else "waiting"
         self._status = replace(
             self._status,
             run=me.run,
             epoch=me.epoch,
-            round=asked.round if asked else 0,
+            round=announced.round if announced else 0,
             doing=doing,
-            phase=asked.phase if asked else "",
+            phase=announced.phase if announced else "",
             trained=me.trained,
             refusal=me.blocked or me.limits.refusal,
-            method=asked.spec.method if asked else "",
-            bytes_today=self.account.spent.bytes,
-            training_pid=self.around.foreman.pid,
+            method=announced.spec.method if announced else "",
+            bytes_today=self.traffic.spent.bytes,
+            training_pid=self.deps.supervisor.pid,
         )
+        # Every message changes the day's bytes: alone they are not worth a file.
         shown = replace(self._status, bytes_today=0)
         if shown != self._written:
             self._written = shown
-            status.write(
-                self.around.config.data_dir,
-                self._status,
-                self.around.now().astimezone().isoformat(),
-            )
+            self._write_status()
+
+    def _write_status(self) -> None:
+        when = self.deps.now().astimezone().isoformat()
+        status.write(self.deps.config.data_dir, self._status, when)

@@ -35,6 +35,8 @@ def farewell(topics: Topics, agent: str, boot: str) -> Publication:
 
 def upload_message(fleet: str, agent: str, upload: OutboxEntry, epoch: int) -> bytes:
     """An upload as it goes out: the same bytes each time, as long as the epoch is the same."""
+    # `boot` and `seq` are those of the training that made it, not of the daemon that sends it: a
+    # repetition is known by its bytes, and large ones are asked for in chunks by their digest.
     envelope = wire.Envelope(
         t="upload",
         fleet=fleet,
@@ -52,7 +54,7 @@ def upload_message(fleet: str, agent: str, upload: OutboxEntry, epoch: int) -> b
 
 @dataclass
 class Outbound:
-    """A device's mouth. `count` hears of every payload byte that goes out."""
+    """Publishes for a device; `count` is called with the size of every payload that goes out."""
 
     link: Link
     topics: Topics
@@ -61,7 +63,7 @@ class Outbound:
     count: Callable[[int], None]
     seq: int = 0
 
-    def birth(self, run: str, epoch: int, seen: DataSurvey, device: str) -> None:
+    def birth(self, run: str, epoch: int, survey: DataSurvey, device: str) -> None:
         """Here we are, and this is what we have; what computes is known once something was
         trained.
         """
@@ -69,9 +71,9 @@ class Outbound:
             "online": True,
             "version": protofleet.__version__,
             "wire": [wire.VERSION],
-            "classes": list(seen.classes),
+            "classes": list(survey.classes),
             "backbone": self.config.data.backbone,
-            "samples": seen.samples,
+            "samples": survey.samples,
             **({"device": device} if device else {}),
         }
         agent = self.config.id
@@ -116,17 +118,18 @@ class Outbound:
         return self.seq
 
 
-def accuracy(found: Measured) -> dict[str, Any]:
+def accuracy(measured: Measured) -> dict[str, Any]:
     """What a report says of a measurement: per evaluator on the test samples, and on the validation
     samples.
     """
-    body = _accuracies(found.tallies.get("test", {}))
-    if found.tallies.get("validation"):
-        body["validation"] = _accuracies(found.tallies["validation"])
+    body = _accuracies(measured.tallies.get("test", {}))
+    if measured.tallies.get("validation"):
+        body["validation"] = _accuracies(measured.tallies["validation"])
     return body
 
 
 def _accuracies(tallies: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    # An evaluator with no sample it may judge has no accuracy; 0 would be a lie.
     judged = {name: pair for name, pair in tallies.items() if pair[1]}
     return {
         "accuracy": {name: right / total for name, (right, total) in judged.items()},

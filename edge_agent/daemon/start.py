@@ -39,10 +39,12 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
     """Be this device until SIGTERM or an interrupt."""
     log = Log(sys.stderr, config.agent.log_format)
     where = check(config, environ)
-    held = lock(config.data_dir)
+    directory = lock(config.data_dir)
     store = Store(config.data_dir)
     try:
         store.check()
+        # Before anything is ordered: a training process that an earlier life left behind must not
+        # commit from here on.
         boot = secrets.token_hex(8)
         store.take_over(boot)
         data = environ.get("PROTOFLEET_DATA")
@@ -61,45 +63,48 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         # A clean start would drop what was published for this device while it was away.
         settings = LinkSettings(will=outbound.will(topics, config.id, boot))
         link = Link(where, config.id, settings, rng=rng)
-        foreman = WorkerSupervisor(job, link.wake)
+        supervisor = WorkerSupervisor(job, link.wake)
         notifier = Notifier(environ)
         stop = _Stop()
-        seen = first_look(foreman, link.poll, notifier, stop)
-        if seen is None:
+        survey = first_survey(supervisor, link.poll, notifier, stop)
+        if survey is None:
             return
         rules = RetryRules(config.id, config.limits.evaluate, spread=rng.uniform(0.8, 1.2))
-        around = DaemonDeps(config, link, store, foreman, log, notifier, boot, retry)
-        daemon = Daemon(around, rules, seen)
+        deps = DaemonDeps(config, link, store, supervisor, log, notifier, boot, retry)
+        daemon = Daemon(deps, rules, survey)
         stop.then(daemon.stop)
         daemon.run()
     finally:
         store.close()
-        held.close()
+        directory.close()
 
 
-def first_look(
-    foreman: WorkerSupervisor, wait: Callable[[float], object], notifier: Notifier, stop: _Stop
+def first_survey(
+    supervisor: WorkerSupervisor, wait: Callable[[float], object], notifier: Notifier, stop: _Stop
 ) -> DataSurvey | None:
     """What there is to learn from, before anybody is told; None if the wait was ended."""
-    foreman.order(SurveyData())
+    supervisor.order(SurveyData())
     try:
         while not stop.wanted:
             wait(1.0)
+            # Reading a large folder may take longer than systemd's start timeout: a further half
+            # minute, as often as this turns.
             notifier.say("EXTEND_TIMEOUT_USEC=30000000")
-            for answer in foreman.answers():
+            for answer in supervisor.answers():
                 match answer:
                     case DataSurvey():
                         return answer
                     case TaskFailed(_, words, code):
-                        raise _again(words, code)
+                        raise _as_error(words, code)
                     case WorkerEnded(words):
                         raise DataError(f"the samples could not be read: {words}")
     finally:
-        foreman.dismiss()
+        supervisor.dismiss()  # torch is loaded when there is a round, not before
     return None
 
 
-def _again(words: str, code: str) -> FleetError:
+def _as_error(words: str, code: str) -> FleetError:
+    """What was wrong in the training process, as if it had been found here."""
     error = DataError(words)
     error.code = code
     return error

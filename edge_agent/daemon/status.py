@@ -42,6 +42,8 @@ class Status:
 
 def write(folder: Path, status: Status, when: str) -> None:
     """Best effort: a full disk must not stop the daemon."""
+    # Not lasting: it is written several times a round, and after a loss of power nothing in it is
+    # true any more.
     text = json.dumps({"time": when, **asdict(status)}, indent=1)
     with suppress(OSError):
         write_whole(folder / NAME, text.encode(), lasting=False)
@@ -50,10 +52,10 @@ def write(folder: Path, status: Status, when: str) -> None:
 def read(folder: Path) -> dict[str, Any]:
     """What the daemon said last; empty if it never did."""
     try:
-        found = json.loads((folder / NAME).read_text())
+        document = json.loads((folder / NAME).read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def alive(pid: object) -> bool:
@@ -65,5 +67,5 @@ def alive(pid: object) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True
+        return True  # of another user, but there
     return True

@@ -15,7 +15,7 @@ from edge_agent.store import Store
 from edge_agent.worker.supervisor import Supervisor
 from protofleet.util.logs import Log
 
-MINUTE = 60.0
+NOTE_EVERY = 60.0  # seconds: a commit for every payload would wear out a flash card
 PATIENCE = 10.0  # seconds to hear from a coordinator before the silence is remarked upon
 
 
@@ -24,6 +24,7 @@ class TrafficAccount:
 
     def __init__(self, store: Store, today: Callable[[], date]) -> None:
         self._store, self._today = store, today
+        # Survives a restart: else a device that starts over and over spends without bound.
         day, _, count = (store.noted("spent") or "").partition(" ")
         same = day == today().isoformat() and count.isdigit()
         self.spent = self._noted = TrafficToday(today(), int(count) if same else 0)
@@ -35,7 +36,7 @@ class TrafficAccount:
 
     def note(self, now: float, *, at_once: bool = False) -> None:
         """Write it down, if that is due."""
-        if self.spent != self._noted and (at_once or now - self._noted_at > MINUTE):
+        if self.spent != self._noted and (at_once or now - self._noted_at > NOTE_EVERY):
             self._noted, self._noted_at = self.spent, now
             self._store.note(spent=f"{self.spent.day.isoformat()} {self.spent.bytes}")
 
@@ -44,21 +45,24 @@ class SampleWatch:
     """Notices new samples once they have stopped coming."""
 
     def __init__(self, config: Config, now: float) -> None:
-        self._told, self._at = config.data, now
-        self._taken = self._settling = watch.stamp(config.data)
+        self._config, self._at = config.data, now
+        # Stamps of the source: when its samples were counted last, and at the last look.
+        self._counted = self._latest = watch.stamp(config.data)
 
     def changed(self, now: float) -> bool:
         """Whether they did since the last time they were taken in."""
-        every = self._told.watch_seconds
+        every = self._config.watch_seconds
         if not every or now - self._at < every:
             return False
         self._at = now
-        found = watch.stamp(self._told)
-        settled = found == self._settling
-        self._settling = found
-        if found == self._taken or not settled:
+        stamp = watch.stamp(self._config)
+        # A folder that somebody is copying into differs at every look: only one that is the same
+        # at two looks in a row is worth counting.
+        settled = stamp == self._latest
+        self._latest = stamp
+        if stamp == self._counted or not settled:
             return False
-        self._taken = found
+        self._counted = stamp
         return True
 
 
@@ -82,29 +86,30 @@ class CoordinatorWatch:
         if self._since is not None and now - self._since > PATIENCE:
             self._since = None
             self._log.warning(
-                f"no coordinator speaks in fleet {self._fleet!r} yet: is it running, and is [fleet] name right?"
+                f"no coordinator speaks in fleet {self._fleet!r} yet: is it running, "
+                "and is [fleet] name right?"
             )
 
 
 class IdleWatch:
     """Ends a training process that has nothing to do."""
 
-    def __init__(self, foreman: Supervisor, after: float, now: float) -> None:
-        self._foreman, self._after, self._since = foreman, after, now
+    def __init__(self, supervisor: Supervisor, after: float, now: float) -> None:
+        self._supervisor, self._after, self._since = supervisor, after, now
 
     def look(self, busy: bool, now: float) -> None:
         """Called often."""
         if busy:
             self._since = now
-        elif self._foreman.pid is not None and now - self._since > self._after:
-            self._foreman.dismiss()
+        elif self._supervisor.pid is not None and now - self._since > self._after:
+            self._supervisor.dismiss()
 
 
 def limits(
     config: Config, account: TrafficAccount, before: OwnerLimits, now: datetime, log: Log
 ) -> OwnerLimits:
     """What the owner allows now; a change is said."""
-    found = allowed(config.limits, config.data_dir, account.spent, now)
-    if found.refusal != before.refusal:
-        log.info(f"it may not train: {found.refusal}" if found.refusal else "it may train again")
-    return found
+    after = allowed(config.limits, config.data_dir, account.spent, now)
+    if after.refusal != before.refusal:
+        log.info(f"it may not train: {after.refusal}" if after.refusal else "it may train again")
+    return after

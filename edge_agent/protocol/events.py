@@ -148,6 +148,7 @@ class OwnerLimits:
 
     refusal: str = ""
     may_send: bool = True
+    disk_full: bool = False
 
 
 @dataclass(frozen=True)

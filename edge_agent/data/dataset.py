@@ -43,7 +43,8 @@ class DataSet:
             raise DataError(f"{self.name}: no sample to train on")
         if self.y.min() < 0 or self.y.max() >= len(self.classes):
             raise DataError(
-                f"{self.name}: labels from {self.y.min()} to {self.y.max()}, but {len(self.classes)} classes"
+                f"{self.name}: labels from {self.y.min()} to {self.y.max()}, "
+                f"but {len(self.classes)} classes"
             )
 
 
@@ -71,18 +72,22 @@ def input_of(name: str, x: Samples, mean: Sequence[float] = (), std: Sequence[fl
 
 def rows_by_class(y: Ints, n_classes: int) -> list[Ints]:
     """The rows of each class, in their order."""
+    # One sort for all classes, and a stable one: within a class the rows stay in order.
     order = np.argsort(y, kind="stable")
     return np.split(order, np.searchsorted(y[order], np.arange(1, n_classes)))
 
 
 def stratified(y: Ints, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Shuffled rows of `y` as (kept, taken): of each class the rounded share is taken, and never
-    the last one.
+    """Shuffled rows of `y` as (rest, share): of each class the rounded share, and never its last
+    row.
     """
-    kept, taken = [], []
+    train, test = [], []
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
+        # Half up: round() takes halves to the even number, and a quarter of 10 and of 6 would both
+        # be 2.
         count = min(len(rows) - 1, int(share * len(rows) + 0.5))
-        taken.append(rows[:count])
-        kept.append(rows[count:])
-    return rng.permutation(np.concatenate(kept)), rng.permutation(np.concatenate(taken))
+        test.append(rows[:count])
+        train.append(rows[count:])
+    # Again over all, or rows would come class by class: a pass that is cut short would miss some.
+    return rng.permutation(np.concatenate(train)), rng.permutation(np.concatenate(test))

@@ -39,7 +39,7 @@ def read_image(path: Path, size: int) -> Samples:
     try:
         with Image.open(path) as image:
             # A camera's JPEG is decoded at a fraction of its size: far faster, and still twice what
-            # is kept.
+            # is needed, so that resizing has something to average.
             image.draft("RGB", (2 * size, 2 * size))
             upright = ImageOps.exif_transpose(image).convert("RGB")
             return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
@@ -49,22 +49,23 @@ def read_image(path: Path, size: int) -> Samples:
 
 def folder(root: Path, seed: int, size: int) -> DataSet:
     """All images under `root`, resized to one size, RGB; class names sorted."""
-    found = find(root)
-    classes = sorted({f.label for f in found})
-    groups = sorted({f.group for f in found})
-    y = np.array([classes.index(f.label) for f in found], np.int64)
+    files = find(root)
+    classes = sorted({f.label for f in files})
+    groups = sorted({f.group for f in files})
+    y = np.array([classes.index(f.label) for f in files], np.int64)
     if groups == ["test", "train"]:
-        is_test = np.array([f.group == "test" for f in found])
+        is_test = np.array([f.group == "test" for f in files])
         train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     else:
         train, test = stratified(y, TEST_SHARE, generator("data", "folder", seed, "split"))
     order = np.concatenate([train, test])
-    x = np.empty((len(found), size, size, 3), np.uint8)
-    for place, row in enumerate(order):
-        x[place] = read_image(found[row].path, size)
+    # Straight into its place: a list of images and their stack would take twice the memory.
+    x = np.empty((len(files), size, size, 3), np.uint8)
+    for position, row in enumerate(order):
+        x[position] = read_image(files[row].path, size)
     has_domains = groups not in ([""], ["train"], ["test", "train"])
     domains = (
-        np.array([groups.index(found[row].group) for row in order], np.int64)
+        np.array([groups.index(files[row].group) for row in order], np.int64)
         if has_domains
         else None
     )
@@ -78,6 +79,7 @@ def npz(path: Path, seed: int) -> DataSet:
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path}: not an .npz file", "np.savez writes one")
     try:
+        # Without pickles: a file from elsewhere could otherwise run code.
         with np.load(path, allow_pickle=False) as stored:
             return from_arrays(path.stem, stored, seed)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -112,10 +114,12 @@ def from_arrays(
     x = np.concatenate(samples) if len(samples) > 1 else samples[0]
     if len(x) != len(y):
         raise DataError(f"{name}: {len(x)} samples but {len(y)} labels")
+    # Without labels there is nothing to split by; DataSet says what is wrong.
     if parts != ["train", "test"] and len(y):
         train, test = stratified(y, TEST_SHARE, generator("data", "npz", seed, "split"))
         order, n_train = np.concatenate([train, test]), len(train)
         x, y = x[order], y[order]
+    # The file's own constants come before the published ones.
     mean = np.ravel(stored["mean"]).tolist() if "mean" in stored else mean
     std = np.ravel(stored["std"]).tolist() if "std" in stored else std
     return DataSet(name, classes, input_of(name, x, mean, std), x, y, n_train)
@@ -148,12 +152,14 @@ def find(root: Path, *, empty: bool = False) -> list[LabelledFile]:
         raise DataError(f"{root}: no folders in it", "one folder of images per class is due")
     if any(_images(f) for f in first):
         return _of_classes("", first, empty)
-    found = [image for group in first for image in _of_classes(group.name, _folders(group), empty)]
-    if not found:
+    # No images one folder down: what is there are groups (a split, or domains) of class folders.
+    files = [image for group in first for image in _of_classes(group.name, _folders(group), empty)]
+    if not files:
         raise DataError(
             f"{root}: no images in its folders", f"images end in {', '.join(sorted(SUFFIXES))}"
         )
-    groups = {f.group for f in found}
+    # A third folder beside train and test would be learned from, or not, by a guess.
+    groups = {f.group for f in files}
     if "train" in groups and groups - {"train", "test"}:
         odd = min(groups - {"train", "test"})
         raise DataError(
@@ -162,17 +168,19 @@ def find(root: Path, *, empty: bool = False) -> list[LabelledFile]:
         )
     if groups == {"test"}:
         raise DataError(f"{root}: no images in train, only in test")
-    return found
+    return files
 
 
 def _of_classes(group: str, folders: Sequence[Path], empty: bool) -> list[LabelledFile]:
-    found = []
-    for each in folders:
-        images = _images(each)
+    files = []
+    for class_folder in folders:
+        images = _images(class_folder)
         if not images and not empty:
-            raise DataError(f"{each}: no images in this class folder", "fill it or remove it")
-        found += [LabelledFile(group, each.name, image) for image in images]
-    return found
+            raise DataError(
+                f"{class_folder}: no images in this class folder", "fill it or remove it"
+            )
+        files += [LabelledFile(group, class_folder.name, image) for image in images]
+    return files
 
 
 def _folders(root: Path) -> list[Path]:

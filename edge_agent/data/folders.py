@@ -33,18 +33,19 @@ class Listing:
 
 def listed(root: Path, test_share: float) -> Listing:
     """The images by class, and which of them are kept for testing."""
-    found = find(root, empty=True)
-    classes = tuple(sorted({f.label for f in found}))
-    if {f.group for f in found} == {"test", "train"}:
-        train = [f for f in found if f.group == "train"]
-        test = [f for f in found if f.group == "test"]
+    files = find(root, empty=True)
+    classes = tuple(sorted({f.label for f in files}))
+    if {f.group for f in files} == {"test", "train"}:
+        train = [f for f in files if f.group == "train"]
+        test = [f for f in files if f.group == "test"]
     else:
-        kept = {
+        for_testing = {
             f
             for label in classes
-            for f in _for_testing(root, [f for f in found if f.label == label], test_share)
+            for f in _for_testing(root, [f for f in files if f.label == label], test_share)
         }
-        train, test = [f for f in found if f not in kept], [f for f in found if f in kept]
+        train = [f for f in files if f not in for_testing]
+        test = [f for f in files if f in for_testing]
     return Listing(root, classes, tuple(train), tuple(test))
 
 
@@ -56,13 +57,13 @@ def load(listing: Listing, size: int) -> tuple[DataSet, list[str]]:
     counts: list[int] = []
     for part in (listing.train, listing.test):
         before = len(images)
-        for each in part:
+        for file in part:
             try:
-                images.append(read_image(each.path, size))
+                images.append(read_image(file.path, size))
             except DataError as error:
                 broken.append(error.words)
                 continue
-            labels.append(listing.classes.index(each.label))
+            labels.append(listing.classes.index(file.label))
         counts.append(len(images) - before)
     if not counts[0]:
         why = f" ({broken[0]})" if broken else ""
@@ -74,13 +75,15 @@ def load(listing: Listing, size: int) -> tuple[DataSet, list[str]]:
 
 
 def _for_testing(root: Path, images: Sequence[LabelledFile], share: float) -> list[LabelledFile]:
-    places = {image: _place(image.path.relative_to(root)) for image in images}
-    taken = [image for image in images if places[image] < share]
-    if len(taken) == len(images):  # one of a class must stay to learn it from
-        taken.remove(max(taken, key=lambda image: places[image]))
-    return taken
+    # A draw by name and not a share of a list: in a list, a newcomer would push others over.
+    draws = {image: _draw(image.path.relative_to(root)) for image in images}
+    chosen = [image for image in images if draws[image] < share]
+    if len(chosen) == len(images):  # one of a class must stay to learn it from
+        chosen.remove(max(chosen, key=lambda image: draws[image]))
+    return chosen
 
 
-def _place(path: Path) -> float:
+def _draw(path: Path) -> float:
     """A number from 0 to 1 that belongs to this name."""
+    # Six bytes: as many as a float holds exactly.
     return int.from_bytes(sha256(path.as_posix().encode()).digest()[:6], "big") / 2**48

@@ -18,19 +18,19 @@ from protofleet.errors import DataError
 
 def find(paths: Iterable[Path]) -> list[Path]:
     """The files themselves, and every image in the folders, in a fixed order."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(
+            files += sorted(
                 p
                 for p in path.rglob("*")
                 if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")
             )
         elif path.exists():
-            found.append(path)
+            files.append(path)  # named by the user: read whatever it is called
         else:
             raise DataError(f"{path}: no such file or folder")
-    return found
+    return files
 
 
 def read(path: Path, kind: Input) -> NDArray[Any]:
@@ -38,6 +38,8 @@ def read(path: Path, kind: Input) -> NDArray[Any]:
     if kind.kind != "image":
         raise DataError(f"this bundle takes {kind.kind}s, not images", "use Classifier from Python")
     height, width, channels = kind.shape
+    # What training read is read the same way, to the pixel: the reader of training folders decodes
+    # a JPEG at a fraction of its size.
     if height == width and channels == 3:
         return read_image(path, height)
     from PIL import Image, ImageOps

@@ -27,7 +27,7 @@ from protofleet.util.seeds import generator
 __all__ = ["NAMES", "DataSet", "Spiral", "load", "spiral"]
 
 
-class _Known(NamedTuple):
+class _Published(NamedTuple):
     """A published set: torchvision's name for it, the constants usually published with it, its
     classes' names.
     """
@@ -44,10 +44,10 @@ class _Known(NamedTuple):
 _FASHION = "T-shirt,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
 _CIFAR10 = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
 _KNOWN = {
-    "mnist": _Known("MNIST", (0.1307,), (0.3081,), "0,1,2,3,4,5,6,7,8,9"),
-    "fashion-mnist": _Known("FashionMNIST", (0.2860,), (0.3530,), _FASHION),
-    "cifar10": _Known("CIFAR10", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), _CIFAR10),
-    "cifar100": _Known("CIFAR100", (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "mnist": _Published("MNIST", (0.1307,), (0.3081,), "0,1,2,3,4,5,6,7,8,9"),
+    "fashion-mnist": _Published("FashionMNIST", (0.2860,), (0.3530,), _FASHION),
+    "cifar10": _Published("CIFAR10", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), _CIFAR10),
+    "cifar100": _Published("CIFAR100", (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
 }
 NAMES = ("digits", "spiral", *_KNOWN)
 
@@ -127,28 +127,28 @@ def _digits(seed: int) -> DataSet:
 
 
 def _published(name: str, data_dir: Path | None, seed: int) -> DataSet:
-    known = _KNOWN[name]
+    published = _KNOWN[name]
     if data_dir is None:
         words = (
             f"set PROTOFLEET_DATA to a folder that holds {name}.npz or torchvision's files of it"
         )
         raise DataError(f"{name}: no data folder is known", words)
     path = data_dir / f"{name}.npz"
-    data = npz(path, seed) if path.exists() else _by_torchvision(name, known, data_dir, seed)
-    names = tuple(known.classes.split(","))
+    data = npz(path, seed) if path.exists() else _by_torchvision(name, published, data_dir, seed)
+    names = tuple(published.classes.split(","))
     if len(names) != len(data.classes) or not all(c.isdigit() for c in data.classes):
         names = data.classes  # the file names its classes itself
     return replace(
-        data, name=name, classes=names, input=input_of(name, data.x, known.mean, known.std)
+        data, name=name, classes=names, input=input_of(name, data.x, published.mean, published.std)
     )
 
 
-def _by_torchvision(name: str, known: _Known, data_dir: Path, seed: int) -> DataSet:
+def _by_torchvision(name: str, published: _Published, data_dir: Path, seed: int) -> DataSet:
     before = socket.getdefaulttimeout()
     try:
         from torchvision import datasets
 
-        maker = getattr(datasets, known.torchvision)
+        maker = getattr(datasets, published.torchvision)
         socket.setdefaulttimeout(30.0)  # its download has no deadline of its own
         # Its notes must not land in a command's JSON; it takes the files that are there before it
         # asks the network.
@@ -165,13 +165,13 @@ def _by_torchvision(name: str, known: _Known, data_dir: Path, seed: int) -> Data
     finally:
         socket.setdefaulttimeout(before)
     arrays = {
-        f"x_{part}": np.asarray(each.data) for part, each in (("train", train), ("test", test))
-    }
-    arrays |= {
-        f"y_{part}": np.asarray(each.targets) for part, each in (("train", train), ("test", test))
+        "x_train": np.asarray(train.data),
+        "y_train": np.asarray(train.targets),
+        "x_test": np.asarray(test.data),
+        "y_test": np.asarray(test.targets),
     }
     # MNIST's are "0 - zero" there: a name must not depend on which file it came from.
-    names = {} if known.classes else {"classes": np.array(train.classes)}
+    names = {} if published.classes else {"classes": np.array(train.classes)}
     return from_arrays(name, arrays | names, seed)
 
 
@@ -181,7 +181,7 @@ def _path(name: str, data_dir: Path | None) -> Path:
         if path.exists():
             return path
     near = difflib.get_close_matches(name, NAMES, 1)
-    known = f"did you mean {near[0]!r}?" if near else f"known by name: {', '.join(NAMES)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known by name: {', '.join(NAMES)}"
     raise DataError(
-        f"data set {name!r}: neither a known name nor a folder or .npz that exists", known
+        f"data set {name!r}: neither a known name nor a folder or .npz that exists", hint
     )

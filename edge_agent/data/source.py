@@ -63,22 +63,27 @@ class Survey:
     samples: int
 
 
-def read(told: DataSection, data_dir: Path | None, wanted: Input | None = None) -> Pool:
+def read(section: DataSection, data_dir: Path | None, fleet_input: Input | None = None) -> Pool:
     """Everything the settings name; images at the fleet's size once that is known."""
-    size = _size(told, wanted)
-    path = Path(told.source)
+    size = _size(section, fleet_input)
+    path = Path(section.source)
     broken: list[str] = []
-    if _is_entry_point(told.source):
-        data = _called(told.source, told.seed)
-    elif path.is_dir() and not told.rows:
-        listing = folders.listed(path, told.test_share)
+    if _is_entry_point(section.source):
+        data = _called(section.source, section.seed)
+    elif path.is_dir() and not section.rows:
+        # A folder may grow while we learn, so its split goes by the files' names (`folders`). With
+        # rows it must not: they count on the order that the laboratory read it in.
+        listing = folders.listed(path, section.test_share)
         data, broken = folders.load(listing, size or folders.DEFAULT_SIZE)
     else:
         data = sets.load(
-            told.source, data_dir=data_dir, seed=told.seed, image_size=told.image_size or None
+            section.source,
+            data_dir=data_dir,
+            seed=section.seed,
+            image_size=section.image_size or None,
         )
-    if told.rows:
-        return Pool(data, *_rows(Path(told.rows), len(data.y)))
+    if section.rows:
+        return Pool(data, *_rows(Path(section.rows), len(data.y)))
     rows = np.arange(len(data.y))
     return Pool(data, rows[: data.n_train], rows[:0], rows[data.n_train :], tuple(broken))
 
@@ -91,48 +96,51 @@ def fit(pool: Pool, contract: Contract) -> Fitted:
             f"{pool.data.name}: {_shape(have)}, but the fleet takes {_shape(want)}",
             "this device cannot train here",
         )
+    # The contract's id of each of our classes; -1 for one that the fleet does not know.
     ids = np.array(
         [contract.classes.index(c) if c in contract.classes else -1 for c in pool.data.classes],
         np.int64,
     )
-    known = [_known(pool, rows, ids) for rows in (pool.train, pool.validation, pool.test)]
-    left = np.concatenate([pool.train, pool.validation, pool.test])
-    left = pool.data.y[left[ids[pool.data.y[left]] < 0]]
-    names, counts = np.unique(left, return_counts=True)
-    left_out = {pool.data.classes[i]: int(n) for i, n in zip(names, counts, strict=True)}
-    if not len(known[0].y):
+    train, validation, test = (
+        _in_contract(pool, rows, ids) for rows in (pool.train, pool.validation, pool.test)
+    )
+    labels = pool.data.y[np.concatenate([pool.train, pool.validation, pool.test])]
+    strangers, counts = np.unique(labels[ids[labels] < 0], return_counts=True)
+    left_out = {pool.data.classes[i]: int(n) for i, n in zip(strangers, counts, strict=True)}
+    if not len(train.y):
         words = f"{pool.data.name}: none of its classes is in the fleet's contract"
         raise DataError(
             words if left_out else f"{pool.data.name}: no sample to train on",
             _few(contract.classes),
         )
-    return Fitted(known[0], known[1], known[2], left_out)
+    return Fitted(train, validation, test, left_out)
 
 
-def survey(told: DataSection, data_dir: Path | None) -> Survey:
+def survey(section: DataSection, data_dir: Path | None) -> Survey:
     """Classes and number of training samples; for a folder without opening an image."""
-    path = Path(told.source)
-    if path.is_dir() and not told.rows and not _is_entry_point(told.source):
-        listing = folders.listed(path, told.test_share)
+    path = Path(section.source)
+    if path.is_dir() and not section.rows and not _is_entry_point(section.source):
+        listing = folders.listed(path, section.test_share)
         return Survey(tuple(sorted({f.label for f in listing.train})), len(listing.train))
-    pool = read(told, data_dir)
-    held = np.unique(pool.data.y[pool.train])
-    return Survey(tuple(pool.data.classes[i] for i in held), len(pool.train))
+    pool = read(section, data_dir)
+    classes = np.unique(pool.data.y[pool.train])
+    return Survey(tuple(pool.data.classes[i] for i in classes), len(pool.train))
 
 
-def _known(pool: Pool, rows: Ints, ids: Ints) -> Split:
+def _in_contract(pool: Pool, rows: Ints, ids: Ints) -> Split:
     y = ids[pool.data.y[rows]]
     return Split(pool.data.x[rows[y >= 0]], y[y >= 0])
 
 
-def _size(told: DataSection, wanted: Input | None) -> int:
-    if wanted is None:
-        return told.image_size
-    square = wanted.kind == "image" and wanted.shape[0] == wanted.shape[1]
-    return wanted.shape[0] if square else 0
+def _size(section: DataSection, fleet_input: Input | None) -> int:
+    if fleet_input is None:
+        return section.image_size
+    square = fleet_input.kind == "image" and fleet_input.shape[0] == fleet_input.shape[1]
+    return fleet_input.shape[0] if square else 0
 
 
 def _is_entry_point(source: str) -> bool:
+    # `spiral:sigma` has the same form: a data set's name comes first.
     return bool(_ENTRY_POINT.fullmatch(source)) and source.partition(":")[0] not in sets.NAMES
 
 
@@ -140,11 +148,11 @@ def _called(entry: str, seed: int) -> DataSet:
     """`module:function` returns a mapping as an `.npz` would hold it, or a `DataSet`."""
     module, _, name = entry.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        function: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
-        made = found()
-        return made if isinstance(made, DataSet) else from_arrays(name, made, seed)
+            function = getattr(function, part)
+        samples = function()
+        return samples if isinstance(samples, DataSet) else from_arrays(name, samples, seed)
     except FleetError:
         raise
     except Exception as error:  # whatever a user's own code raises

@@ -100,6 +100,7 @@ class Bundle:
         """The arrays of one of its `.npz` files; empty where there is none."""
         if name not in self.files:
             return {}
+        # Without pickles: a bundle comes from elsewhere, and a pickle runs code.
         try:
             with np.load(io.BytesIO(self.files[name]), allow_pickle=False) as stored:
                 return dict(stored)
@@ -117,12 +118,14 @@ def unpacked(data: bytes, what: str) -> Bundle:
     return _bundle(archive.unpack(data, what), what)
 
 
-def _bundle(found: Contents, what: str) -> Bundle:
+def _bundle(contents: Contents, what: str) -> Bundle:
     try:
-        manifest = from_plain(Manifest, found.document)
+        manifest = from_plain(Manifest, contents.document)
     except SettingError as error:
         raise BundleError(f"{MANIFEST}: {error}") from None
-    bundle = Bundle(manifest, found.digest, found.files)
+    bundle = Bundle(manifest, contents.digest, contents.files)
+    # The hashes vouch for each file, not for their belonging together: prototypes of another state
+    # would fit the graph and pass its self-test.
     if bundle.published.digest != manifest.state:
         raise BundleError(f"{what}: {PROTOTYPES} is not the state that the manifest names")
     return bundle

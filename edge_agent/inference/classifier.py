@@ -6,6 +6,36 @@ ones, of the old extractor or the new one, and never a mixture. New prototypes c
 new bundle is a session to build.
 """
 
+# Theory of operation
+#
+# There is one mutable thing, the reference `_in_use`, and it points at values that never change:
+#
+#   InUse
+#     engine   the bundle's graph in a session, its drift and calibration     a bundle's life
+#     loaded   a bank of points as the graph's inputs, labels, threshold      a state's life
+#
+# A classification reads that reference once and works on what it got until its answer is whole.
+# Python assigns a reference in one step, so a reader takes no lock and sees either what was or what
+# is, and an Answer's labels, scores and threshold are always of one state and one extractor. An old
+# value lives as long as the last call that reads it.
+#
+# Who replaces it builds the new value first, aside, and assigns it last:
+#
+#   use, swap   points for the same extractor    load (microseconds), under the lock
+#   change      another bundle with its points   build and self-test a session (far longer) without
+#                                                the lock, then assign under it
+#
+# What fails on the way (other lineage, wrong width, failing self-test) has changed nothing.
+#
+# The lock is between writers alone. `use` needs it because it reads what is in use and writes a
+# part of it: without, a bundle that came in between would be undone, and its points loaded into the
+# graph of another. `change` holds it for the assignment only, so that fresh prototypes for the
+# running bundle need not wait for a session to be built; they are lost with that bundle, as the
+# new one comes with points of its own.
+#
+# Who asks twice about one thing (photos read at a bundle's size, then looked at) takes `in_use`
+# once and asks that: in between, the classifier may have become another.
+
 from __future__ import annotations
 
 import os
@@ -60,7 +90,7 @@ class Classifier:
             engine = built(bundle, threads, unknown=unknown, check=check)
             state = bundle.published
             self._in_use = InUse(engine, engine.load(state.bank, state.digest))
-            del bundle
+            del bundle  # the graph's bytes: the engine keeps the bundle without them
         self._swapping = Lock()
 
     @property
@@ -100,10 +130,10 @@ class Classifier:
         nothing changes.
         """
         try:
-            found = published.read(payload)
+            state = published.read(payload)
         except WireError as error:
             raise Mismatch(f"these are no prototypes: {error.words}") from None
-        return self.use(found.bank, found.digest)
+        return self.use(state.bank, state.digest)
 
     def use(self, bank: Bank, state: str) -> str:
         """The same of a bank that was made here."""

@@ -33,10 +33,12 @@ class Ready:
         """
         if not len(self.held):
             return score[:, :0]
+        # Rows are sorted by class, so a class is a stretch of columns.
         top = np.maximum.reduceat(score, self.starts, axis=1)
         if kind != "mixtures":
             return top
         width = np.diff([*self.starts, score.shape[1]])
+        # log sum exp with the largest taken out first: densities in many dimensions underflow.
         near = np.exp(score - np.repeat(top, width, axis=1))
         return top + np.log(np.add.reduceat(near, self.starts, axis=1))
 
@@ -54,12 +56,15 @@ def ready(bank: Bank, reading: Reading, drift: Mapping[str, Floats] | None = Non
             inputs = _likeliest(points, points.means + moved)
         case Head():
             inputs = {"proto_w": points.weight.T, "proto_b": points.bias}
-    held, starts = np.unique(points.classes, return_index=True)
+    classes, starts = np.unique(points.classes, return_index=True)
     contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in inputs.items()}
-    return Ready(contiguous, points.classes, starts, held, bank.about.classes)
+    return Ready(contiguous, points.classes, starts, classes, bank.about.classes)
 
 
 def _nearest(vectors: Floats, metric: str) -> dict[str, NDArray[np.floating]]:
+    # |f - p|² = |f|² - (2 f·p - |p|²): the first term is the same for every class, so the graph
+    # computes what is in brackets, one Gemm, and the largest is the nearest. In float64, since the
+    # two terms nearly cancel near a prototype.
     p = vectors.astype(np.float64)
     if metric == "cosine":
         p /= np.maximum(np.linalg.norm(p, axis=1, keepdims=True), 1e-12)
@@ -68,11 +73,14 @@ def _nearest(vectors: Floats, metric: str) -> dict[str, NDArray[np.floating]]:
 
 
 def _likeliest(points: Mixtures, means: Floats) -> dict[str, NDArray[np.floating]]:
+    # log N(f; m, s²) is linear in (f², f). Expanded around zero the terms would be large and nearly
+    # cancel; around the mean of the means they are as small as can be.
     mean, precision = means.astype(np.float64), 1.0 / points.variances.astype(np.float64)
     centre = mean.mean(0) if len(mean) else np.zeros(mean.shape[1])
     # As the graph will subtract it: what is rounded off here would be multiplied by the precision.
     centre = centre.astype(np.float32)
     mean = mean - centre
+    # The log of no weight is -inf, and a class of such rows alone would score -inf minus -inf: NaN.
     with np.errstate(divide="ignore"):
         weight = np.maximum(np.log(points.weights.astype(np.float64)), -1e30)
     b = weight + 0.5 * np.log(precision / (2 * np.pi)).sum(1) - 0.5 * (mean**2 * precision).sum(1)
@@ -87,17 +95,18 @@ def drift_of(names: Sequence[str], drift: Mapping[str, Floats]) -> Floats:
     """What is added to a row of each of these classes: its own drift, or the mean for a class that
     came later.
     """
+    # Under the empty name: the mean over all classes.
     rows = [drift.get(name, drift[""]) for name in names] if drift else []
     return np.stack(rows) if rows else np.zeros(1, np.float32)
 
 
-def scores_of(features: Floats, made: Ready) -> Scores:
+def scores_of(features: Floats, points: Ready) -> Scores:
     """What the graph's last step makes of features."""
     x = features
-    if "proto_c" in made.inputs:
-        centred = x - made.inputs["proto_c"]
+    if "proto_c" in points.inputs:
+        centred = x - points.inputs["proto_c"]
         x = np.concatenate([centred**2, centred], 1)
-    score: Scores = x @ made.inputs["proto_w"] + made.inputs["proto_b"]
+    score: Scores = x @ points.inputs["proto_w"] + points.inputs["proto_b"]
     return score
 
 

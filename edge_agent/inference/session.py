@@ -26,7 +26,9 @@ from protofleet.values.prototypes import Floats
 
 Images = NDArray[Any]
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
-TESTED = 4  # samples at once in the self-test: what they touch is still in the caches, and fresh memory costs more
+# Samples at once in the self-test: what they touch is still in the caches, and fresh memory costs
+# more.
+TESTED = 4
 
 
 class Mismatch(FleetError):
@@ -66,8 +68,9 @@ class Answer:
     @property
     def distances(self) -> Scores:
         """Squared distances to each class, where the bundle compares with prototypes."""
-        found: Scores = np.maximum((self.features**2).sum(1)[:, None] - self.scores, 0)
-        return found
+        # The term that the graph leaves out (see `inputs._nearest`); rounding may make it negative.
+        squared: Scores = np.maximum((self.features**2).sum(1)[:, None] - self.scores, 0)
+        return squared
 
     def top(self, row: int, n: int) -> list[tuple[str, float]]:
         """The best classes of one sample, with their scores."""
@@ -81,6 +84,7 @@ class Engine:
     def __init__(self, bundle: Bundle, threads: int, *, unknown: bool) -> None:
         self._runtime = runtime()
         self._session = _session(self._runtime, bundle, threads)
+        # The session holds the graph in a form of its own: its bytes would be in memory twice.
         self.bundle = replace(
             bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")}
         )
@@ -101,7 +105,8 @@ class Engine:
         if bank.about.lineage not in manifest.lineages:
             other = bank.about.bundle
             raise Mismatch(
-                f"these prototypes are of {bank.about.lineage[:60]}, this bundle is of {manifest.lineages[0][:60]}",
+                f"these prototypes are of {bank.about.lineage[:60]}, "
+                f"this bundle is of {manifest.lineages[0][:60]}",
                 f"fetch the bundle {other[:16]}"
                 if other
                 else "take the bundle that was exported with them",
@@ -110,34 +115,36 @@ class Engine:
             raise Mismatch(
                 f"this bundle classifies by {manifest.reading.by}, these are {bank.kind}"
             )
-        made = ready(bank, manifest.reading, self._drift)
-        width = manifest.embedding * (2 if manifest.reading.by == "mixtures" else 1)
-        if made.inputs["proto_w"].shape[0] != width:
-            got = made.inputs["proto_w"].shape[0] * manifest.embedding // width
+        points = ready(bank, manifest.reading, self._drift)
+        # A Gaussian has a row for the squares and one for the features themselves.
+        rows_each = 2 if manifest.reading.by == "mixtures" else 1
+        dim = points.inputs["proto_w"].shape[0] // rows_each
+        if dim != manifest.embedding:
             raise Mismatch(
-                f"these points have {got} numbers each, this bundle's features {manifest.embedding}"
+                f"these points have {dim} numbers each, this bundle's features {manifest.embedding}"
             )
-        if not len(made.held):
+        if not len(points.held):
             raise Mismatch("there is not one class in these prototypes")
+        # Handed to the runtime once a state and not once a call.
         values = {
             name: self._runtime.OrtValue.ortvalue_from_numpy(array)
-            for name, array in made.inputs.items()
+            for name, array in points.inputs.items()
         }
-        return Loaded(bank, made, values, state, self._threshold(made))
+        return Loaded(bank, points, values, state, self._threshold(points))
 
     def look(self, images: Images, loaded: Loaded) -> Answer:
         """What these classes make of samples."""
         by = self.bundle.manifest.reading.by
-        blocks = [self._run(each, loaded) for each in self._blocks(images, BLOCK)]
-        score, features = (np.concatenate(each) for each in zip(*blocks, strict=True))
+        blocks = [self._run(block, loaded) for block in self._blocks(images, BLOCK)]
+        score, features = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         per_class, labels = loaded.ready.by_class(score, by), loaded.labels
         best: list[str | None] = [None] * len(score)
         if labels:
-            known = np.ones(len(score), np.bool_)
+            usual = np.ones(len(score), np.bool_)
             if self.unknown and loaded.threshold is not None:
-                known = oddness(features, per_class, by) <= loaded.threshold
+                usual = oddness(features, per_class, by) <= loaded.threshold
             best = [
-                labels[i] if ok else None for i, ok in zip(per_class.argmax(1), known, strict=True)
+                labels[i] if ok else None for i, ok in zip(per_class.argmax(1), usual, strict=True)
             ]
         return Answer(labels, per_class, features, best, loaded.state)
 
@@ -145,8 +152,8 @@ class Engine:
         """Means of what this extractor sees as the float extractor would see them, which is what
         the fleet shares.
         """
-        found: Floats = (means - drift_of(names, self._drift)).astype(np.float32)
-        return found
+        shared: Floats = (means - drift_of(names, self._drift)).astype(np.float32)
+        return shared
 
     def self_test(self) -> None:
         """The exporter's vectors, with the prototypes that came along, must give the exporter's
@@ -155,46 +162,50 @@ class Engine:
         vectors, published = self.bundle.arrays(SELFTEST), self.bundle.published
         if not {"image", "score"} <= vectors.keys():
             raise BundleError(f"{SELFTEST}: inputs and scores are due")
-        due, loaded = vectors["score"], self.load(published.bank, published.digest)
+        expected, loaded = vectors["score"], self.load(published.bank, published.digest)
         score = np.concatenate(
-            [self._run(each, loaded)[0] for each in self._blocks(vectors["image"], TESTED)]
+            [self._run(block, loaded)[0] for block in self._blocks(vectors["image"], TESTED)]
         )
         apart = (
-            float(np.abs(score - due).max() / np.abs(due).max())
-            if score.shape == due.shape
+            float(np.abs(score - expected).max() / np.abs(expected).max())
+            if score.shape == expected.shape
             else float("inf")
         )
+        # `not apart <=`: scores that are not a number compare as false, and must fail.
         if not apart <= self.bundle.manifest.tolerance:
             raise BundleError(
                 f"the self-test fails: scores differ by {apart:.1e} of the largest",
                 "this device computes differently",
             )
 
-    def _threshold(self, made: Ready) -> float | None:
+    def _threshold(self, points: Ready) -> float | None:
         """Where the farthest of the calibration samples lie with these prototypes; nothing where
         nobody asks.
         """
         if self._calibration is None or not len(self._calibration):
             return None
+        # Anew for every state, with the exporter's embeddings: a cut that was right for the old
+        # prototypes says nothing about new ones, and the device may have no samples of its own.
         by, features = self.bundle.manifest.reading.by, self._calibration.astype(np.float32)
-        odd = oddness(features, made.by_class(scores_of(features, made), by), by)
+        odd = oddness(features, points.by_class(scores_of(features, points), by), by)
         return float(np.quantile(odd, self.bundle.manifest.unknown.keep))
 
     def _blocks(self, images: Images, size: int) -> Iterator[Images]:
         kind = self.bundle.manifest.input
         dtype = np.uint8 if kind.kind == "image" else np.float32
         if images.shape[1:] != kind.shape or images.dtype != dtype:
-            due = "×".join(map(str, kind.shape))
+            shape = "×".join(map(str, kind.shape))
             raise DataError(
                 f"samples of {images.dtype} {list(images.shape)}",
-                f"this bundle takes {np.dtype(dtype).name} N×{due}",
+                f"this bundle takes {np.dtype(dtype).name} N×{shape}",
             )
+        # One empty block where there are no samples: answers of no rows have the right columns.
         for start in range(0, max(len(images), 1), size):
             yield np.ascontiguousarray(images[start : start + size])
 
     def _run(self, images: Images, loaded: Loaded) -> tuple[Scores, Floats]:
-        given = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
-        score, feature = self._session.run_with_ort_values(["score", "feature"], given)
+        inputs = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
+        score, feature = self._session.run_with_ort_values(["score", "feature"], inputs)
         return score.numpy(), feature.numpy()
 
 
@@ -221,10 +232,9 @@ def runtime() -> ModuleType:
 def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.enable_cpu_mem_arena = (
-        False  # as fast for one model, and what a large batch took is given back
-    )
-    options.log_severity_level = 4
+    # As fast for one model, and what a large batch took is given back.
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 4  # fatal only: what goes wrong is our error, in one line
     try:
         session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises a class of its own for each of its codes
@@ -232,8 +242,9 @@ def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
             f"the graph cannot be loaded: {' '.join(str(error).split())[:160]}"
         ) from None
     manifest = bundle.manifest
-    inputs = {each.name: each.shape for each in session.get_inputs()}
-    outputs = {each.name: each.shape for each in session.get_outputs()}
+    # The hashes hold the graph to the manifest's word, not the manifest to the graph's.
+    inputs = {node.name: node.shape for node in session.get_inputs()}
+    outputs = {node.name: node.shape for node in session.get_outputs()}
     centre = {"proto_c"} if manifest.reading.by == "mixtures" else set()
     if inputs.keys() != {"image", "proto_w", "proto_b"} | centre or outputs.keys() != {
         "score",

@@ -40,11 +40,8 @@ _FAMILIES = (
     "vgg",
     "wide_resnet",
 )
-_SPLIT_OPEN = (
-    "features",
-    "layers",
-    "trunk_output",
-)  # their children are the units that `low` and `high` share out
+# Their children are the units that `low` and `high` share out.
+_SPLIT_OPEN = ("features", "layers", "trunk_output")
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,8 @@ class Stages:
     high: nn.Module
     dim: int
     head_hidden: tuple[int, ...] = ()
-    head_dropout: float = (
-        0.0  # on the embedding, where only the classifier sees it: prototypes are taken without
-    )
+    # On the embedding, where only the classifier sees it: prototypes are taken without.
+    head_dropout: float = 0.0
 
 
 def names() -> list[str]:
@@ -68,8 +64,8 @@ def names() -> list[str]:
 
 def build(name: str, input: Input) -> Stages:
     """A new backbone for these inputs. Its weights are drawn from torch's global generator."""
-    if name not in _OWN and name not in (known := names()):
-        near = difflib.get_close_matches(name, known, 1)
+    if name not in _OWN and name not in (available := names()):
+        near = difflib.get_close_matches(name, available, 1)
         raise UsageError(
             f"no backbone is called {name!r}",
             f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_OWN)}, …",
@@ -78,6 +74,8 @@ def build(name: str, input: Input) -> Stages:
         raise UsageError(
             f"backbone {name!r} takes images, the fleet's input is a {input.kind}", "take mlp"
         )
+    # Whether an input fits is found by sending one through: the rules of forty families (strides,
+    # kernels, patch sizes) are nowhere written down.
     try:
         stages = _OWN[name](input) if name in _OWN else _from_torchvision(name, input)
         _width(nn.Sequential(stages.low, stages.high), input)
@@ -121,6 +119,8 @@ def _side(input: Input) -> int:
 def _width(module: nn.Module, input: Input) -> int:
     """How many numbers come out for one sample; a RuntimeError when the input does not fit."""
     shape = (input.shape[2], *input.shape[:2]) if input.kind == "image" else input.shape
+    # In evaluation mode: batch statistics of a single sample would be refused, and nothing may be
+    # drawn or learned from it.
     with torch.no_grad():
         width = module.eval()(torch.zeros(1, *shape)).numel()
     module.train()
@@ -195,9 +195,8 @@ def _mlp(input: Input, widths: tuple[int, ...], signed: bool = False) -> Stages:
         width = to
     if signed:
         del layers[f"relu{len(widths)}"]
-    cut = 1 + 2 * (
-        len(widths) // 2
-    )  # never before the first layer: the means of raw inputs would be sent
+    # Never before the first layer: the means of raw inputs would be sent.
+    cut = 1 + 2 * (len(widths) // 2)
     parts = list(layers.items())
     return Stages(_chain(**dict(parts[:cut])), _chain(**dict(parts[cut:])), width)
 
@@ -268,11 +267,13 @@ def _from_torchvision(name: str, input: Input) -> Stages:
     if not any(isinstance(unit, nn.Flatten) for _, unit in [*units, *rest]):
         units.append(("flatten", nn.Flatten()))
     units += [(f"{head_name}.{k}", m) for k, m in rest]
+    # Repeated and not built for one channel: published weights expect three.
     if input.shape[2] == 1:
         units.insert(0, ("grey", _ThreeChannels()))
     cut = _halfway([unit for _, unit in units])
+    # A ReLU that works in place would write into the low-level features it is given.
     if getattr(units[cut][1], "inplace", False):
-        units[cut][1].inplace = False  # it would write into the low-level features
+        units[cut][1].inplace = False
     return Stages(_nest(units[:cut]), _nest(units[cut:]), last.in_features, head_dropout=dropout)
 
 
@@ -306,12 +307,10 @@ _OWN: dict[str, Callable[[Input], Stages]] = {
     "mlp": partial(_mlp, widths=(128, 64)),
     "mlp-small": partial(_mlp, widths=(64, 32)),
     "mlp-wide": partial(_mlp, widths=(256, 128)),
-    "mlp-mnist": partial(
-        _mlp, widths=(512, 512, 256)
-    ),  # MP-FedCL's for MNIST: 798,474 weights with its head
+    # MP-FedCL's for MNIST: 798,474 weights with its head.
+    "mlp-mnist": partial(_mlp, widths=(512, 512, 256)),
     "mlp5": partial(_mlp, widths=(100, 100, 100, 64)),
     "fixed": _fixed,
-    "mlp-spiral": partial(
-        _mlp, widths=(100, 100, 100, 2), signed=True
-    ),  # the paper gives no widths
+    # ProtoNorm's, whose paper gives no widths; an embedding of two can be drawn.
+    "mlp-spiral": partial(_mlp, widths=(100, 100, 100, 2), signed=True),
 }

@@ -50,6 +50,7 @@ class FleetNet(nn.Module):
         """The features that this network would have with other weights (names as in `weights`), in
         evaluation mode: neither they nor their running statistics learn.
         """
+        # Module by module, since parts of a network may be in evaluation mode while it trains.
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
@@ -77,17 +78,19 @@ class FleetNet(nn.Module):
             "head": ("head.", self.head),
             **{name: (f"extras.{name}.", module) for name, module in self.extras.items()},
         }
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name in modules or parts:
             if name not in parts:
                 raise UsageError(
                     f"the network has no module {name!r}", f"it has {', '.join(parts)}"
                 )
             prefix, module = parts[name]
-            found |= {prefix + key: weight for key, weight in module.named_parameters()}
+            tensors |= {prefix + key: weight for key, weight in module.named_parameters()}
             # Counters of batches have no effect on what is computed, and a mean of them no meaning.
-            found |= {prefix + key: b for key, b in module.named_buffers() if b.is_floating_point()}
-        return found
+            tensors |= {
+                prefix + key: b for key, b in module.named_buffers() if b.is_floating_point()
+            }
+        return tensors
 
 
 def build_net(
@@ -97,12 +100,14 @@ def build_net(
     trace.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPUs too
+        # torch.manual_seed would reseed the GPUs, too, whose state fork_rng does not put back.
+        torch.default_generator.manual_seed(seed)
         return FleetNet(backbones.build(backbone, contract.input), contract, extras)
 
 
 def natural(name: str, input: Input) -> tuple[int, tuple[int, ...]]:
     """The embedding size and the classifier's hidden sizes that this backbone has by itself."""
+    # Weights are drawn on the way and thrown away; the caller's generator must not notice.
     with torch.random.fork_rng(devices=[]):
         stages = backbones.build(name, input)
     return stages.dim, stages.head_hidden

@@ -20,23 +20,19 @@ from edge_agent.networks.net import FleetNet
 from edge_agent.networks.torch_env import torchvision
 from protofleet.errors import DataError, UsageError
 
-_HEADS = (
-    "fc.",
-    "classifier.",
-    "head.",
-    "extras.",
-)  # torchvision's names for the last layer, then ours
+# Torchvision's names for the last layer, then ours.
+_HEADS = ("fc.", "classifier.", "head.", "extras.")
 
 
 def load_pretrained(net: FleetNet, backbone: str, weights: str) -> None:
     """Take the backbone's weights from `imagenet` or from a `.pt` or `.pth` file; the classifier
     stays as it is.
     """
-    found = _imagenet(backbone) if weights == "imagenet" else _from_file(weights)
+    offered = _imagenet(backbone) if weights == "imagenet" else _from_file(weights)
     target = {f"backbone.{name}": tensor for name, tensor in net.backbone.state_dict().items()}
     used, missing, misfits = set(), [], []
     for name, tensor in target.items():
-        source = next((n for n in (name, _plain(name)) if n in found), None)
+        source = next((n for n in (name, _plain(name)) if n in offered), None)
         if source is None:
             # A projection to the fleet's embedding size is ours alone, and counters of batches are
             # never used.
@@ -46,23 +42,24 @@ def load_pretrained(net: FleetNet, backbone: str, weights: str) -> None:
                 missing.append(name)
             continue
         used.add(source)
-        if found[source].shape != tensor.shape:
-            misfits.append(f"{source} is {_size(found[source])}, {_size(tensor)} is due")
-    left = [name for name in found if name not in used and not name.startswith(_HEADS)]
+        if offered[source].shape != tensor.shape:
+            misfits.append(f"{source} is {_size(offered[source])}, {_size(tensor)} is due")
+    unused = [name for name in offered if name not in used and not name.startswith(_HEADS)]
     faults = [
         *([f"{len(missing)} tensors are missing, {_plain(missing[0])} first"] if missing else []),
         *([f"{len(misfits)} have another shape ({misfits[0]})"] if misfits else []),
-        *([f"{len(left)} have no place in it, {left[0]} first"] if left else []),
+        *([f"{len(unused)} have no place in it, {unused[0]} first"] if unused else []),
     ]
     if faults:
         raise DataError(
             f"weights {weights!r} do not fit backbone {backbone!r}: {'; '.join(faults)}"
         )
+    # Only now that all of it fits: a network must not be left with half of its weights replaced.
     with torch.no_grad():
         for name, tensor in target.items():
-            source = name if name in found else _plain(name)
-            if source in found:
-                tensor.copy_(found[source])
+            source = name if name in offered else _plain(name)
+            if source in offered:
+                tensor.copy_(offered[source])
 
 
 def freeze(net: FleetNet) -> None:
@@ -82,7 +79,7 @@ def _imagenet(backbone: str) -> Mapping[str, Tensor]:
             "take one of torchvision's, such as resnet18",
         )
     try:
-        found: dict[str, Tensor] = models.get_model_weights(backbone).DEFAULT.get_state_dict(
+        weights: dict[str, Tensor] = models.get_model_weights(backbone).DEFAULT.get_state_dict(
             progress=False, check_hash=True, weights_only=True
         )
     except (OSError, RuntimeError) as error:  # no network, no room on the disk, a broken download
@@ -90,27 +87,28 @@ def _imagenet(backbone: str) -> Mapping[str, Tensor]:
             f"imagenet weights of {backbone} cannot be fetched: {error}",
             "connect to the internet, or name a file",
         ) from error
-    return found
+    return weights
 
 
 def _from_file(path: str) -> Mapping[str, Tensor]:
     if Path(path).suffix not in (".pt", ".pth"):
         raise UsageError(f"weights {path!r} are neither imagenet nor a .pt or .pth file")
+    # weights_only: a pickle from elsewhere could otherwise run whatever it likes.
     try:
-        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise DataError(f"weights {path!r} cannot be read: {error.strerror or error}") from error
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise DataError(
             f"weights {path!r}: not a file of plain tensors", "save a state_dict with torch.save"
         ) from error
-    if not isinstance(found, Mapping) or not all(
-        isinstance(tensor, Tensor) for tensor in found.values()
+    if not isinstance(content, Mapping) or not all(
+        isinstance(tensor, Tensor) for tensor in content.values()
     ):
         raise DataError(
             f"weights {path!r}: not a state_dict (names and tensors)", "save net.state_dict()"
         )
-    return found
+    return content
 
 
 def _plain(name: str) -> str:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from protofleet.contract import Input
 
 FILTERS, GRID = 28, 3
-WIDTH = 2 * FILTERS * GRID * GRID
+WIDTH = 2 * FILTERS * GRID * GRID  # both signs of each filter on every field: 504
+# Under the root, whose slope is infinite at zero: rounding there would move features by more than
+# it is.
 _FLOOR = 1e-4
 
 

@@ -27,26 +27,18 @@ class Exporter:
             return
         if self._running is not None and self._running.poll() is None:
             return
-        self._running, self._done = (
-            subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=sys.stderr),
-            round,
+        # A process of its own: an export loads more libraries, whose memory it gives back.
+        self._running = subprocess.Popen(
+            self.command(), stdin=subprocess.DEVNULL, stdout=sys.stderr
         )
+        self._done = round
 
     def command(self) -> list[str]:
         """The words of the call, whatever file the daemon has its settings from."""
         job = self._job
-        words = [
-            sys.executable,
-            "-m",
-            "edge_agent",
-            "export",
-            "--id",
-            job.agent,
-            "--data-dir",
-            str(job.folder),
-        ]
-        words += ["--out", str(job.export_to)]
+        command = [sys.executable, "-m", "edge_agent", "export"]
+        command += ["--id", job.agent, "--data-dir", str(job.folder), "--out", str(job.export_to)]
         for name, value in vars(job.data).items():
             if value != "":
-                words += ["--set", f"data.{name}={value}"]
-        return words
+                command += ["--set", f"data.{name}={value}"]
+        return command

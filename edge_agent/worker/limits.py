@@ -15,18 +15,19 @@ from types import FrameType
 from edge_agent.config import LimitsSection
 
 _PR_SET_PDEATHSIG = 1
-_SLICE = 0.05  # seconds between two pauses
+_SLICE = 0.05  # seconds of computing between two pauses: short, so that others wait little
 
 
 def die_with_parent(parent: int) -> None:
     """End at once when the daemon does; a signal to all of its processes is the daemon's to
     answer.
     """
-    for asked in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(asked, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was gone before we asked
+    # After the kernel was asked, since a parent that was gone before sends no signal any more.
+    if os.getppid() != parent:
         sys.exit(0)
 
 
@@ -45,13 +46,15 @@ def pace(share: float, threads: int) -> None:
     """
     if share >= 1:
         return
+    # slice / (slice + pause) = share
     pause = _SLICE * (1 - share) / share
 
+    # ITIMER_PROF counts the processor time of all threads together: a slice on each of them. The
+    # handler sleeps in the main thread, and without that the others have nothing to do.
     def rest(signum: int, frame: FrameType | None) -> None:
         time.sleep(pause)
 
     signal.signal(signal.SIGPROF, rest)
-    signal.siginterrupt(
-        signal.SIGPROF, False
-    )  # libraries that write files do not expect to be interrupted
+    # Libraries that write files do not expect to be interrupted.
+    signal.siginterrupt(signal.SIGPROF, False)
     signal.setitimer(signal.ITIMER_PROF, _SLICE * threads, _SLICE * threads)

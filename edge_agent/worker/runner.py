@@ -5,6 +5,47 @@ upload in one commit. It may be killed at any instant: what was committed is who
 done again with the same outcome.
 """
 
+# Theory of operation
+#
+# The daemon sends one order at a time through a pipe; the process answers, and the last answer ends
+# the order:
+#
+#   order              answers
+#   SurveyData         DataSurvey
+#   Work(Evaluate)     [Notice] Measured TaskDone
+#   Work(Train)        [Notice] [Measured] ... commit to the store ... TaskDone
+#   any                what came until it failed, then TaskFailed
+#   any                what came until it died, then WorkerEnded (said by the daemon's own thread)
+#
+# Only the store counts. A round's outcome is one transaction: checkpoint and upload, or neither.
+# TaskDone is no more than a hint to look there, and after WorkerEnded the daemon asks the store,
+# because a process may die between its commit and its word of it. So it can be killed at any
+# instant: by the kernel for its memory, by a daemon that ends or was idle too long, with the
+# machine. What was not committed is trained again, and since a training's outcome follows from the
+# checkpoint, the state, the round and named seeds (see training/agent.py), in the same bytes.
+#
+# Everything in memory is a cache of the store and the samples, kept from order to order because
+# loading torch and data takes longer than a small round:
+#
+#   _pool         samples as they are read        until they change (`version`) or their shape does
+#   _context      networks and compiled steps     until the fleet's specification changes
+#   _agent        the device                      until either does, the store's checkpoint is not
+#                                                 the one it stands at, or anything failed
+#   _received     the state it has taken in       as long as the agent, and until it has trained
+#
+# After a failure the agent is thrown away whatever it was: it may have trained and then failed to
+# commit, and would be ahead of the store.
+#
+# A failure says how far it reaches, by which the machine of protocol/ decides:
+#
+#   TrainingDiverged, WireError, no memory     this round       the next may do better
+#   StoreError, whatever nobody foresaw        again            a few tries of the same order
+#   any other FleetError                       this device      no more for this coordinator
+#
+# Two processes may live at once for a moment, that of a daemon which is gone and that of the next
+# one. The store settles it: a commit carries the boot of the daemon that asked for it, and is
+# refused when another has taken over, or when a checkpoint of that round is already there.
+
 from __future__ import annotations
 
 import json
@@ -62,22 +103,20 @@ class Worker:
         self.job = job
         self.store = Store(job.folder)
         self._pool: tuple[int, tuple[int, ...], Pool] | None = None
-        self._bench: tuple[RoundSpec, TrainingContext] | None = None
+        self._context: tuple[RoundSpec, TrainingContext] | None = None
         self._agent: Agent | None = None
-        self._of: tuple[RoundSpec, int] | None = (
-            None  # the plan and the version of the samples that the agent is made of
-        )
+        # The specification and the version of the samples that the agent was made of, the
+        # checkpoint it stands at, and the state it has taken in.
+        self._made_of: tuple[RoundSpec, int] | None = None
         self._standing = (0, -1)
+        self._received: tuple[str, int, str, bool] | None = None
         self._exporter = Exporter(job)
-        self._ready: tuple[str, int, str, bool] | None = (
-            None  # the state the agent was made ready with
-        )
 
     def carry_out(self, order: Order) -> Iterator[Answer]:
         """Do it, and say what came of it; every failure is an answer too."""
         task = order.task if isinstance(order, Work) else order
         try:
-            yield from self._look() if isinstance(order, SurveyData) else self._work(order)
+            yield from self._survey() if isinstance(order, SurveyData) else self._work(order)
         except FleetError as error:
             self._forget()
             yield TaskFailed(task, str(error), error.code, _scope(error))
@@ -86,6 +125,7 @@ class Worker:
             yield TaskFailed(task, _too_large(self.job), "memory", Scope.ROUND)
         except Exception as error:
             self._forget()
+            # torch has no class of its own for this: it raises RuntimeError with these words.
             if "allocate memory" in str(error) or "bad_alloc" in str(error):
                 yield TaskFailed(task, _too_large(self.job), "memory", Scope.ROUND)
                 return
@@ -97,20 +137,20 @@ class Worker:
                 Scope.AGAIN,
             )
 
-    def _look(self) -> Iterator[Answer]:
+    def _survey(self) -> Iterator[Answer]:
         from edge_agent.data.source import survey
 
-        found = survey(self.job.data, self.job.data_dir)
-        yield DataSurvey(found.classes, found.samples)
+        samples = survey(self.job.data, self.job.data_dir)
+        yield DataSurvey(samples.classes, samples.samples)
 
     def _work(self, order: Work) -> Iterator[Answer]:
         began, task = time.monotonic(), order.task
-        agent = yield from self._made(order)
+        agent = yield from self._agent_for(order)
         shared, own = self._states(task)
-        ready = (task.run, task.base_round, task.base, task.own)
-        if self._ready != ready:
+        state = (task.run, task.base_round, task.base, task.own)
+        if self._received != state:
             agent.receive(task.base_round, shared, own)
-            self._ready = ready
+            self._received = state
             self._exporter.due(task.base_round)
         if isinstance(task, Evaluate) or task.evaluate:
             tallies = agent.evaluate(task.base_round)
@@ -124,23 +164,24 @@ class Worker:
             task, time.monotonic() - began, _peak_mb(), agent.context.contract.numerics.device
         )
 
-    def _made(self, order: Work) -> Generator[Answer, None, Agent]:
+    def _agent_for(self, order: Work) -> Generator[Answer, None, Agent]:
         """The device as the store has it: kept from order to order as long as nothing changed
         behind its back.
         """
-        plan, of = order.task.spec, (order.task.spec, order.version)
+        spec = order.task.spec
         if (
             self._agent is not None
-            and self._of == of
-            and self._standing == self.store.standing(plan.run)
+            and self._made_of == (spec, order.version)
+            and self._standing == self.store.standing(spec.run)
         ):
             return self._agent
         self._forget()
-        contract = from_plain(Contract, plan.contract, "contract")
+        contract = from_plain(Contract, spec.contract, "contract")
         most = self.job.limits.threads
         if most and contract.numerics.threads > most:
             raise TooManyThreads(
-                f"the fleet trains with {contract.numerics.threads} threads, limits.threads is {most}"
+                f"the fleet trains with {contract.numerics.threads} threads, "
+                f"limits.threads is {most}"
             )
         from edge_agent.data.source import fit
         from edge_agent.networks import backbones
@@ -151,32 +192,33 @@ class Worker:
         from edge_agent.worker.limits import pace
         from protofleet.exchange.snapshot import unpack
 
-        here = resolve_device(contract.numerics.device)
-        contract = replace(contract, numerics=replace(contract.numerics, device=here))
+        # `auto` is resolved per device: the contract that the store keeps still says auto.
+        device = resolve_device(contract.numerics.device)
+        contract = replace(contract, numerics=replace(contract.numerics, device=device))
         fitted = fit(self._read(order.version, contract), contract)
         if fitted.left_out:
             named = ", ".join(
                 f"{name} ({count} samples)" for name, count in fitted.left_out.items()
             )
             yield Notice(f"left out, because the fleet's contract has no such class: {named}")
-        if self._bench is None or self._bench[0] != plan:
+        if self._context is None or self._context[0] != spec:
             settle(contract.numerics)
             pace(self.job.limits.cpu, contract.numerics.threads)
-            recipe = registry.load(plan.method)
-            self.store.note(**{f"plan/{plan.run}": json.dumps(vars(plan))})
-            self._bench = (
-                plan,
-                TrainingContext(contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper")),
-            )
+            recipe = registry.load(spec.method)
+            # For `edge-agent export`, which has the store and no coordinator to ask.
+            self.store.note(**{f"plan/{spec.run}": json.dumps(vars(spec))})
+            hyper = from_plain(recipe.hyper, spec.hyper, "hyper")
+            self._context = (spec, TrainingContext(contract, recipe, hyper))
         splits = (fitted.train, fitted.validation, fitted.test)
         data = LocalData(*(SampleTensors.of(s.x, s.y, contract.input) for s in splits))
-        wanted = self._bench[1].recipe.traits.backbone
-        backbone = self.job.data.backbone or wanted or backbones.default_for(contract.input)
-        agent = Agent(self.job.agent, backbone, data, self._bench[1])
-        saved = self.store.checkpoint(plan.run)
+        context = self._context[1]
+        of_method = context.recipe.traits.backbone
+        backbone = self.job.data.backbone or of_method or backbones.default_for(contract.input)
+        agent = Agent(self.job.agent, backbone, data, context)
+        saved = self.store.checkpoint(spec.run)
         if saved is not None:
             agent.restore(unpack(saved.body))
-        self._agent, self._of = agent, of
+        self._agent, self._made_of = agent, (spec, order.version)
         self._standing = (0, -1) if saved is None else (saved.round, saved.base_round)
         return agent
 
@@ -192,15 +234,18 @@ class Worker:
         return self._pool[2]
 
     def _states(self, task: Train | Evaluate) -> tuple[Parts, Parts]:
-        found: list[Parts] = [{}, {}]
-        for place, kind in enumerate(("global", "own") if task.own else ("global",)):
-            message = self.store.held(kind, task.run, task.base_round, task.base)
-            if message is None:
-                raise StoreError(f"the {kind} state of round {task.base_round} is no longer here")
-            found[place] = wire.decode(message).body
-        if GlobalState(found[0]).base != task.base:
+        shared = self._state("global", task)
+        own = self._state("own", task) if task.own else {}
+        if GlobalState(shared).base != task.base:
             raise WireError(f"the shared state of round {task.base_round} is not the one announced")
-        return found[0], found[1]
+        return shared, own
+
+    def _state(self, kind: str, task: Train | Evaluate) -> Parts:
+        message = self.store.held(kind, task.run, task.base_round, task.base)
+        if message is None:
+            raise StoreError(f"the {kind} state of round {task.base_round} is no longer here")
+        parts: Parts = wire.decode(message).body
+        return parts
 
     def _commit(self, task: Train, agent: Agent, parts: Parts) -> None:
         from protofleet.exchange.snapshot import pack
@@ -220,20 +265,20 @@ class Worker:
         )
         checkpoint = Checkpoint(task.round, task.base_round, task.base, pack(agent.checkpoint()))
         self.store.commit_round(boot, task.run, checkpoint, upload, time.time())
-        self._standing, self._ready = (task.round, task.base_round), None
+        self._standing, self._received = (task.round, task.base_round), None
 
     def _forget(self) -> None:
         """Make the device anew from the store: what it has in memory may be ahead of what is on
         disk.
         """
-        self._agent, self._ready = None, None
+        self._agent, self._received = None, None
 
 
 def _plain(tallies: Any) -> dict[str, dict[str, tuple[int, int]]]:
     return {
-        split: {name: (int(t.correct.sum()), int(t.total.sum())) for name, t in found.items()}
-        for split, found in tallies.items()
-        if found
+        split: {name: (int(t.correct.sum()), int(t.total.sum())) for name, t in by_name.items()}
+        for split, by_name in tallies.items()
+        if by_name
     }
 
 
@@ -249,6 +294,7 @@ def _too_large(job: Job) -> str:
 
 
 def _peak_mb() -> int:
+    # Bytes on macOS, kilobytes on Linux.
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size // (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
@@ -258,11 +304,13 @@ def serve(pipe: Connection) -> None:
     from edge_agent.worker.limits import confine
 
     job: Job = pipe.recv()
+    # Before anything large is loaded: the cap counts what is there already.
     confine(job.limits)
     worker: Worker | None = None
     while True:
         order = pipe.recv()
         task = order.task if isinstance(order, Work) else order
+        # With the first order, so that a store that cannot be opened is an answer to somebody.
         try:
             worker = worker or Worker(job)
         except FleetError as error:

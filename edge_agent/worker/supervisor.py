@@ -2,6 +2,17 @@
 ended at any time.
 """
 
+# Three parties: the daemon's loop (`order`, `answers`, `dismiss`), the process, and one thread a
+# process that reads its pipe. The thread only puts answers into a queue and wakes the loop; when
+# the pipe ends, the last thing it puts there is WorkerEnded with how the process died.
+#
+# Processes are numbered, and every answer carries the number of its process. `dismiss` counts on,
+# so whatever a dismissed process has still said, its own end among it, is thrown away unread: the
+# loop never takes an old process's answer for the new one's.
+#
+# A death that nobody ordered is told once, as WorkerEnded. If the next order is sent before the
+# loop has read that, sending fails, and the order goes to a new process instead.
+
 from __future__ import annotations
 
 import contextlib
@@ -19,8 +30,8 @@ from edge_agent.worker.ipc import Answer, Job, Order, WorkerEnded
 
 
 class Supervisor(Protocol):
-    """Whoever carries out a daemon's orders: a foreman, or what stands for one where nothing is to
-    be trained.
+    """Whoever carries out a daemon's orders: a training process, or what stands for one where
+    nothing is to be trained.
     """
 
     @property
@@ -58,14 +69,14 @@ class WorkerSupervisor:
 
     def answers(self) -> list[Answer]:
         """What has been answered since the last call, by the process that works now."""
-        found = []
+        answers = []
         while not self._answers.empty():
             number, answer = self._answers.get()
             if number == self._number:
-                found.append(answer)
+                answers.append(answer)
                 if isinstance(answer, WorkerEnded):
                     self.dismiss()
-        return found
+        return answers
 
     def dismiss(self, patience: float = 2.0) -> None:
         """End the process. What it was doing is done again another time."""
@@ -75,35 +86,34 @@ class WorkerSupervisor:
             pipe.close()
         if process is None:
             return
+        # No gentler signal first: the process ignores them (the daemon answers for all), and
+        # nothing it could still say would be read.
         process.kill()
-        with contextlib.suppress(
-            subprocess.TimeoutExpired
-        ):  # stuck in the kernel: it is reaped when it lets go
+        # One that is stuck in the kernel is reaped when it lets go.
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
 
     def _started(self) -> Connection:
         if self._pipe is None:
             ours, theirs = Pipe()
-            words = [
-                sys.executable,
-                "-m",
-                "edge_agent.worker.runner",
-                str(theirs.fileno()),
-                str(os.getpid()),
-            ]
+            # A new interpreter and not a fork: the daemon has threads, and must never load torch.
+            command = [sys.executable, "-m", "edge_agent.worker.runner"]
             self._process = subprocess.Popen(
-                words,
+                [*command, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
             )
+            # Or the pipe would never end: it does when its last writer is gone.
             theirs.close()
             # Read on an end of its own: a pipe that one thread closes while another reads it is
             # nobody's.
             reading = Connection(os.dup(ours.fileno()), writable=False)
-            listener = (reading, self._process, self._number)
             threading.Thread(
-                target=self._listen, args=listener, name="worker-answers", daemon=True
+                target=self._listen,
+                args=(reading, self._process, self._number),
+                name="worker-answers",
+                daemon=True,
             ).start()
             ours.send(self.job)
             self._pipe = ours
@@ -115,15 +125,16 @@ class WorkerSupervisor:
                 answer = pipe.recv()
             except (EOFError, OSError):
                 pipe.close()
-                self._answers.put((number, WorkerEnded(_how(process))))
+                self._answers.put((number, WorkerEnded(_death(process))))
                 self._wake()
                 return
             self._answers.put((number, answer))
             self._wake()
 
 
-def _how(process: subprocess.Popen[bytes]) -> str:
+def _death(process: subprocess.Popen[bytes]) -> str:
     code = process.wait()
     if code == -signal.SIGKILL:
         return "the training process was killed, perhaps for want of memory"
-    return f"the training process ended ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
+    cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the training process ended ({cause})"

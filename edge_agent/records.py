@@ -16,17 +16,21 @@ VERSION = 1
 KEPT, KEPT_BYTES = 2, 8 << 20
 REMEMBERED = 200  # rounds whose receipts are kept
 RUNS = 3  # runs whose checkpoint is kept: a fleet that was started anew by mistake may be put back
+# Of the outbox, `body` is NULL once its bytes are given up and only the receipt is kept.
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE checkpoint (run TEXT PRIMARY KEY, round INTEGER NOT NULL, base TEXT NOT NULL, base_round INTEGER NOT NULL,
-                         body BLOB NOT NULL, made REAL NOT NULL);
-CREATE TABLE outbox (run TEXT NOT NULL, round INTEGER NOT NULL, base TEXT NOT NULL, method TEXT NOT NULL,
-                     digest TEXT NOT NULL, body BLOB, boot TEXT NOT NULL, seq INTEGER NOT NULL,
-                     status TEXT NOT NULL, reason TEXT NOT NULL, words TEXT NOT NULL, epoch INTEGER NOT NULL,
-                     made REAL NOT NULL, PRIMARY KEY (run, round));
+CREATE TABLE checkpoint (
+    run TEXT PRIMARY KEY, round INTEGER NOT NULL, base TEXT NOT NULL, base_round INTEGER NOT NULL,
+    body BLOB NOT NULL, made REAL NOT NULL);
+CREATE TABLE outbox (
+    run TEXT NOT NULL, round INTEGER NOT NULL, base TEXT NOT NULL, method TEXT NOT NULL,
+    digest TEXT NOT NULL, body BLOB, boot TEXT NOT NULL, seq INTEGER NOT NULL,
+    status TEXT NOT NULL, reason TEXT NOT NULL, words TEXT NOT NULL, epoch INTEGER NOT NULL,
+    made REAL NOT NULL, PRIMARY KEY (run, round));
 CREATE INDEX waiting ON outbox (run, status, round);
-CREATE TABLE states (at INTEGER PRIMARY KEY, kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
-                     base TEXT NOT NULL, message BLOB NOT NULL, UNIQUE (kind, run, round, base));
+CREATE TABLE states (
+    at INTEGER PRIMARY KEY, kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
+    base TEXT NOT NULL, message BLOB NOT NULL, UNIQUE (kind, run, round, base));
 """
 
 

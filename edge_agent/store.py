@@ -1,11 +1,39 @@
 """What a device must not lose: its checkpoint and its outbox, in one SQLite file that changes in
 whole commits.
-
-A round's training becomes lasting in one transaction, checkpoint and upload together: trained means
-in the outbox. The daemon writes its boot id into the file when it starts, and a training process
-commits only under the boot it was started by, so that one left over from before cannot write over
-what came after it.
 """
+
+# Theory of operation
+#
+# Two processes write here, the daemon and its training process, each over a connection of its own.
+# SQLite orders their commits; each is one of these and holds what must change together:
+#
+#   commit            by         changes                          why together
+#   commit_round      training   checkpoint, outbox               trained means in the outbox
+#   settle            daemon     one upload's status; old bytes   a receipt frees what it answers
+#   wait_again        daemon     one upload's status
+#   hold              daemon     states: the newest two a kind    a new one pushes an old one out
+#   take_over, note   both       meta
+#
+# The first is the one that counts. Were the checkpoint written before the upload, a crash between
+# them would lose an upload that the coordinator waits for, of a round that is not trained again;
+# the other way round, an upload would be delivered of a training that the device has forgotten. As
+# it is, wherever the log ends, checkpoint and outbox agree on how far the device is, and a round
+# that is trained again starts from the same checkpoint and gives the same bytes.
+#
+# A training process may outlive its daemon by some moments, and then commit over what a newer one
+# has done. So a daemon writes its boot id when it starts (`take_over`), and `commit_round` looks in
+# its own transaction whether the boot that ordered it still is the one: else it is `Orphaned` and
+# nothing is written. In the same place it refuses a round that is not newer than the checkpoint.
+#
+# An upload is `waiting` until its receipt, and keeps its bytes that long however old it is. After
+# that the bytes of the newest few are kept still, since a coordinator that lost its last writes
+# asks for them again (`wait_again`); of older rounds the receipt alone stays, for a while.
+#
+# `synchronous=FULL` is what makes a commit survive the loss of power: with WAL and the usual
+# NORMAL a committed transaction may be gone after it, though its upload was delivered. Writers
+# wait for each other for 20 seconds (`timeout`): a commit on a slow card takes a while. All
+# transactions begin IMMEDIATE, as one that starts by reading cannot become a writer if another
+# wrote in between, however long it waits.
 
 from __future__ import annotations
 
@@ -41,7 +69,7 @@ class Store:
         self.path = folder / "agent.db"
         if (read_only or not create) and not self.path.exists():
             raise NoStore(f"{self.path}: no such file", "the device has not run here yet")
-        with self._said():
+        with self._own_errors():
             if read_only:
                 # Whoever only looks must not checkpoint the write-ahead log by closing last.
                 uri = f"{self.path.absolute().as_uri()}?mode=ro"
@@ -50,9 +78,11 @@ class Store:
                     raise NoStore(f"{self.path} is empty", "the device has not run here yet")
                 return
             folder.mkdir(parents=True, exist_ok=True)
+            # Without an isolation level: else the module begins transactions of its own.
             self._db = sqlite3.connect(self.path, timeout=20.0, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
+            # Pages, 1.6 MB: the log is written twice, and small devices have little disk.
             self._db.execute("PRAGMA wal_autocheckpoint=400")
             self._prepare()
 
@@ -62,11 +92,13 @@ class Store:
 
     def check(self) -> None:
         """Refuse a damaged file before anything is built on it."""
-        with self._said():
-            found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
+        with self._own_errors():
+            # The first fault is enough, and indexes are not compared with their tables: a daemon
+            # must start within seconds.
+            verdict = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
             raise StoreError(
-                f"{self.path} is damaged ({' '.join(found.split())})",
+                f"{self.path} is damaged ({' '.join(verdict.split())})",
                 "move it away: the device then begins its run anew",
             )
 
@@ -86,7 +118,7 @@ class Store:
 
     def all_noted(self, prefix: str) -> dict[str, str]:
         """What was remembered under names that begin so, without the prefix."""
-        with self._said():
+        with self._own_errors():
             rows = self._db.execute(
                 "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
             )
@@ -124,7 +156,8 @@ class Store:
                 ),
             )
             db.execute(
-                "DELETE FROM checkpoint WHERE run NOT IN (SELECT run FROM checkpoint ORDER BY made DESC LIMIT ?)",
+                "DELETE FROM checkpoint WHERE run NOT IN"
+                " (SELECT run FROM checkpoint ORDER BY made DESC LIMIT ?)",
                 (RUNS,),
             )
             db.execute("DELETE FROM outbox WHERE run NOT IN (SELECT run FROM checkpoint)")
@@ -148,6 +181,7 @@ class Store:
 
     def newest(self, kind: str, run: str) -> bytes | None:
         """The message that brought the newest state of a kind."""
+        # By arrival, not by round: a coordinator that lost its last state makes a lower one.
         row = self._one(
             "SELECT message FROM states WHERE kind = ? AND run = ? ORDER BY at DESC LIMIT 1",
             kind,
@@ -157,7 +191,7 @@ class Store:
 
     def waiting(self, run: str) -> list[int]:
         """Rounds whose uploads have no receipt yet, oldest first."""
-        with self._said():
+        with self._own_errors():
             rows = self._db.execute(
                 "SELECT round FROM outbox WHERE run = ? AND status = 'waiting' ORDER BY round",
                 (run,),
@@ -167,8 +201,8 @@ class Store:
     def upload(self, run: str, round: int) -> OutboxEntry | None:
         """An upload whose bytes are still here."""
         row = self._one(
-            "SELECT run, round, base, method, digest, body, boot, seq, status, reason, words, epoch FROM outbox"
-            " WHERE run = ? AND round = ? AND body IS NOT NULL",
+            "SELECT run, round, base, method, digest, body, boot, seq, status, reason, words, epoch"
+            " FROM outbox WHERE run = ? AND round = ? AND body IS NOT NULL",
             run,
             round,
         )
@@ -180,12 +214,17 @@ class Store:
         """A receipt came: the coordinator has it, or does not want it."""
         with self.transaction() as db:
             db.execute(
-                "UPDATE outbox SET status = ?, reason = ?, words = ?, epoch = ? WHERE run = ? AND round = ?",
+                "UPDATE outbox SET status = ?, reason = ?, words = ?, epoch = ?"
+                " WHERE run = ? AND round = ?",
                 (status, reason, words, epoch, run, round),
             )
+            # Counted from the newest round back: `place` uploads, `size` bytes up to here. Both
+            # bounds must be passed, so that the newest few stay however large they are.
             db.execute(
-                "UPDATE outbox SET body = NULL WHERE run = ? AND status != 'waiting' AND round IN (SELECT round FROM"
-                " (SELECT round, row_number() OVER newest AS place, sum(length(body)) OVER newest AS size FROM outbox"
+                "UPDATE outbox SET body = NULL"
+                " WHERE run = ? AND status != 'waiting' AND round IN (SELECT round FROM"
+                " (SELECT round, row_number() OVER newest AS place,"
+                " sum(length(body)) OVER newest AS size FROM outbox"
                 " WHERE run = ? AND body IS NOT NULL WINDOW newest AS (ORDER BY round DESC))"
                 " WHERE place > ? AND size > ?)",
                 (run, run, KEPT, KEPT_BYTES),
@@ -198,20 +237,22 @@ class Store:
     def wait_again(self, run: str, round: int) -> bool:
         """Put a settled upload back; whether its bytes are still here."""
         with self.transaction() as db:
-            found = db.execute(
-                "UPDATE outbox SET status = 'waiting' WHERE run = ? AND round = ? AND body IS NOT NULL",
+            update = db.execute(
+                "UPDATE outbox SET status = 'waiting'"
+                " WHERE run = ? AND round = ? AND body IS NOT NULL",
                 (run, round),
             )
-            return found.rowcount > 0
+            return update.rowcount > 0
 
-    def hold(self, kind: str, held: HeldState) -> None:
+    def hold(self, kind: str, state: HeldState) -> None:
         """Keep the newest two states of a kind (`global`, `own`): training may still read the one
         before.
         """
         with self.transaction() as db:
             db.execute(
-                "INSERT OR REPLACE INTO states (kind, run, round, base, message) VALUES (?, ?, ?, ?, ?)",
-                (kind, held.run, held.round, held.base, held.message),
+                "INSERT OR REPLACE INTO states (kind, run, round, base, message)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (kind, state.run, state.round, state.base, state.message),
             )
             db.execute(
                 "DELETE FROM states WHERE kind = ? AND at NOT IN"
@@ -232,7 +273,7 @@ class Store:
 
     def outcomes(self, run: str) -> list[tuple[int, str, str]]:
         """Round, digest and status of every upload of a run that is remembered."""
-        with self._said():
+        with self._own_errors():
             return list(
                 self._db.execute(
                     "SELECT round, digest, status FROM outbox WHERE run = ? ORDER BY round", (run,)
@@ -241,7 +282,7 @@ class Store:
 
     def counts(self, run: str) -> dict[str, int]:
         """Uploads of a run by their status."""
-        with self._said():
+        with self._own_errors():
             return dict(
                 self._db.execute(
                     "SELECT status, count(*) FROM outbox WHERE run = ? GROUP BY status", (run,)
@@ -251,12 +292,13 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One commit, or none at all."""
-        with self._said():
+        with self._own_errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException:
+                # On some errors, a full disk among them, SQLite has rolled back by itself.
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
@@ -292,12 +334,12 @@ class Store:
             )
         return version
 
-    def _one(self, words: str, *values: Any) -> Any:
-        with self._said():
-            return self._db.execute(words, values).fetchone()
+    def _one(self, query: str, *values: Any) -> Any:
+        with self._own_errors():
+            return self._db.execute(query, values).fetchone()
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _own_errors(self) -> Iterator[None]:
         """Whatever SQLite has to say in one line."""
         try:
             yield

@@ -49,14 +49,14 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         store.take_over(boot)
         data = environ.get("PROTOFLEET_DATA")
         job = Job(
-            config.id,
-            config.data_dir,
-            boot,
-            config.data,
-            Path(data) if data else None,
-            config.limits,
-            config.agent.export_every,
-            Path(config.agent.export_to),
+            agent=config.id,
+            folder=config.data_dir,
+            boot=boot,
+            data=config.data,
+            data_dir=Path(data) if data else None,
+            limits=config.limits,
+            export_every=config.agent.export_every,
+            export_to=Path(config.agent.export_to),
         )
         topics = Topics(config.fleet.name)
         rng = random.Random(boot)
@@ -65,7 +65,7 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         link = Link(where, config.id, settings, rng=rng)
         supervisor = WorkerSupervisor(job, link.wake)
         notifier = Notifier(environ)
-        stop = _Stop()
+        stop = _Stop()  # from here on a signal ends what it meets in good order, the survey too
         survey = first_survey(supervisor, link.poll, notifier, stop)
         if survey is None:
             return
@@ -85,7 +85,7 @@ def first_survey(
     """What there is to learn from, before anybody is told; None if the wait was ended."""
     supervisor.order(SurveyData())
     try:
-        while not stop.wanted:
+        while not stop.requested:
             wait(1.0)
             # Reading a large folder may take longer than systemd's start timeout: a further half
             # minute, as often as this turns.
@@ -99,7 +99,7 @@ def first_survey(
                     case WorkerEnded(words):
                         raise DataError(f"the samples could not be read: {words}")
     finally:
-        supervisor.dismiss()  # torch is loaded when there is a round, not before
+        supervisor.dismiss()  # a daemon that waits for its first round has no process beside it
     return None
 
 
@@ -114,18 +114,18 @@ class _Stop:
     """SIGTERM and interrupts, from the first moment on."""
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.requested = False
         self._then: Callable[[], None] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._heard)
+            signal.signal(number, self._on_signal)
 
     def then(self, stop: Callable[[], None]) -> None:
         """What else to do when it comes, or at once if it came."""
         self._then = stop
-        if self.wanted:
+        if self.requested:
             stop()
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
-        self.wanted = True
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
         if self._then is not None:
             self._then()

@@ -23,16 +23,15 @@ def check(file: Path | None, **flags: Any) -> None:
     from edge_agent.daemon import start
     from edge_agent.data.source import survey
 
-    found = settings(file, flags)
-    where = start.check(found, os.environ)
+    config = settings(file, flags)
+    broker = start.check(config, os.environ)
     data = os.environ.get("PROTOFLEET_DATA")
-    seen = survey(found.data, Path(data) if data else None)
-    click.echo(f"device   {found.id} in fleet {found.fleet.name}")
-    click.echo(f"broker   {where}")
-    click.echo(f"keeps    {found.data_dir}")
-    click.echo(
-        f"learns   {seen.samples} samples of {len(seen.classes)} classes: {_few(seen.classes)}"
-    )
+    samples = survey(config.data, Path(data) if data else None)
+    classes = samples.classes
+    click.echo(f"device   {config.id} in fleet {config.fleet.name}")
+    click.echo(f"broker   {broker}")
+    click.echo(f"keeps    {config.data_dir}")
+    click.echo(f"learns   {samples.samples} samples of {len(classes)} classes: {_few(classes)}")
 
 
 def _few(names: tuple[str, ...]) -> str:

@@ -24,11 +24,13 @@ def contract(file: Path | None, **flags: Any) -> None:
     from edge_agent.data.source import read
 
     data = os.environ.get("PROTOFLEET_DATA")
-    found = read(need_source(settings(file, flags)).data, Path(data) if data else None).data
-    kind = found.input
+    section = need_source(settings(file, flags)).data
+    samples = read(section, Path(data) if data else None).data
+    kind = samples.input
+    # Lists of names and numbers are written in JSON as in TOML.
     lines = [
         "[contract]",
-        f"classes = {json.dumps(list(found.classes), ensure_ascii=False)}",
+        f"classes = {json.dumps(list(samples.classes), ensure_ascii=False)}",
         "",
         "[contract.input]",
         f"kind = {json.dumps(kind.kind)}",

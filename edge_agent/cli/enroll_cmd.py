@@ -39,9 +39,8 @@ def enroll(
     """Learn a new class from a few PHOTOS: in use here at once, on every following device once it
     is admitted.
     """
-    from edge_agent.inference.classifier import (
-        Classifier,  # before all that imports numpy: it keeps that to one thread
-    )
+    # Before all that imports numpy: it keeps that to one thread.
+    from edge_agent.inference.classifier import Classifier
 
     classifier = Classifier(bundle)
     import numpy as np
@@ -52,44 +51,46 @@ def enroll(
 
     cache.settled(classifier, bundle)
     kind = classifier.bundle.manifest.input
-    found = files.find(photos)
-    if not found:
+    paths = files.find(photos)
+    if not paths:
         raise UsageError("there is not one image among these paths")
-    new = enrolment.embedded(
-        classifier, label, np.stack([files.read(path, kind) for path in found])
-    )
+    images = np.stack([files.read(path, kind) for path in paths])
+    new = enrolment.embedded(classifier, label, images)
     enrolment.keep(classifier, bundle, new)
     lineage = new.bank.about.lineage
-    told = {
+    document = {
         "label": label,
         "photos": new.photos,
         "nearest": new.nearest,
         "share": new.share,
         "lineage": lineage,
     }
-    said = [f"{label}: learned from {new.photos} photos and in use on this device"]
+    lines = [f"{label}: learned from {new.photos} photos and in use on this device"]
     if new.too_near:
-        said.append(
-            f"it lies close to {new.nearest} ({new.share:.2f} of what is usual between classes): they may be mixed up"
+        lines.append(
+            f"it lies close to {new.nearest} ({new.share:.2f} of what is usual between classes): "
+            "they may be mixed up"
         )
+    # Points of a class mean something through the same extractor only, which every device has for
+    # itself unless one was frozen for all.
     if lineage.startswith("run:"):
-        told["offered"] = False
-        said.append(
-            "other devices have extractors of their own: put the photos into this device's data, and the class "
-            "reaches them through the next rounds"
+        document["offered"] = False
+        lines.append(
+            "other devices have extractors of their own: put the photos into this device's data, "
+            "and the class reaches them through the next rounds"
         )
     elif url:
         receipt = enrolment.offer(classifier, new.bank, reach(url), fleet, agent or host_name())
-        told |= {"offered": True, "status": receipt.status, "words": receipt.words}
-        said.append(
+        document |= {"offered": True, "status": receipt.status, "words": receipt.words}
+        lines.append(
             {
                 "accepted": "the fleet has it: every following device of this lineage knows it now",
                 "waiting": "the coordinator keeps it until an operator admits it",
             }.get(receipt.status, f"the coordinator does not take it: {receipt.words}")
         )
-    click.echo(json.dumps(told, indent=1) if as_json else "\n".join(said))
-    if told.get("status") not in (None, "accepted", "waiting"):
-        raise FleetError(f"{label} was not taken into the fleet: {told['words']}")
+    click.echo(json.dumps(document, indent=1) if as_json else "\n".join(lines))
+    if document.get("status") not in (None, "accepted", "waiting"):
+        raise FleetError(f"{label} was not taken into the fleet: {document['words']}")
 
 
 @click.command()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Reach = Callable[[str], Address]
 
 F = TypeVar("F", bound=Callable[..., Any])
-AT_ONCE = 32
-NAP = 0.5
+AT_ONCE = 32  # photos in memory
+NAP = 0.5  # seconds between two looks at a watched folder
 Stamp = tuple[int, int]
 
 bundle_option = click.option(
@@ -56,7 +56,7 @@ def broker_options(command: F) -> F:
     """What a broker may ask for; the command gets `reach`, which makes an address of a URL."""
 
     @wraps(command)
-    def told(credentials: str, ca: str, cert: str, key: str, **others: Any) -> Any:
+    def with_reach(credentials: str, ca: str, cert: str, key: str, **others: Any) -> Any:
         def reach(url: str) -> Address:
             from protofleet.settings.broker import BrokerSection
 
@@ -70,8 +70,8 @@ def broker_options(command: F) -> F:
         ("ca", "A file with the authority that signed the broker's certificate."),
         ("credentials", "A file with user name and password for the broker."),
     ):
-        told = click.option(f"--{name}", default="", metavar="FILE", help=help)(told)
-    return cast(F, told)
+        with_reach = click.option(f"--{name}", default="", metavar="FILE", help=help)(with_reach)
+    return cast(F, with_reach)
 
 
 @click.command()
@@ -114,9 +114,8 @@ def infer(
     reach: Reach,
 ) -> None:
     """Classify photos: PATHS are files or folders."""
-    from edge_agent.inference.classifier import (
-        Classifier,  # before all that imports numpy: it keeps that to one thread
-    )
+    # Before all that imports numpy: it keeps that to one thread.
+    from edge_agent.inference.classifier import Classifier
 
     endless = watch is not None or from_stdin
     if bool(paths) + (watch is not None) + from_stdin != 1:
@@ -124,13 +123,13 @@ def infer(
     from edge_agent.data import images
     from edge_agent.updates.cache import settled
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
         if follow:
             from edge_agent.updates.listener import following
 
             broker = reach(follow)
-            held.enter_context(
+            stack.enter_context(
                 following(classifier, bundle, broker, channel, fleet, wait=not endless, fetch=fetch)
             )
         else:
@@ -146,6 +145,7 @@ def infer(
         for batch in appearing(watch) if watch is not None else from_lines(sys.stdin):
             for row in answers(classifier, batch, top):
                 click.echo(json.dumps(row) if as_json else table([row]))
+            # A program at the other end of a pipe waits for this answer before it asks on.
             sys.stdout.flush()
 
 
@@ -156,31 +156,32 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
     from edge_agent.data import images
 
     for start in range(0, len(files), AT_ONCE):
-        now = (
-            classifier.in_use
-        )  # for photos read at its size, even if another bundle comes meanwhile
+        # For photos read at its size, even if another bundle comes meanwhile.
+        now = classifier.in_use
         kind, far = now.bundle.manifest.input, now.bundle.manifest.reading.by == "prototypes"
-        read: dict[Path, Any] = {}
-        wrong: dict[Path, str] = {}
-        for path in files[start : start + AT_ONCE]:
+        batch = files[start : start + AT_ONCE]
+        photos: dict[Path, Any] = {}
+        errors: dict[Path, str] = {}
+        for path in batch:
             try:
-                read[path] = images.read(path, kind)
+                photos[path] = images.read(path, kind)
             except DataError as error:
-                wrong[path] = str(error)
-        seen = now.look(np.stack(list(read.values()))) if read else None
-        rows = iter(range(len(read)))
-        for path in files[start : start + AT_ONCE]:
-            if seen is None or path in wrong:
-                yield {"path": str(path), "label": None, "error": wrong[path]}
+                errors[path] = str(error)
+        answer = now.look(np.stack(list(photos.values()))) if photos else None
+        row_of = {path: row for row, path in enumerate(photos)}
+        for path in batch:
+            if answer is None or path in errors:
+                yield {"path": str(path), "label": None, "error": errors[path]}
                 continue
-            row = next(rows)
-            square = float((seen.features[row] ** 2).sum())
+            row = row_of[path]
+            # The square of a distance from the score that leaves the feature's own part out.
+            square = float((answer.features[row] ** 2).sum())
             best = [
                 {"label": label, "score": score}
                 | ({"distance": max(square - score, 0.0) ** 0.5} if far else {})
-                for label, score in seen.top(row, top)
+                for label, score in answer.top(row, top)
             ]
-            yield {"path": str(path), "label": seen.best[row], "top": best}
+            yield {"path": str(path), "label": answer.best[row], "top": best}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -190,16 +191,15 @@ def table(rows: list[dict[str, Any]]) -> str:
         if "error" in row:
             lines.append(f"{row['path']}  {row['error']}")
             continue
-        told = "  ".join(
-            f"{b['label']} ({'distance' if 'distance' in b else 'score'} {b.get('distance', b['score']):.3f})"
-            for b in row["top"]
-        )
-        lines.append(
-            f"{row['path']}  {told}"
-            if row["label"] is not None
-            else f"{row['path']}  none of these; {told}"
-        )
+        ranking = "  ".join(_ranked(best) for best in row["top"])
+        none = "" if row["label"] is not None else "none of these; "
+        lines.append(f"{row['path']}  {none}{ranking}")
     return "\n".join(lines)
+
+
+def _ranked(best: dict[str, Any]) -> str:
+    kind = "distance" if "distance" in best else "score"
+    return f"{best['label']} ({kind} {best[kind]:.3f})"
 
 
 def from_lines(lines: Iterable[str]) -> Iterator[list[Path]]:
@@ -223,6 +223,7 @@ def appearing(folder: Path) -> Iterator[list[Path]]:
             {path: stamp for path in images.find([folder]) if (stamp := stamp_of(path))},
         )
         done = {path: stamp for path, stamp in done.items() if path in now}
+        # The same stamp twice, a nap apart: a camera that is still writing would give half a photo.
         fresh = [path for path, stamp in now.items() if before.get(path) == stamp != done.get(path)]
         if fresh:
             done |= {path: now[path] for path in fresh}
@@ -233,7 +234,7 @@ def appearing(folder: Path) -> Iterator[list[Path]]:
 def stamp_of(path: Path) -> Stamp | None:
     """By what a file that was written anew is known; nothing of one that has gone."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

@@ -21,41 +21,43 @@ def status(file: Path | None, as_json: bool, **flags: Any) -> None:
     from edge_agent.store import Store
 
     config = settings(file, flags)
-    found = read(config.data_dir)
-    if not found:
+    document = read(config.data_dir)
+    if not document:
         raise FleetError(
             f"{config.data_dir}: no device has run here yet", "edge-agent run starts one"
         )
-    found["running"] = found.get("doing") != "stopped" and alive(found.get("pid"))
+    # A daemon that was killed leaves a document that says it runs.
+    document["running"] = document.get("doing") != "stopped" and alive(document.get("pid"))
     store = Store(config.data_dir, create=False)
     try:
-        found["outbox"] = store.counts(str(found.get("run", "")))
-        found["trained"] = store.standing(str(found.get("run", "")))[0]
+        # From the store and not from the document, which may be some seconds old.
+        document["outbox"] = store.counts(str(document.get("run", "")))
+        document["trained"] = store.standing(str(document.get("run", "")))[0]
     finally:
         store.close()
-    click.echo(json.dumps(found, indent=1) if as_json else "\n".join(_lines(found)))
+    click.echo(json.dumps(document, indent=1) if as_json else "\n".join(_lines(document)))
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    doing = found["doing"] if found["running"] else "not running"
+def _lines(status: dict[str, Any]) -> list[str]:
+    doing = status["doing"] if status["running"] else "not running"
     link = (
         "connected"
-        if found["running"] and found["connected"]
-        else f"not connected {found['trouble']}".strip()
+        if status["running"] and status["connected"]
+        else f"not connected {status['trouble']}".strip()
     )
-    run, method = found["run"] or "none yet", found["method"] or "no method"
+    run, method = status["run"] or "none yet", status["method"] or "no method"
     rows = {
-        "device": f"{found['agent']} in fleet {found['fleet']}: {doing}",
-        "broker": f"{found['broker']}: {link}",
-        "run": f"{run}, {method}, round {found['round']} {found['phase']}",
-        "trained": f"up to round {found['trained']}",
-        "outbox": ", ".join(f"{n} {what}" for what, n in sorted(found["outbox"].items()))
+        "device": f"{status['agent']} in fleet {status['fleet']}: {doing}",
+        "broker": f"{status['broker']}: {link}",
+        "run": f"{run}, {method}, round {status['round']} {status['phase']}",
+        "trained": f"up to round {status['trained']}",
+        "outbox": ", ".join(f"{n} {what}" for what, n in sorted(status["outbox"].items()))
         or "empty",
-        "samples": f"{found['samples']} of {len(found['classes'])} classes",
-        "accuracy": ", ".join(f"{name} {value:.4f}" for name, value in found["accuracy"])
+        "samples": f"{status['samples']} of {len(status['classes'])} classes",
+        "accuracy": ", ".join(f"{name} {value:.4f}" for name, value in status["accuracy"])
         or "not measured yet",
-        "today": f"{found['bytes_today'] / 1e6:.2f} MB over the link",
+        "today": f"{status['bytes_today'] / 1e6:.2f} MB over the link",
     }
-    if found["refusal"]:
-        rows["refuses"] = found["refusal"]
+    if status["refusal"]:
+        rows["refuses"] = status["refusal"]
     return [f"{name:<9} {value}" for name, value in rows.items()]

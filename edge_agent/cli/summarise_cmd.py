@@ -55,10 +55,13 @@ def summarise(
     if (url is None) == (out is None):
         raise UsageError("one of --offer and --out is due")
     config = need_source(settings(file, flags))
+    # Called by the daemon beside its owner's work.
     if out is not None:
         os.nice(config.limits.nice)
     classifier = Classifier(bundle)
     cache.settled(classifier, bundle)
+    # Only now: `Classifier` has run its self-test, and what does not stand must not be moved to
+    # where the next start looks for it.
     if to is not None and to != bundle:
         bundle.replace(to)
     where = os.environ.get("PROTOFLEET_DATA")
@@ -81,6 +84,5 @@ def summarise(
     if receipt.status != "accepted":
         raise FleetError(f"the coordinator does not take it: {receipt.words}")
     counts = getattr(bank.points, "counts", None)
-    click.echo(
-        f"means of {len(bank.about.classes)} classes, {0 if counts is None else counts.sum()} samples: taken"
-    )
+    samples = 0 if counts is None else counts.sum()
+    click.echo(f"means of {len(bank.about.classes)} classes, {samples} samples: taken")

@@ -8,6 +8,7 @@ classes. All may be removed at any time.
 
 from __future__ import annotations
 
+import contextlib
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,33 +38,32 @@ def enrolled_file(bundle: Path, lineage: str) -> Path:
     further = bundle.with_name(
         f"{bundle.name}.enrolled.{sha256(lineage.encode()).hexdigest()[:8]}.cbor"
     )
-    held = read(first)
-    return (
-        further
-        if further.exists() or (held is not None and held.bank.about.lineage != lineage)
-        else first
-    )
+    # Named by lineage only where the plain name is another's: devices with one extractor, which are
+    # most, have the file that the documents name.
+    enrolled = read(first)
+    of_another = enrolled is not None and enrolled.bank.about.lineage != lineage
+    return further if of_another or further.exists() else first
 
 
 def settled(classifier: Classifier, bundle: Path) -> None:
     """Use the newest state on disk, where it fits, and the classes that were enrolled here."""
-    held = read(state_file(bundle))
-    if held is None:
+    state = read(state_file(bundle))
+    if state is None:
         take(classifier, bundle, classifier.bundle.published)
-    elif held.bank.about.lineage in classifier.bundle.manifest.lineages:
-        take(classifier, bundle, held)
+    elif state.bank.about.lineage in classifier.bundle.manifest.lineages:
+        take(classifier, bundle, state)
     else:
-        _settled_elsewhere(classifier, bundle, held)
+        _settled_elsewhere(classifier, bundle, state)
 
 
-def _settled_elsewhere(classifier: Classifier, bundle: Path, held: Published) -> None:
-    other = fitting(bundle, held.bank.about.lineage)
-    try:
+def _settled_elsewhere(classifier: Classifier, bundle: Path, state: Published) -> None:
+    other = fitting(bundle, state.bank.about.lineage)
+    # A bundle that is no longer what it was when it was fetched is no reason not to start: the one
+    # that was asked for serves, and the fleet, once it is heard, says more.
+    with contextlib.suppress(BundleError, Mismatch):
         if other is not None:
-            classifier.change(other, with_enrolled(bundle, held.bank), held.digest)
+            classifier.change(other, with_enrolled(bundle, state.bank), state.digest)
             return
-    except (BundleError, Mismatch):
-        pass  # no longer what it was when it was fetched: the one that was asked for serves, and the fleet says more
     take(classifier, bundle, classifier.bundle.published)
 
 
@@ -71,11 +71,11 @@ def fitting(bundle: Path, lineage: str) -> Bundle | None:
     """Which of the bundles on disk prototypes of this lineage are for."""
     for path in (bundle, fleet_file(bundle)):
         try:
-            found = open_bundle(path)
+            candidate = open_bundle(path)
         except BundleError:
             continue
-        if lineage in found.manifest.lineages:
-            return found
+        if lineage in candidate.manifest.lineages:
+            return candidate
     return None
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from protofleet.mqtt.address import Address
 
 TOO_NEAR = 0.25  # of what is usual between classes
-PATIENCE, AGAIN = 10.0, 1.0
+PATIENCE, AGAIN = 10.0, 1.0  # seconds for an answer, and between two sendings of one offer
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,7 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
         )
     now = classifier.in_use
     mean = now.engine.as_published([label], now.look(images).features.mean(0, keepdims=True))
+    # To what a state holds on the wire: the class is compared here with what others will compare.
     mean = mean.astype(np.float16).astype(np.float32)
     near, share = published.nearest(bank.points, mean)
     one = Bank(
@@ -81,26 +82,27 @@ def summarised(
     are none.
     """
     now = classifier.in_use
-    known = now.loaded.labels
-    held = [int(c) for c in np.unique(y) if names[c] in known]
-    left_out = [names[c] for c in np.unique(y) if names[c] not in known]
-    features = now.look(x[np.isin(y, held)]).features.astype(np.float64)
-    of = y[np.isin(y, held)]
-    about = About(now.loaded.bank.about.lineage, tuple(names[c] for c in held))
+    fleets = now.loaded.labels
+    classes = [int(c) for c in np.unique(y) if names[c] in fleets]
+    left_out = [names[c] for c in np.unique(y) if names[c] not in fleets]
+    rows = np.isin(y, classes)
+    # Means in float64: of many samples a float32 sum would lose what sets two devices apart.
+    features, labels = now.look(x[rows]).features.astype(np.float64), y[rows]
+    about = About(now.loaded.bank.about.lineage, tuple(names[c] for c in classes))
     vectors = np.zeros((0, features.shape[1]), np.float32)
-    if held:
+    if classes:
         vectors = now.engine.as_published(
-            about.classes, np.stack([features[of == c].mean(0) for c in held])
+            about.classes, np.stack([features[labels == c].mean(0) for c in classes])
         )
-    counts = np.array([(of == c).sum() for c in held], np.int64)
-    return Bank(about, Prototypes(np.arange(len(held)), vectors, counts)), left_out
+    counts = np.array([(labels == c).sum() for c in classes], np.int64)
+    return Bank(about, Prototypes(np.arange(len(classes)), vectors, counts)), left_out
 
 
 def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
     """Use it at once, here and at every later start."""
     path = cache.enrolled_file(bundle, new.bank.about.lineage)
-    known = cache.read(path)
-    bank = new.bank if known is None else published.joined(known.bank, new.bank)
+    before = cache.read(path)
+    bank = new.bank if before is None else published.joined(before.bank, new.bank)
     write_whole(path, _local(classifier, bank))
     cache.settled(classifier, bundle)
 
@@ -108,18 +110,20 @@ def keep(classifier: Classifier, bundle: Path, new: Enrolment) -> None:
 def forget(classifier: Classifier, bundle: Path, label: str) -> bool:
     """Take back a class that was enrolled here; whether there was one."""
     path = cache.enrolled_file(bundle, classifier.loaded.bank.about.lineage)
-    known = cache.read(path)
-    if known is None or label not in known.bank.about.classes:
+    enrolled = cache.read(path)
+    if enrolled is None or label not in enrolled.bank.about.classes:
         return False
-    kept, points = [name for name in known.bank.about.classes if name != label], known.bank.points
-    assert isinstance(points, Prototypes)
-    if not kept:
+    names, points = enrolled.bank.about.classes, enrolled.bank.points
+    assert isinstance(points, Prototypes)  # `embedded` makes nothing else
+    others = [name for name in names if name != label]
+    if not others:
         path.unlink()
         return True
-    left = points.only([known.bank.about.classes.index(name) for name in kept])
-    ids = np.array([kept.index(known.bank.about.classes[int(c)]) for c in left.classes], np.int64)
-    about = replace(known.bank.about, classes=tuple(kept))
-    write_whole(path, _local(classifier, Bank(about, Prototypes(ids, left.vectors, left.counts))))
+    # The name goes, too, and the ids of those behind it move up.
+    rows = points.only([names.index(name) for name in others])
+    ids = np.array([others.index(names[int(c)]) for c in rows.classes], np.int64)
+    about = replace(enrolled.bank.about, classes=tuple(others))
+    write_whole(path, _local(classifier, Bank(about, Prototypes(ids, rows.vectors, rows.counts))))
     return True
 
 
@@ -154,9 +158,8 @@ def offer(
         end = time.monotonic() + patience
         again = 0.0
         while (now := time.monotonic()) < end:
-            if (
-                link.connected and now >= again
-            ):  # receipts may be lost; the same offer gets the same answer
+            # Receipts may be lost; the same offer gets the same answer.
+            if link.connected and now >= again:
                 link.publish(topic, payload)
                 again = now + AGAIN
             for event in link.poll(0.2 if link.connected else AGAIN):
@@ -164,9 +167,9 @@ def offer(
                     raise LinkError(f"{broker} refuses this device: {event.reason}")
                 if isinstance(event, Arrival):
                     link.ack(event)
-                    found = _receipt(event.payload, digest)
-                    if found is not None:
-                        return found
+                    answer = _receipt(event.payload, digest)
+                    if answer is not None:
+                        return answer
     finally:
         link.stop(patience=1.0)
     raise LinkError(
@@ -184,6 +187,8 @@ def message(
     )
 
 
+# An offer is of round 0, which no training has: the coordinator answers it like an upload. Where it
+# could not read the offer it has no digest to name.
 def _receipt(payload: bytes, digest: str) -> OfferAnswer | None:
     try:
         message = wire.decode(payload)

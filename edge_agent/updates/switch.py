@@ -5,6 +5,35 @@ What is in use is replaced only by what stands: a state that fits, or a whole bu
 self-test. What replaced it is then on disk, too, for the next start.
 """
 
+# Theory of operation
+#
+# A channel says two things, in any order and again with every connection, because both are
+# retained: a state (prototypes of one lineage, and the name of the bundle they are for) and which
+# bundle it has. A state is of use only together with an extractor of its lineage:
+#
+#   the state that came                what happens
+#   of the lineage in use              used at once
+#   of a bundle on disk                that bundle and the state, at once and whole
+#   neither, and it names a bundle     the state waits, the bundle is fetched (`fetch.Fetch`)
+#   neither, and nothing to fetch      one line in the log; what is in use stays
+#   damaged, or it does not fit        one line in the log; what is in use stays
+#
+#   the bundle that came               what happens
+#   its state waits, it stands         bundle and state, at once and whole; both are kept on disk
+#   it fails (hash, graph, self-test)  refused once by its digest, not fetched again; the old stays
+#   no state waits for it any more     nothing
+#
+# A newer state takes the place of one that waits, whatever becomes of it: only the newest counts.
+# A state that is used ends the fetching, for then the bundle in use is the right one.
+#
+# The order of things is: first the classifier, then the disk. If the device goes down in between,
+# it starts with the older state and hears the newer one again; the other way round the disk would
+# hold what never passed its test. A disk that is full costs the next start, not this one.
+#
+# Whether it was waited for: a command that classifies once waits for the fleet's first word. Every
+# method answers True when that word is final (used, or of no use), and False while a bundle is yet
+# to come.
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,8 +53,8 @@ from protofleet.util.logs import Log
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
-    """A state as it came."""
+class _ReceivedState:
+    """A state, and the message it came in."""
 
     state: Published
     payload: bytes
@@ -38,8 +67,8 @@ class BundleSwitch:
 
     def __init__(self, classifier: Classifier, bundle: Path, fetch: Fetch | None, log: Log) -> None:
         self._classifier, self._bundle, self._fetch, self._log = classifier, bundle, fetch, log
-        self._waiting: _Held | None = None
-        self._remarked = ""
+        self._waiting: _ReceivedState | None = None
+        self._remarked = ""  # what was said last of prototypes that are of no use
 
     @property
     def fetching(self) -> bool:
@@ -51,81 +80,84 @@ class BundleSwitch:
         is fetched.
         """
         try:
-            held = _Held(published.read(payload), payload)
-            lineage = held.state.bank.about.lineage
+            received = _ReceivedState(published.read(payload), payload)
+            lineage = received.state.bank.about.lineage
             self._waiting = None
             if lineage in self._classifier.bundle.manifest.lineages:
-                cache.take(self._classifier, self._bundle, held.state)
-                self._used(held)
+                cache.take(self._classifier, self._bundle, received.state)
+                self._used(received)
                 return True
             other = cache.fitting(self._bundle, lineage)
             if other is not None:
-                return self._change(other, held)
-            self._remark(held)
+                return self._change(other, received)
+            self._remark(received)
         except (WireError, Mismatch) as error:
             self._log.warning(f"the fleet's prototypes cannot be used: {error}")
             return True
-        name = held.state.bank.about.bundle
+        name = received.state.bank.about.bundle
         if self._fetch is None or not name:
             return True
-        self._waiting, fetch = held, self._fetch
-        return self._came(lambda: fetch.want(name))
+        self._waiting, fetch = received, self._fetch
+        return self._after(lambda: fetch.want(name))
 
-    def announced(self, place: TopicParts, payload: bytes) -> bool:
-        """The channel's bundle, as a slip."""
+    def announced(self, parts: TopicParts, payload: bytes) -> bool:
+        """The channel's bundle, by its descriptor."""
         fetch = self._fetch
-        return fetch is not None and self._came(lambda: fetch.announced(place, payload))
+        return fetch is not None and self._after(lambda: fetch.announced(parts, payload))
 
     def whole(self, data: bytes) -> bool:
         """The bundle's bytes, put together."""
         fetch = self._fetch
-        return fetch is not None and self._came(lambda: fetch.whole(data))
+        return fetch is not None and self._after(lambda: fetch.whole(data))
 
-    def _came(self, fetching: Callable[[], Fetched | None]) -> bool:
+    def _after(self, step: Callable[[], Fetched | None]) -> bool:
+        """A step of the fetching, and the change if it was the last."""
         try:
-            found = fetching()
+            fetched = step()
         except FleetError as error:
             self._log.warning(f"the fleet's bundle cannot be used: {error}")
             return True
-        if found is None or self._waiting is None:
+        if fetched is None or self._waiting is None:
             return False
-        return self._change(found.bundle, self._waiting, found.data)
+        return self._change(fetched.bundle, self._waiting, fetched.data)
 
-    def _change(self, bundle: Bundle, held: _Held, data: bytes | None = None) -> bool:
+    def _change(self, bundle: Bundle, received: _ReceivedState, data: bytes | None = None) -> bool:
         """The other bundle with this state, at once and whole; the one in use stays if that cannot
-        be.
+        be. `data` are the bytes of one that was fetched.
         """
-        bank = cache.with_enrolled(self._bundle, held.state.bank)
+        bank = cache.with_enrolled(self._bundle, received.state.bank)
         self._waiting = None
         try:
-            self._classifier.change(bundle, bank, held.state.digest)
+            self._classifier.change(bundle, bank, received.state.digest)
         except FleetError as error:
             self._log.warning(f"the fleet's bundle cannot be used: {error}")
             if self._fetch is not None and data is not None:
                 self._fetch.refuse()
             return True
         self._log.info(
-            "another bundle", bundle=bundle.digest[:16], lineage=held.state.bank.about.lineage[:60]
+            "another bundle",
+            bundle=bundle.digest[:16],
+            lineage=received.state.bank.about.lineage[:60],
         )
         if data is not None:
             self._keep(cache.fleet_file(self._bundle), data)
-        self._used(held)
+        self._used(received)
         return True
 
-    def _used(self, held: _Held) -> None:
+    def _used(self, received: _ReceivedState) -> None:
         if self._fetch is not None:
             self._fetch.want("")
         self._remarked = ""
-        self._keep(cache.state_file(self._bundle), held.payload)
+        self._keep(cache.state_file(self._bundle), received.payload)
         self._log.info(
             "new prototypes",
-            state=held.state.digest[:16],
+            state=received.state.digest[:16],
             classes=len(self._classifier.loaded.labels),
         )
 
-    def _remark(self, held: _Held) -> None:
+    def _remark(self, received: _ReceivedState) -> None:
         """Say once why these prototypes are of no use as things stand."""
-        about = held.state.bank.about
+        about = received.state.bank.about
         if self._remarked == about.lineage + about.bundle:
             return
         self._remarked = about.lineage + about.bundle
@@ -136,7 +168,8 @@ class BundleSwitch:
             else "those in use stay"
         )
         self._log.warning(
-            f"the fleet's prototypes are of {about.lineage[:60]}, this bundle is of {own[:60]}; {will}"
+            f"the fleet's prototypes are of {about.lineage[:60]}, "
+            f"this bundle is of {own[:60]}; {will}"
         )
 
     def _keep(self, path: Path, data: bytes) -> None:

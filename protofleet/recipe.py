@@ -218,7 +218,7 @@ def floats_up(turn: Turn[Any], uploads: Sequence[Parts], after: GlobalState) -> 
 
 @dataclass(frozen=True)
 class Recipe(Generic[H]):
-    """A method. `state` in its moves is the shared state with the device's own part, in one mapping."""
+    """A method. In its moves `state` is the shared state and the device's own part, as one."""
 
     name: str
     title: str

@@ -111,8 +111,8 @@ def teach(
 ) -> None:
     """Cross-entropy on these points in place, in a new random order every epoch (FedMPS (7))."""
     rows, labels = np.asarray(x, np.float64), np.asarray(y, np.int64)
-    # The model comes from a state and the points from uploads. Where they do not fit, this says so in
-    # words of the fleet; numpy would speak of shapes.
+    # The model comes from a state and the points from uploads. Where they do not fit, this says so
+    # in words of the fleet; numpy would speak of shapes.
     if len(labels) and (
         labels.max() >= len(model.biases[-1]) or rows.shape[1] != len(model.weights[0])
     ):

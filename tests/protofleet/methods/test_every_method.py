@@ -92,7 +92,6 @@ def test_partial_participation_and_missing_classes_are_no_error(method, changes,
     setup = prepare(small_lab(method, **changes))
     outcome = run(setup, LabOptions(), lambda row: None)
     assert len(outcome.rows) == 3
-    found = outcome.rows[-1].accuracy
-    assert (
-        found["prototype" if method == "fleet" else "head"] > 0.1
-    )  # one classifier, by prototypes, is all it has
+    # fleet has one classifier, by prototypes. Ten digits: guessing is right one time in ten.
+    evaluator = "prototype" if method == "fleet" else "head"
+    assert outcome.rows[-1].accuracy[evaluator] > 0.1

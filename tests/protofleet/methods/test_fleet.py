@@ -1,10 +1,7 @@
 """fleet against scikit-learn's discriminant analysis, and against all the samples in one place."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from sklearn.covariance import empirical_covariance
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from coordinator.uploads.fuse import fuse_round
@@ -13,9 +10,8 @@ from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fleet
 from protofleet.recipe import Features, Turn
-from protofleet.toolbox import discriminant, summaries
 from protofleet.values.nearest import head_scores
-from protofleet.values.prototypes import Head, Prototypes, Tensors
+from protofleet.values.prototypes import Prototypes, Tensors
 
 D, C = 6, 4
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c", "d"), Input("vector", (D,)), D)
@@ -75,16 +71,6 @@ def test_however_samples_are_dealt_out_the_state_is_that_of_one_place(samples):
         np.testing.assert_allclose(
             head.weight, one.weight, rtol=2e-2, atol=2e-2 * np.abs(one.weight).max()
         )
-
-
-def test_the_spread_is_the_covariance_within_classes(samples):
-    x, y = samples
-    means = summaries.class_means(x, y)
-    found = discriminant.symmetric(discriminant.spread_within(x, y, means), D)
-    centred = np.concatenate([x[y == c] - x[y == c].mean(0) for c in range(C)])
-    np.testing.assert_allclose(
-        found, empirical_covariance(centred, assume_centered=True), rtol=1e-4, atol=1e-4
-    )
 
 
 def test_a_spread_is_sent_once_and_again_when_the_samples_change(samples):
@@ -158,11 +144,3 @@ def test_one_sample_and_no_spread_still_make_a_classifier():
     head = fused([lone]).shared["head"]
     assert head.classes.tolist() == [1]
     assert np.isfinite(head.weight).all()
-
-
-def test_triangle_and_back():
-    full = np.arange(9.0).reshape(3, 3)
-    full = full + full.T
-    assert (discriminant.symmetric(discriminant.triangle(full), 3) == full).all()
-    assert replace(CONTRACT, embedding=3).embedding == 3
-    assert isinstance(discriminant.with_prior(Head([0], [[1.0]], [0.0]), [1], 2.0, 0.5), Head)

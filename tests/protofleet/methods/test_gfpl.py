@@ -12,7 +12,6 @@ from protofleet.errors import FusionError, SettingError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import gfpl
 from protofleet.recipe import Batch, Turn
-from protofleet.toolbox import losses
 from protofleet.values.prototypes import Mixtures
 
 CONTRACT = Contract("f", "r", 0, ("a", "b"), Input("vector", (2,)), 2)
@@ -37,21 +36,6 @@ class Identity:
 
 def turn(round=10, agent="", **hyper):
     return Turn(CONTRACT, gfpl.Hyper(**hyper), round, agent)
-
-
-def test_dot_regression_is_half_the_squared_gap_of_the_cosine_to_one():
-    # (3, 4) has length 5: cosines 0.6 and 0.8 with the axes; (0, 2) lies on its own axis.
-    h = torch.tensor([[3.0, 4.0], [0.0, 2.0], [3.0, 4.0]], requires_grad=True)
-    value = losses.dot_regression(h, torch.tensor([0, 1, 1]), FRAME)
-    assert float(value.detach()) == pytest.approx((0.4**2 + 0 + 0.2**2) / 2 / 3)
-    value.backward()
-    assert h.grad[1].tolist() == [0, 0]
-    assert float((h.grad[0] * h[0]).sum().detach()) == pytest.approx(
-        0, abs=1e-6
-    )  # lengths do not matter
-    assert torch.isfinite(
-        torch.func.grad(lambda z: losses.dot_regression(z, torch.tensor([0]), FRAME))(h[:1] * 0)
-    ).all()
 
 
 @pytest.mark.parametrize("lam", [0.0, 2.0])

@@ -1,4 +1,4 @@
-"""The simplex frame against its defining products (GFPL (3)), and schedules against a count."""
+"""The simplex frame against its defining products (GFPL (3))."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from protofleet.errors import SettingError
 from protofleet.toolbox.etf import simplex
-from protofleet.toolbox.schedules import from_then_every
 from protofleet.util import seeds
 
 
@@ -37,9 +36,3 @@ def test_one_class_is_a_unit_vector_and_too_few_dimensions_are_refused():
     assert np.linalg.norm(simplex(1, 3, seeds.generator(0))) == pytest.approx(1)
     with pytest.raises(SettingError, match="at least 5"):
         simplex(5, 4, seeds.generator(0))
-
-
-def test_a_schedule_starts_late_and_recurs():
-    assert [t for t in range(1, 41) if from_then_every(10, 10, t)] == [10, 20, 30, 40]
-    assert [t for t in range(1, 12) if from_then_every(2, 4, t)] == [2, 6, 10]
-    assert all(from_then_every(1, 1, t) for t in range(1, 5))

@@ -1,4 +1,4 @@
-"""Supervised contrast and KL to soft labels, against slow loops over the formulas."""
+"""What devices minimise, against slow loops over the formulas and numbers worked out by hand."""
 
 import math
 
@@ -102,3 +102,66 @@ def test_kl_is_scipys_and_counts_missing_classes_as_zero(seed, batch, temperatur
         / batch
     )
     np.testing.assert_allclose(x.grad, pull, atol=1e-5)
+
+
+def test_dot_regression_is_half_the_squared_gap_of_the_cosine_to_one():
+    # (3, 4) has length 5: cosines 0.6 and 0.8 with the axes; (0, 2) lies on its own axis.
+    h = torch.tensor([[3.0, 4.0], [0.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    value = losses.dot_regression(h, torch.tensor([0, 1, 1]), torch.eye(2))
+    assert float(value.detach()) == pytest.approx((0.4**2 + 0 + 0.2**2) / 2 / 3)
+    value.backward()
+    assert h.grad[1].tolist() == [0, 0]
+    assert float((h.grad[0] * h[0]).sum().detach()) == pytest.approx(
+        0, abs=1e-6
+    )  # lengths do not matter
+    assert torch.isfinite(
+        torch.func.grad(lambda z: losses.dot_regression(z, torch.tensor([0]), torch.eye(2)))(
+            h[:1] * 0
+        )
+    ).all()
+
+
+def test_the_proximal_term_is_half_the_squared_distance_and_pulls_back():
+    weights = {
+        "a": torch.tensor([1.0, 2.0], requires_grad=True),
+        "b": torch.tensor([[3.0]], requires_grad=True),
+    }
+    value = losses.proximal(weights, {"a": torch.tensor([0.0, 2.0]), "b": torch.tensor([[1.0]])})
+    value.backward()
+    assert float(value.detach()) == pytest.approx(0.5 * (1 + 4))
+    assert weights["a"].grad.tolist() == [1, 0]
+    assert weights["b"].grad.tolist() == [[2]]
+
+
+@given(st.integers(0, 999), st.integers(1, 9), st.sampled_from([0.1, 0.5, 2.0]))
+def test_the_contrast_of_two_models_is_a_cross_entropy_of_their_cosines(seed, batch, temperature):
+    z, near, off = torch.randn(3, batch, 4, generator=torch.Generator().manual_seed(seed))
+    cosine = torch.nn.CosineSimilarity(dim=1)
+    scores = torch.stack([cosine(z, near), cosine(z, off)], 1) / temperature
+    expected = torch.nn.functional.cross_entropy(scores, torch.zeros(batch, dtype=torch.long))
+    found = losses.between_models(z, near, off, temperature)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_pull_does_not_grow_where_other_samples_have_no_prototype():
+    # MSELoss against targets of which an absent one is the embedding itself: FedProto's own code.
+    z = torch.tensor([[1.0, 2.0], [5.0, 7.0], [0.0, 1.0]])
+    labels, prototypes = torch.tensor([0, 1, 0]), torch.tensor([[0.0, 0.0], [9.0, 9.0]])
+    have = torch.tensor([1.0, 0.0])
+    targets = torch.where(have[labels][:, None] > 0, prototypes[labels], z)
+    expected = torch.nn.functional.mse_loss(z, targets)
+    torch.testing.assert_close(losses.to_prototype(z, labels, prototypes, have), expected)
+
+
+def test_losses_are_taken_in_float32_whatever_the_network_computed_in():
+    z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).bfloat16()
+    labels, rows, have = torch.arange(6) % 3, torch.eye(3, 4), torch.ones(3)
+    wide = z.float()
+    for half, full in (
+        (losses.cross_entropy(z, labels), losses.cross_entropy(wide, labels)),
+        (losses.to_prototype(z, labels, rows, have), losses.to_prototype(wide, labels, rows, have)),
+        (losses.dot_regression(z, labels, rows), losses.dot_regression(wide, labels, rows)),
+        (losses.supcon(z, labels, rows, have, 0.07), losses.supcon(wide, labels, rows, have, 0.07)),
+    ):
+        assert half.dtype == torch.float32
+        assert float(half) == float(full)

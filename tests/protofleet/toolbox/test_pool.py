@@ -162,17 +162,3 @@ def test_bf16_training_compares_in_float32():
     plain = losses.to_pool(z, y, rows, filled, have, 0.07)
     with torch.autocast("cpu", torch.bfloat16):
         assert losses.to_pool(z, y, rows, filled, have, 0.07) == plain
-
-
-def test_the_contrast_of_models_is_the_papers():
-    rng = np.random.default_rng(1)
-    z, near, off = (rng.standard_normal((6, 5)) for _ in range(3))
-
-    def sim(a, b):
-        return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-
-    to_near, to_off = np.exp(sim(z, near) / 0.5), np.exp(sim(z, off) / 0.5)
-    want = -np.log(to_near / (to_near + to_off)).mean()
-    assert float(
-        losses.between_models(*map(torch.from_numpy, (z, near, off)), 0.5)
-    ) == pytest.approx(want, rel=1e-5)

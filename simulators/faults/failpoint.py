@@ -11,6 +11,31 @@ never comes. With a package in the module's place, `*` is every function in it, 
 statement that SQLite is given by it.
 """
 
+# Theory of operation
+#
+# `sys.setprofile` calls a hook for every Python function that is entered or left, and for every C
+# function that is called from Python. The hook counts those that are meant and sends SIGKILL to its
+# own process at the n-th. So no line of the program under test is written for the test, and every
+# moment between two calls can be met.
+#
+#     a failpoint names         counted are
+#     module:Class.method       entries or leavings of that very code object
+#     package:*                 those of any function in the package's files
+#     package:execute           calls of sqlite3's execute and executemany from its files
+#
+# What one must know to read a failure:
+#
+# - *Enter* is before the first line of the function, *leave* after its last, also where it is left
+#   by an exception (a statement of SQLite's only where it succeeds). A generator is entered and left
+#   at every step.
+# - Only the thread that starts the program is counted. Daemon and coordinator decide everything
+#   there; what their helper threads do goes by unseen.
+# - SIGKILL ends the process, not the machine: what was written is in the page cache and survives,
+#   synced or not. Power losses are another case (`cases/disks.py` cuts the log short).
+# - Functions are resolved before the program starts. Counting by name alone would accept a name
+#   that was changed elsewhere, and its case would pass because nothing ever happens.
+# - The hook makes every call several times slower. Nothing here may be timed.
+
 from __future__ import annotations
 
 import importlib

@@ -7,6 +7,15 @@ state, or from a lost checkpoint shows in the hash of every state that follows, 
 training.
 """
 
+# A hash stands in for training because of what it cannot forgive. Two trainings from nearly the
+# same state give nearly the same upload, and a fleet that trained a round twice would look as
+# healthy as before. Of a hash nothing is near: one byte of difference in what a device was given,
+# in any round so far, and every later upload is another.
+#
+# Everything else is real: link, store, protocol and codec are the daemon's own. The chain's last
+# link is the checkpoint's body, so it is committed in one transaction with the upload that was
+# drawn from it, as weights are.
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -5,6 +5,29 @@ that of a lost route: nobody gets an error, and what was sent meanwhile arrives 
 because both ends speak TCP.
 """
 
+# Theory of operation
+#
+#     client --- reader -> queue -> writer --- broker        way "up"
+#     client --- writer <- queue <- reader --- broker        way "down"
+#
+# One asyncio loop in a thread of its own carries all connections. Calls come from other threads and
+# are handed to the loop, and return when it has carried them out: a case may go on at once.
+#
+#     call            what the two ends notice
+#     cut             a reset, at once
+#     refuse          a reset at every attempt to connect; what is connected stays
+#     silence         nothing at all, until a keep-alive of their own runs out
+#     delay, limit    latency; a narrow line
+#     heal            all of it ends; what was sent in silence arrives
+#
+# - A reset is made by closing with SO_LINGER of zero. A plain close would send a polite end, which
+#   clients handle by quite other code.
+# - Silence stops the writers. The queue fills, the reader stops, the sender's window closes, and
+#   its kernel keeps the rest: just what happens when a route is lost. Nothing may be thrown away,
+#   since TCP would send it again.
+# - A delay is a time on each piece and not a pause after each, or it would limit the speed as well.
+# - Bytes are counted before they are written: whoever has received a byte finds it counted.
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,27 @@ once and nothing in particular order; of QoS 0, some is lost. That is what MQTT 
 reconnects, and a little worse.
 """
 
+# Theory of operation
+#
+#     devices --- their broker --- carrier --- its broker --- coordinator
+#
+# MQTT promises delivery at least once for QoS 1 and at most once for QoS 0, and order only within
+# one connection of one client. Real brokers over healthy lines do much better, so what breaks the
+# promise's letter is never met in a test. The carrier makes it common:
+#
+#     message           is
+#     QoS 0             lost by a share
+#     QoS 1             delivered once or twice, each time now or a little later
+#     who is there      delivered once and at once (ALWAYS_IN_ORDER)
+#
+# Being there is left alone because it is retained: the last word of a device about itself must
+# stay the last. A broker guarantees that to a client's own publications; between two brokers only
+# the carrier can.
+#
+# The carrier acknowledges a message when it has it, not when it was delivered. Should the process
+# die, messages would be lost; it lives as long as its case. Retained topics keep their flag,
+# otherwise a device that subscribes later would wait for a state that was only passed by.
+
 from __future__ import annotations
 
 import heapq

@@ -2,6 +2,31 @@
 was lost.
 """
 
+# Theory of operation
+#
+# `docs/faults.md` makes four promises. Whatever a case did to a fleet, its end is judged by what
+# lies on disk, journal and devices' stores, and by nothing that a process says of itself:
+#
+#     promise                               held by
+#     what has a receipt is in the journal  `_receipts_hold`: every device's outbox, upload by
+#                                           upload, by digest
+#     no upload is fused twice              `_once`: over all cuts together
+#     the state follows from the schedule   `_sound`: the coordinator's own replay of its journal
+#                                           `_by_schedule`: fake agents, driven by the schedule
+#     the fleet goes on by itself           the last round has a state, and none is missing
+#
+# The third is the sharp one. A fake agent's upload is drawn from a hash of all it was ever given
+# (`fake_agent.py`). A round that was trained twice, on a wrong state or from a checkpoint that was
+# lost changes that hash and so every state after it; no other check would see it. Replay and
+# schedule are not the same: a replay folds the uploads that are in the journal, the schedule makes
+# them anew.
+#
+# Where nobody was lost (`whole`), the final state must be that of a fleet to which nothing ever
+# happened. A case that loses devices or lets rounds close without them cannot ask for that.
+#
+# `receipts` is asked in the middle of a case, right after a coordinator has died and before the
+# next one may repair anything. It looks at stores that their devices have open, hence read only.
+
 from __future__ import annotations
 
 import sqlite3

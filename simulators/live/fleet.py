@@ -6,6 +6,34 @@ same state, to the bit. Everything lives in one folder: a data set and a setting
 device, the coordinator's journal, logs.
 """
 
+# Theory of operation
+#
+# One folder is one fleet:
+#
+#     fleet.toml                       the coordinator's settings
+#     coordinator-data/                its journal and control socket
+#     agents/NAME/agent.toml           a device's settings
+#     agents/NAME/samples.npz          its samples, as a person would hold them
+#     agents/NAME/rows.npz             which of them are for training, validation and test
+#     agents/NAME/agent-data/          its store
+#     logs/NAME.log                    what each process said
+#     broker/                          the broker's own files
+#
+# To end in the laboratory's state nothing may depend on the clock. So a round waits for everybody
+# (`min_agents` is all, an hour for a round, no pause between two), devices do not watch their
+# folders for new samples, and `rows.npz` pins the split, which a device would otherwise draw
+# itself. Limits that would make a device decline on a busy or full machine are off.
+#
+# The fleet is watched by asking the coordinator for its status, ten times a second. Between two
+# looks several rounds may have ended, and accuracies come in after the round they are of. Rows are
+# shown to the watcher as far as they are known, and set right from the journal when the run is
+# over; that is why `_filled` replaces nearly all of a row.
+#
+# Nothing may hang: a member that ends is named with its last words, and a fleet that does not move
+# for PATIENCE (and ten seconds a device, since they all share this machine) is given up, with the
+# names of those it waits for. No member ends by itself, not even after the last round: the
+# coordinator stays to be asked, and devices wait for a next run.
+
 from __future__ import annotations
 
 import json

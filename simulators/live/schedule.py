@@ -6,6 +6,36 @@ laboratory's, but it is still a function of its schedule. So it is held to this:
 driven by the same schedule in memory, end in the same states, to the bit.
 """
 
+# Theory of operation
+#
+# Why can a run over a network, with losses and delays, be held to a hash? Because what a fleet
+# learns depends on few things, and time is not one of them:
+#
+#     what                     is a function of
+#     a device's upload        its memory, the round, the state it was given
+#     its memory afterwards    the same
+#     a cut's total            which uploads it counts, and with which weights
+#     the next state           the total and the state before it
+#
+# A device draws everything random from seed, round and name. Sums are exact, so the order in which
+# uploads came in cannot be seen in a total. State and uploads pass the codec on both sides, here
+# by `as_received`, so that nobody computes with digits that the others never had.
+#
+# What remains is the schedule, and the journal holds it: for every round the state it was opened
+# on (`base_round`), who trained in it (whose upload is there, whatever became of it), and what its
+# cut counted. Following it is three rules:
+#
+# 1. Rounds in order. A device trains on the state of the round's `base_round`, even where a newer
+#    one was out by then.
+# 2. A cut folds what it counted, each upload by the turn of the round it was made in, which for a
+#    late one is not the cut's.
+# 3. The state of a round that was never cut, or in which the recipe does not talk, is none; the
+#    next round builds on the one before.
+#
+# The trap: a device that trained and whose upload never reached the journal has a memory that no
+# schedule explains. Then the hash may differ, and rightly: that training was lost. Devices keep an
+# upload until it has a receipt, and a receipt follows the commit, so it takes a lost disk.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

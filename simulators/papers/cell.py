@@ -1,5 +1,30 @@
 """A cell: one figure of a paper, the run that answers it, and what is asked of the answer."""
 
+# Theory of operation
+#
+# A cell is a promise made before the run: a paper's figure, the settings that the paper gives, and
+# what is asked of the outcome (its aims). Runs lie in OUT/CELL/SEED, are made once and found again.
+#
+# 1. A run counts for a cell only if its recorded configuration is the cell's own (`finished`). So a
+#    cell whose settings are changed loses its runs by itself, and no figure stands beside settings
+#    that did not make it. This is decided from options alone: resolving them fully would take the
+#    data, and the page must be made where no data is.
+# 2. An option that came after a run was recorded is taken to have had its default then; that is
+#    what a new option's default has to be.
+# 3. Seeds go over everything drawn. Where a paper fixes its devices (`partition_seed`), they stay
+#    and only weights and orders change.
+# 4. The round that is compared is the one that the paper reports (`pick`). The best round is chosen
+#    on the test split; that is the papers' way and stands in the table as what it is.
+# 5. A reading answers the same figure by other settings, where a paper leaves something open. It is
+#    a cell of its own and never replaces one: choosing the best of several after the fact would
+#    make every figure come true.
+#
+#     aim         is reached when
+#     figure      ours is not below the paper's by more than the paper's own deviation
+#     above       ours less another cell's, seed by seed, is at least so much (or above zero)
+#     at least    ours is at least so much
+#     below       ours is below so much
+
 from __future__ import annotations
 
 import json

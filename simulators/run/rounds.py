@@ -2,6 +2,37 @@
 fleet.
 """
 
+# Theory of operation
+#
+# A run is a chain of states. The laboratory makes it in memory, a live fleet over a broker, and
+# both must end in the same bytes, so everything that decides a number is shared with the field:
+#
+#     step                     here                      in the field
+#     who takes part           selection.participants    the same function, in the coordinator
+#     training, summaries      Agent.work, by the crew   the same class, in a training process
+#     what crosses the wire    wire.encode, wire.decode  the same, in MQTT payloads
+#     fusion                   fuse_round                fold on arrival, fuse_total at the cut
+#     what devices hold next   the state as published    the same, decoded
+#
+# Left out is only what has to do with time: nobody is late, nothing is lost, nothing is sent
+# twice. A live run in which nobody was lost is therefore this run (`live/schedule.py` says what
+# remains true of one in which somebody was).
+#
+# The rules of a round:
+#
+# 1. Uploads are encoded and decoded again though they never leave the process. Half precision
+#    rounds, and a state that was fused from unrounded numbers would differ in its last bits.
+# 2. They are fused in the order of names. Sums are exact, so any order gives the same; a fixed one
+#    keeps a mistake in a recipe from hiding as noise.
+# 3. A recipe need not talk in every round. A silent one trains and changes no state; devices are
+#    then not given the old state again, since for some methods receiving is itself a step.
+# 4. Evaluation comes last and must change nothing: a run that is evaluated less often ends in the
+#    same state.
+#
+# A checkpoint is written after a round has ended, with what every device must remember. To go on,
+# devices are put back first and then receive the state, as the round before it that talked: that
+# number tells an agent that it has already learned from it.
+
 from __future__ import annotations
 
 import time

@@ -2,6 +2,33 @@
 end.
 """
 
+# Theory of operation
+#
+# A run may be killed at any moment and must go on to the state it would have ended in. The
+# directory holds
+#
+#     config.json                everything that decides the outcome; whose run this is
+#     checkpoint-000015/         the newest checkpoint
+#         state.cbor             the global state after round 15
+#         rows.json              the rows of rounds 1 to 15
+#         agents/NAME.cbor       what each device must remember
+#     result.json, rounds.csv, state.cbor, *.png     once the run has ended
+#
+# A checkpoint is many files, and a rename makes only one thing whole. So they are written into a
+# directory whose name no reader looks for (`.checkpoint-PID`), each of them on disk before the
+# next, and the directory gets its name last. Only then are older checkpoints removed:
+#
+#     killed while writing       the new directory has no name yet; the old checkpoint is there
+#     killed after the rename    both are there, and the newest counts
+#     killed while removing      an old one is in pieces, and the newest counts
+#
+# `result.json` says that a run is finished, so it comes after all that other programs read. The
+# pictures are for people and come last: one that cannot be drawn takes no result with it.
+#
+# A directory belongs to one configuration. It is compared as JSON, resolved: with every default
+# spelled out, the network that was chosen, and the versions of what computes. The number of rounds
+# alone may differ, since nothing in a round depends on how many will follow.
+
 from __future__ import annotations
 
 import json
@@ -108,9 +135,9 @@ class RunDir:
         """Leave the result, its table, the state and the pictures."""
         from simulators.run import pictures
 
-        write_whole(self.path / "result.json", json.dumps(document(outcome), indent=1).encode())
         write_whole(self.path / "rounds.csv", table(outcome.rows).encode())
         write_whole(self.path / "state.cbor", pack_state(outcome.state))
+        write_whole(self.path / "result.json", json.dumps(document(outcome), indent=1).encode())
         pictures.draw(outcome, self.path)
 
     def _checkpoints(self) -> list[Path]:

@@ -4,6 +4,33 @@ A device stays in its process for the whole run and computes the same there as a
 number of workers changes how long a run takes and nothing else.
 """
 
+# Theory of operation
+#
+# How many workers there are must not change a single bit of the outcome. That holds because
+#
+# - whatever a device draws comes from the fleet's seed, the round and its own name, never from a
+#   generator that it shares with its neighbours, and
+# - every process settles torch and numpy alike (`settle`): threads, determinism, the allocator.
+#
+# The processes are spawned, not forked: torch's threads do not survive a fork. A spawned worker
+# prepares the whole run anew from its configuration. Reading a data set twice costs less than
+# sending it through a pipe, and both come to the same, because `prepare` depends on nothing else.
+#
+# The pipe carries one kind of exchange, always begun by the laboratory:
+#
+#     laboratory sends          worker answers
+#     (method, *arguments)      what `Here.method(*arguments)` returns
+#                               FleetError          the device's own complaint, raised as it is
+#                               RuntimeError        anything else, its traceback as its words
+#     closes the pipe           ends
+#
+# 1. An order goes to all workers before any answer is waited for: so they work side by side.
+# 2. All answers are read before an error is raised. An answer left in its pipe would be taken for
+#    that to the next order.
+# 3. A worker whose preparation failed says so in answer to its first order, and not before: until
+#    then nobody reads.
+# 4. A worker that dies (most often for want of memory) is an end of file, and named as that.
+
 from __future__ import annotations
 
 import multiprocessing

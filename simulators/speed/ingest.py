@@ -10,6 +10,34 @@ the same subscriber took 15,000 uploads a second or 31,000, by whom it had to sh
 receivers take turns, and medians count.
 """
 
+# Theory of operation
+#
+# The question is what the coordinator costs beside the least that any subscriber must do: take a
+# packet from the broker and acknowledge it. So two receivers get the same packets.
+#
+#     receiver          does                                            is done when
+#     bare subscriber   paho: read, acknowledge, count, drop            it has counted all
+#     coordinator       decode, validate, hash, commit, fold, receipt   the last receipt came
+#
+# What would make it unfair, and what is done about it:
+#
+# - Publishers that cannot keep up would measure themselves. They write packets that were encoded
+#   before the clock starts to plain sockets, and only count the acknowledgements.
+# - With no bound on what is under way the broker's queue would be measured. Each publisher has at
+#   most WINDOW unacknowledged packets, so all of them together keep the broker busy, not full.
+# - By whom the receiver shares a processor with, its rate doubles or halves. It has one to itself;
+#   broker and publishers share the other, for both receivers alike.
+# - A broker grows and slows down with what it has seen: every run has a new one.
+# - A machine has moods. The receivers take turns, and the median of each figure counts; losses are
+#   added up, since one lost upload is one too many.
+#
+# CPU time is read from the kernel (ticks of 10 ms: it takes thousands of uploads to mean
+# anything). The wait of an upload is from the moment its packet is first handed to the socket to
+# the receipt's arrival at a third connection, in one process, so that one clock measures both ends.
+#
+# The coordinator's round is kept open by a device that is there and never answers: a round that
+# closed under the flood would make the rest late, and late uploads take a shorter way.
+
 from __future__ import annotations
 
 import os

@@ -22,6 +22,7 @@ def bench() -> None:
     """Measure; every table compares contenders side by side in one run."""
 
 
+# What a command measures is imported when it is called: help must not wait for torch.
 for command in (
     align,
     against_bytes,

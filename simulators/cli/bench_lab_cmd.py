@@ -64,6 +64,7 @@ def lab(rounds: int, only: str | None, as_json: bool) -> None:
 
 
 def _ratios(rows: Sequence[Timed], base: str) -> str:
+    # Beside one contender of the same run: seconds of another day or machine mean nothing here.
     reference = next(row.seconds for row in rows if row.name == base)
     lines = [f"{'':<36}{'s/round':>9}{'ratio':>8}{'times as fast':>15}{'accuracy':>10}"]
     for row in rows:

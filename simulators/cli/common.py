@@ -29,6 +29,7 @@ def run_options(*, leave_out: tuple[str, ...] = ()) -> Callable[[F], F]:
             metavar="NAME=VALUE",
             help="A setting of the method.",
         )(command)
+        # The other way round than help shows them: each is put before what is there.
         for cls in (Numerics, Training, PartitionOptions, Run):
             command = options_of(cls, leave_out=leave_out)(command)
         return command

@@ -49,6 +49,8 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     from simulators.run.progress import watched
     from simulators.run.setup import prepare
 
+    # Few classes a device but more than one, and a common start, without which weights could not be
+    # averaged: settings under which every method of the table can do what it is for.
     def config(method: str) -> LabConfig:
         run = Run(
             method=method,

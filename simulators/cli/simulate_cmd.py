@@ -108,6 +108,7 @@ def _on_a_fleet(setup: Setup, watch: Watch, out: Path | None) -> Outcome:
     if out is None:
         with TemporaryDirectory(prefix="protofleet-") as folder:
             return fleet.run(setup, Path(folder), watch)
+    # A journal there would be taken up: the run would go on and not begin.
     if (out / "coordinator-data").exists():
         raise UsageError(f"{out} already holds a fleet's run", "name another --out")
     out.mkdir(parents=True, exist_ok=True)

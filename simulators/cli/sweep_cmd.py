@@ -56,6 +56,7 @@ def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **value
     config = config_of(values)
     points = {" ".join(point): point for point in itertools.product(*axes)}
     configs = {name: _at(config, point) for name, point in points.items()}
+    # Always: a sweep is long, and a point that is finished is never another one's, by its settings.
     comparison = compared(configs, workers, out, resume=True)
     click.echo(json.dumps(comparison.documents, indent=1) if as_json else render(comparison))
 

@@ -66,6 +66,7 @@ class Case:
         try:
             return self.play(attempt)
         finally:
+            # In the order of their start; each is dead before the folder may be removed.
             for process in attempt.processes:
                 process.kill()
 

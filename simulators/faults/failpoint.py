@@ -26,8 +26,8 @@ statement that SQLite is given by it.
 # What one must know to read a failure:
 #
 # - *Enter* is before the first line of the function, *leave* after its last, also where it is left
-#   by an exception (a statement of SQLite's only where it succeeds). A generator is entered and left
-#   at every step.
+#   by an exception (a statement only where it succeeds). A generator is entered and left at every
+#   step.
 # - Only the thread that starts the program is counted. Daemon and coordinator decide everything
 #   there; what their helper threads do goes by unseen.
 # - SIGKILL ends the process, not the machine: what was written is in the page cache and survives,

@@ -24,6 +24,7 @@ def mutated(parts: Parts, rng: random.Random) -> Parts:
         if not changed:
             break
         name = rng.choice(sorted(changed))
+        # What the vocabulary refuses cannot be encoded either, and so never reaches a coordinator.
         with contextlib.suppress(FleetError, TypeError, ValueError, IndexError):
             match rng.randint(0, 5):
                 case 0:

@@ -37,6 +37,8 @@ class SmallDisk:
     def fill(self, leave: int = 0) -> None:
         """Not a byte is left, or only so many."""
         ballast = self.outside / "ballast"
+        # Unbuffered and in pages: the last write that fits has been made when one fails, and what
+        # SQLite finds is a disk with less than a page left.
         with ballast.open("ab", buffering=0) as file:
             try:
                 while True:
@@ -71,6 +73,9 @@ def possible() -> bool:
 def small_disk(at: Path, kilobytes: int) -> Iterator[SmallDisk]:
     """For as long as the block lasts."""
     at.mkdir(parents=True, exist_ok=True)
+    # A namespace of its own: the mount is gone with its last process, whatever becomes of the test,
+    # and no other process of the machine sees it. `exec` makes the holder the sleeping process
+    # itself, so that killing it leaves no orphan that holds the mount.
     mount = (
         f"mount -t tmpfs -o size={kilobytes}k tmpfs '{at}'"
         f" && touch '{at}/mounted' && exec sleep infinity"

@@ -43,6 +43,7 @@ def agenda(
         for broker in startable_brokers():
             if broker not in case.brokers or (case.root and not smalldisk.possible()):
                 continue
+            # The embedded broker is for development; a third of the seeds finds what is its own.
             count = max(1, round(case.soak * share / (1 if broker == "mosquitto" else 3)))
             yield from ((case, broker, seed) for seed in (seeds or range(count)))
 

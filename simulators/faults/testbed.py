@@ -66,6 +66,7 @@ class Testbed:
     def contract(self) -> Contract:
         """What this fleet agrees on."""
         classes = tuple(f"class-{i}" for i in range(5))
+        # As small as can be: a case is about messages, and its fleet trains nothing.
         return Contract(self.fleet, RUN, 7, classes, Input("vector", (4,)), embedding=8)
 
     def sites(self, url: str | None = None, **how: Any) -> list[DeviceSite]:
@@ -85,6 +86,7 @@ class Testbed:
             "run": RUN,
             "rounds": self.rounds,
             "min_agents": self.agents,
+            # As long as a case has patience: where nobody is lost, no round may close early.
             "round_timeout": 60.0,
             "quorum": 1.0,
             "every": 0.0,
@@ -130,6 +132,7 @@ class Testbed:
     def _enter(self, name: str, command: Sequence[str], wrap: Wrap) -> CaseProcess:
         """A process of this name; whatever an earlier one said stays in the log."""
         log = self.folder / f"{name}.log"
+        # Appended to: the lives of one process are read as one log.
         with log.open("ab") as words:
             process = subprocess.Popen(
                 wrap([sys.executable, "-m", *command]), stdout=words, stderr=words

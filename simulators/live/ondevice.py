@@ -71,6 +71,8 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> DeviceAnswers:
         "--json",
         str(folder / "photos"),
     ]
+    # A process of its own, so that no torch of ours is there: what answers is numpy and
+    # onnxruntime.
     with (folder / "device.log").open("wb") as log:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, check=False)
     if done.returncode:

@@ -117,6 +117,8 @@ PAPERS = tuple(
         ("fedic", "FedIC"),
     )
 )
+# What anybody could add to any method at no cost in bytes; without it, fleet's lead might be that
+# of its one extractor for all.
 FREE = (("common_start", "yes"), ("averaging", 10))
 IMPROVED = tuple(
     replace(each, name=f"{each.name}+", title=f"{each.title} +", changes=FREE) for each in PAPERS
@@ -175,6 +177,7 @@ def plan(
     seeds: int, tasks: tuple[str, ...], names: tuple[str, ...]
 ) -> Iterator[tuple[Task, Contender, int]]:
     """Everything there is to run: seed by seed, so that what is there can be compared early."""
+    # The order of what one wants to know first; seed by seed, a page can be made at any time.
     for group in ((FLEET, *PAPERS), ABLATION, IMPROVED):
         for seed in range(seeds):
             for task in TASKS:

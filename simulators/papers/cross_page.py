@@ -78,6 +78,7 @@ def narrowest(results: AllTasks, task: Task, rival: Contender) -> Difference | N
         if (lead := paired(results.of(task, FLEET), results.of(task, rival), mine, other, "last"))
         is not None
     ]
+    # The rival chooses its classifier after the fact, on the test split. fleet has one and cannot.
     return min(leads, key=lambda lead: lead.mean, default=None)
 
 
@@ -99,6 +100,7 @@ def table(task: Task, results: AllTasks, contenders: Sequence[Contender]) -> lis
         "seeds |",
         "|---|---|---|---|---|---|---|---|",
     ]
+    # Seed by seed: how many bytes fleet takes depends on which classes a device holds.
     spent = {seed: bytes_a_device(run) for seed, run in results.of(task, FLEET).items()}
     for contender in contenders:
         runs = list(results.of(task, contender).values())

@@ -102,6 +102,8 @@ def _rounds(setup: Setup, crew: Crew, early: Sequence[str], rounds: int) -> Iter
     state = start_state(setup.recipe, Turn(setup.contract, setup.hyper, 0))
     crew.receive(0, state)
     own = setup.config.run
+    # A round that evaluates costs more than one that trains, and only a few are looked at: no round
+    # is a multiple of so large a number, and none is the last.
     quiet = replace(
         setup, config=replace(setup.config, run=replace(own, eval_every=1 << 30, rounds=1 << 30))
     )
@@ -116,6 +118,8 @@ def _seen_by_one(setup: Setup) -> Partition:
     """The class that most devices hold is left to the one that has most of it; their test samples
     stay.
     """
+    # The one most devices hold: taking it from them changes the most, and there are most test
+    # samples to see by.
     rare, keeper = rare_class(setup.partition, setup.data.y, len(setup.data.classes))
     y = setup.data.y
     shards = [
@@ -137,6 +141,7 @@ def _rareness(setup: Setup, crew: Crew) -> Mapping[str, Numbers]:
     all classes.
     """
     holders = setup.partition.table(setup.data.y, len(setup.data.classes), "train")
+    # Found again by its being held by one device; a class that nobody holds is not meant.
     rare = int(np.argmin(np.where(holders.sum(0), (holders > 0).sum(0), 1 << 30)))
     keeper = setup.partition.shards[int(holders[:, rare].argmax())].agent
     rounds = setup.config.run.rounds

@@ -139,6 +139,7 @@ def _verdict(cell: Cell, aim: Aim, results: AllCells) -> str:
     if aim.kind == "above":
         other = results.cells[aim.other]
         theirs = {run.seed: run.value(other, other.pick) for run in results.runs[aim.other]}
+        # Only seeds that both have, each with its own: they share devices.
         pairs = [
             run.value(cell, cell.pick) - theirs[run.seed]
             for run in results.runs[cell.name]
@@ -147,6 +148,7 @@ def _verdict(cell: Cell, aim: Aim, results: AllCells) -> str:
         if not pairs:
             return f"≥ {100 * aim.amount:.2f} over {aim.other}: not there yet"
         lead = fmean(pairs)
+        # "More than" has no amount in some papers; then any lead will do.
         good = lead >= aim.amount if aim.amount else lead > 0
         return f"{100 * aim.amount:.2f} over {aim.other} ({100 * lead:+.2f}): {_yes(good)}"
     good = ours >= aim.amount if aim.kind == "at least" else ours < aim.amount
@@ -162,6 +164,7 @@ def _traffic(cell: Cell, mine: Sequence[CellRun]) -> str:
     rounds = [row for row in mine[0].document["rounds"] if row["up_bytes"]] or mine[0].document[
         "rounds"
     ]
+    # Methods that exchange only now and then are counted by a round in which they do.
     row = rounds[-1]
     counted = f"{row['paper_floats']:,}" + (
         f" (paper {cell.paper_floats:,})" if cell.paper_floats else ""

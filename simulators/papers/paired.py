@@ -36,7 +36,10 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
     gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
     mean = fmean(gaps)
     if len(gaps) < 2:
+        # One pair has no spread, and so nothing is above anything by it.
         return Difference(mean, float("-inf"), float("inf"), len(gaps))
+    # Mean ± t(0.975, n - 1) · s / √n of the differences, not of the accuracies: the same seed deals
+    # the same devices to both, and how hard these are drops out of a difference.
     half = float(student.ppf(0.975, len(gaps) - 1)) * stdev(gaps) / len(gaps) ** 0.5
     return Difference(mean, mean - half, mean + half, len(gaps))
 

@@ -62,6 +62,7 @@ POOLED = LabConfig(
         rounds=60,
         test_on="everyone",
     ),
+    # A quarter of each device's samples is for testing: 2,667 leave 2,000 to train on.
     PartitionOptions(alpha=0.05, limit=2667, validation=0.0),
     Training(batch_size=32, lr=0.01, momentum=0.5, lr_decay=0.95),
 )

@@ -48,6 +48,7 @@ def compared(
     is an error.
     """
     chosen = {name: _own_settings(config) for name, config in configs.items()}
+    # A setting that only some methods have is meant for those; one that none has is a slip.
     for pair in {pair for config in configs.values() for pair in config.settings}:
         if not any(pair in config.settings for config in chosen.values()):
             raise SettingError(f"none of these methods has the setting {pair.partition('=')[0]!r}")
@@ -97,6 +98,7 @@ def lines(comparison: Comparison) -> list[Line]:
     for name, result in comparison.documents.items():
         last, rounds, curve = result["final"]["each"], result["rounds"], _curve(result)
         best = result["best"]["accuracy"]
+        # Of its own best, so the column says how fast a method is and not how good.
         enough = next((r for r, a in curve if best is not None and a >= 0.95 * best), None)
         rows.append(
             Line(

@@ -30,6 +30,8 @@ def draw(outcome: Outcome, path: Path) -> None:
     labels = np.concatenate([y for _, y in outcome.embedded.values()])
     if not len(points):
         return
+    # The prototypes that devices were given, where they lie in the space of the embeddings. Methods
+    # that send none, or of another level, are drawn with the class means of what is shown.
     shared = [
         p
         for p in outcome.state.shared.values()

@@ -23,6 +23,7 @@ from simulators.run.rounds import Watch
 def watched(label: str, rounds: int) -> Iterator[Watch]:
     """A callback to be told of every round."""
     console = Console(stderr=True)
+    # In a log a bar that is drawn over itself is noise: about ten lines a run instead.
     if not console.is_terminal:
         yield lambda row: _line(console, label, rounds, row)
         return

@@ -22,6 +22,8 @@ from protofleet.settings.fields import to_plain
 from simulators.run.setup import Setup
 from simulators.run.workers import Embedded
 
+# Read by the page of results and by other people's scripts: a field may be added, and none may
+# change its meaning without another number.
 SCHEMA = 1
 PRIMARY = ("prototype", "head")  # a run is known by the first of these that its method has
 Numbers = Mapping[str, float]
@@ -88,6 +90,7 @@ def row_of(
     return Row(
         round,
         accuracy={name: fmean(column) for name, column in columns.items()},
+        # Of the population: these devices are all there are, not a sample of more.
         accuracy_std={name: pstdev(column) for name, column in columns.items()},
         validation={name: fmean(column) for name, column in checks.items()},
         per_agent=by_agent,
@@ -118,6 +121,8 @@ def _accuracies(tallies: Mapping[str, Tallies], split: str) -> dict[str, dict[st
 
 def _per_class(tallies: Mapping[str, Tallies], name: str) -> list[float | None]:
     tested = [tally["test"][name] for tally in tallies.values() if name in tally.get("test", {})]
+    # Samples of all devices together: in a mean over devices one with three samples of a class
+    # would weigh as much as one with three hundred.
     correct = np.sum([t.correct for t in tested], axis=0)
     total = np.sum([t.total for t in tested], axis=0)
     return [float(c / t) if t else None for c, t in zip(correct, total, strict=True)]
@@ -199,6 +204,7 @@ def _version(name: str) -> str:
 
 def _plain_row(row: Row) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(row)
+    # In every round they would make a document of megabytes; the last round's are under `final`.
     for long in ("per_agent", "per_class"):
         del plain[long]
     return plain

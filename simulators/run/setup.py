@@ -77,6 +77,7 @@ class Setup:
 def samples_of(data: DataSet, shard: Shard, rows: Ints) -> tuple[Any, Ints]:
     """Rows of the set as this device sees them, with their labels."""
     x = data.x[rows]
+    # A set with domains of its own has their look in its images already.
     if shard.domain is not None and data.domains is None:
         x = partitions.apply_domain(x, shard.domain)
     return x, data.y[rows]

@@ -106,6 +106,8 @@ def _collaboration(repeats: int, devices: int = 8, classes: int = 10) -> AlignRo
 
     def ours() -> Array:
         flat = h.reshape(devices, -1)
+        # FedPAC's D is made of differences only, so all may be moved; near zero less is lost of
+        # them.
         flat = flat - flat.mean(0)
         among = Collaboration(np.zeros(devices), flat @ flat.T)
         return np.stack([among.distances(i) for i in range(devices)])

@@ -80,6 +80,7 @@ def interleaved(
         began = time.process_time()
         run()
         repeats[name] = max(1, int(seconds / max(time.process_time() - began, 1e-6)))
+    # The fastest block and not the mean: what disturbs a block only ever makes it slower.
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(blocks):
         for name, run in runs.items():
@@ -116,6 +117,7 @@ def lively(net: FleetNet, kind: Input) -> FleetNet:
     x = (x - torch.tensor(kind.mean).view(1, -1, 1, 1)) / torch.tensor(kind.std).view(1, -1, 1, 1)
     for module in net.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            # None makes it the plain mean of all batches seen.
             module.momentum = None
     with torch.no_grad():
         net.train()
@@ -261,6 +263,8 @@ def _swaps(
         )
         classifier = Classifier(bundle)
         bank = classifier.loaded.bank
+        # Made ready beforehand, so that the exchange alone is timed: the moment in which callers
+        # change over from one set of prototypes to the next.
         other = replace(classifier.in_use, loaded=classifier.in_use.engine.load(bank, "other"))
 
         def exchange() -> None:

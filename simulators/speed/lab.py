@@ -28,6 +28,7 @@ from simulators.run.workers import hire
 from simulators.speed import reference
 from simulators.speed.reference_mps import PlainFedMPS
 
+# In the first rounds libraries load, caches fill and compiled steps are compiled.
 WARM_UP = 2
 
 
@@ -174,6 +175,8 @@ def measure(
 
 
 def _compete(pipe: Connection, make: Callable[..., Round], arguments: tuple[object, ...]) -> None:
+    # One thread each, as `settle` gives ours: otherwise a reference loop with two would be compared
+    # with one.
     torch.set_num_threads(1)
     round = make(*arguments)
     pipe.send("ready")

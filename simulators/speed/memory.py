@@ -25,6 +25,7 @@ from simulators.speed.serving import serving
 
 CLASSES, DIM = 10, 16
 PATIENCE = 120.0
+# Before that caches and the allocator's arenas fill up, which is no growth with rounds.
 EARLY = 50  # rounds after which growth is counted
 
 
@@ -61,6 +62,7 @@ def bench_memory(
 def _crowd(registered: int, folder: Path, url: str, host: str, port: int) -> list[MemoryRow]:
     folder.mkdir()
     topics = Topics("crowd")
+    # One more than there will be: no round opens, and memory is that of registered devices alone.
     serve = {"min_agents": registered + 1}
     with serving(folder, url, topics.fleet, CLASSES, DIM, serve) as process:
         idle = raw.rss(process.pid)
@@ -90,6 +92,7 @@ def _flood(uploads: int, folder: Path, url: str, host: str, port: int) -> list[M
         idle = raw.rss(process.pid)
         base = ask(folder / "data", "show", round=1)["base"]
         publish_all(host, port, bench_uploads(uploads, base), topics, wait_for_receipts=True)
+        # The kernel's own high-water mark: a look from time to time would miss it.
         peak = raw.peak(process.pid)
     growth = f"{1024 * (peak - idle) / uploads:.1f} KB an upload of 20 KB"
     return [

@@ -22,6 +22,7 @@ def connected(host: str, port: int, name: str) -> socket.socket:
     """A client that the broker has let in, without a keep-alive."""
     connection = socket.create_connection((host, port), timeout=10)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # CONNECT of MQTT 3.1.1: level 4, clean session, keep-alive 0, so that silence is never a fault.
     connection.sendall(packet(0x10, text("MQTT") + b"\4\2\0\0" + text(name)))
     if connection.recv(4)[:1] != b"\x20":
         raise FleetError("the broker did not let the bench in")
@@ -30,6 +31,7 @@ def connected(host: str, port: int, name: str) -> socket.socket:
 
 def packet(kind: int, body: bytes) -> bytes:
     """A packet of this first byte."""
+    # The length is in groups of seven bits, the lowest first; the eighth says that more follow.
     length, head = len(body), bytearray([kind])
     while True:
         length, low = divmod(length, 128)
@@ -56,6 +58,8 @@ def publishes(data: bytearray) -> Iterator[tuple[str, bytes]]:
             return
         if len(data) < at + size:
             return
+        # Of other packets (acknowledgements) nothing is needed. There is no packet id at QoS 0, so
+        # the payload begins right after the topic.
         if data[0] >> 4 == 3:
             length = int.from_bytes(data[at : at + 2], "big")
             yield data[at + 2 : at + 2 + length].decode(), bytes(data[at + 2 + length : at + size])
@@ -71,6 +75,7 @@ def birth(topics: Topics, agent: str) -> bytes:
 
 def upload(topics: Topics, agent: str, round: int, number: int, payload: bytes) -> bytes:
     """The packet of QoS 1 that carries an upload."""
+    # 0x32: PUBLISH of QoS 1, neither a duplicate nor retained.
     return packet(0x32, text(topics.upload(agent, round)) + number.to_bytes(2, "big") + payload)
 
 
@@ -85,6 +90,7 @@ def until(there: Callable[[], bool], patience: float) -> None:
 
 def cpu(pid: int) -> float:
     """Seconds of processor time that a process has used."""
+    # The name of the program, in parentheses, may hold blanks and parentheses itself.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 

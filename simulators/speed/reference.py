@@ -55,6 +55,8 @@ class PlainFedProto:
             for x, y in self.feed(samples, self.contract, True):
                 optimiser.zero_grad()
                 _, z, logits = model(x)
+                # FedProto (5), as its published code has it: every sample is pulled, and not their
+                # mean. A class that nobody has sent yet pulls nowhere.
                 pull = ((z - self.table[y]) ** 2 * self.have[y].unsqueeze(1)).mean()
                 loss = functional.cross_entropy(logits, y) + pull
                 loss.backward()
@@ -66,6 +68,7 @@ class PlainFedProto:
             for label in torch.unique(y):
                 sums[label] += z[y == label].mean(0)
                 holders[label] += 1
+        # The plain mean over holders: so its code has (6), which is printed with sample counts.
         self.table, self.have = sums / holders.clamp(min=1).unsqueeze(1), (holders > 0).float()
         return self._accuracy()
 
@@ -154,6 +157,8 @@ class _Transformed(Dataset[tuple[Tensor, int]]):
         return self.transform(image), label
 
 
+# What no implementation can go below: the arithmetic of the steps without data, losses, prototypes
+# or evaluation. It says how much of a round there is to win at all.
 def floor(model: nn.Module, samples: SampleTensors, contract: Contract, steps: int) -> None:
     """As many bare steps on one batch: forward, backward, step."""
     size = contract.training.batch_size

@@ -68,6 +68,7 @@ class PlainFedMPS:
             u, z = _levels(model, x)
             logits = model.head(z)
             loss = functional.cross_entropy(logits, y)
+            # There is nothing to be near to in the first round.
             if self.high:
                 low = contrast(
                     torch.cat([u, torch.stack([self.low[int(c)] for c in y])]), torch.cat([y, y])
@@ -123,6 +124,8 @@ class SupCon(nn.Module):
         """The mean over all rows."""
         mask = torch.eq(labels.view(-1, 1), labels.view(1, -1)).float()
         scores = torch.div(rows @ rows.T, self.temperature)
+        # For the exponent's sake: the largest score of a row is 0, and the shares stay what they
+        # are.
         scores = scores - scores.max(dim=1, keepdim=True)[0].detach()
         others = torch.scatter(torch.ones_like(mask), 1, torch.arange(len(rows)).view(-1, 1), 0)
         mask = mask * others

@@ -40,6 +40,7 @@ def serving(
             raw.until(lambda: _connected(folder, process), PATIENCE)
             yield process
         finally:
+            # In good order, so that its journal is whole where figures are read from it afterwards.
             process.terminate()
             process.wait(timeout=30)
 

@@ -31,6 +31,7 @@ def jumping(attempt: Attempt) -> str:
         def serve() -> None:
             try:
                 with (testbed.folder / "coordinator.log").open("w") as words:
+                    # The wall clock alone: waiting goes by the monotonic one, which does not jump.
                     wall = _leaping(rng)
                     with build.service(
                         settings, Address.parse(broker_url), Log(words), {}, once=True, wall=wall

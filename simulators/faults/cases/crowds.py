@@ -23,6 +23,7 @@ from simulators.faults.verdict import PromiseBroken, judge
 def two_hundred(attempt: Attempt) -> str:
     """All are refused until all are there, and then let in together."""
     with attempt.broker() as broker, Proxy(broker.address.port) as proxy:
+        # The embedded broker is Python and takes seconds for what mosquitto does in one.
         many = 200 if attempt.prefer == "mosquitto" else 60
         testbed = attempt.testbed(str(broker.address), agents=many, rounds=2)
         proxy.refuse()
@@ -59,6 +60,7 @@ def garbage(attempt: Attempt) -> str:
     return f"{rogue.sent} messages"
 
 
+# Enough for minutes of garbage; without a bound a stuck coordinator would fill the broker.
 MOST = 20_000
 
 
@@ -92,6 +94,8 @@ class Rogue:
                 self.sent += 1
             except LinkBusy:
                 self._link.poll(0.002)
+            # Without a look now and then acknowledgements would pile up unread, and the flood would
+            # end.
             if self.sent % 100 == 0:
                 self._link.poll(0)
 

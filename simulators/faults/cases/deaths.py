@@ -86,6 +86,7 @@ def draw_failpoint(package: str, table: Table, seed: int) -> Failpoint:
 def coordinator_killed(attempt: Attempt) -> str:
     """It dies at an instant, and every third time its second life does, too."""
     deaths = [draw_failpoint("coordinator", COORDINATOR, attempt.seed)]
+    # The second life has a recovery behind it, which the first has not: other moments to die at.
     if attempt.seed % 3 == 2:
         deaths.append(draw_failpoint("coordinator", COORDINATOR, attempt.seed + 1))
     words = []
@@ -166,6 +167,7 @@ def device_killed(attempt: Attempt) -> str:
 def broker_killed(attempt: Attempt) -> str:
     """It dies after so many uploads and comes back a little later; what it did not save is lost."""
     rng = attempt.rng()
+    # Up to the last but one of the 12 uploads of four rounds: one that is lost must come again.
     count, seconds = rng.randint(0, 11), rng.choice([0.0, 0.5, 2.0])
     with breakable_broker(attempt) as broker:
         testbed = attempt.testbed(broker.url, rounds=4)

@@ -30,6 +30,7 @@ POINTS: tuple[Callable[..., Any], ...] = (
     BlobServer.send,
     Journal.commit,
 )
+# With nothing left the first write fails; with a little, one in the middle of a commit does.
 LEFT = (0, 20_000, 200_000)  # bytes that are left on a full disk
 
 
@@ -207,6 +208,9 @@ def cut_short(
     """Leave only so much of a write-ahead log; what that comes to must `fit` when a copy is
     opened.
     """
+    # SQLite syncs its log at every commit here, so a loss of power should take nothing that was
+    # promised. This takes more: any length may be left. Devices keep what has a receipt for a while
+    # and must make it good.
     log = database.with_name(f"{database.name}-wal")
     size, trial = log.stat().st_size, database.parent / "cut"
     frame = int.from_bytes(log.read_bytes()[8:12], "big") + 24  # a page and its header
@@ -214,6 +218,8 @@ def cut_short(
         length = rng.choice(
             [
                 rng.randint(0, size),
+                # Near the end, at a frame's edge or beside it: a whole commit lost, or one cut in
+                # its middle.
                 max(0, size - rng.randint(0, 6) * frame - rng.choice([0, 0, 1, 999])),
             ]
         )

@@ -26,6 +26,8 @@ def cuts(attempt: Attempt) -> str:
             while coordinator.process.poll() is None and cut < 6:
                 proxy.cut()
                 cut += 1
+                # Shorter and longer than it takes to come back: some cuts hit a connection that is
+                # being made.
                 pause(rng.uniform(0.05, 2.5))
             coordinator.done()
     judge(testbed)
@@ -91,6 +93,8 @@ def coordinator_cut_off(attempt: Attempt) -> str:
             coordinator = testbed.coordinator()
             after(testbed, count)
             proxy.silence()
+            # Longer than one and a half times the coordinator's keep-alive of 30 seconds, which
+            # cannot be set: that is when the broker publishes its will.
             pause(50.0)
             proxy.heal()
             coordinator.done()

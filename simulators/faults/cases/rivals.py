@@ -15,6 +15,8 @@ from simulators.faults.crowd import crowd
 from simulators.faults.testbed import CaseProcess, Testbed, until
 from simulators.faults.verdict import PromiseBroken, judge
 
+# Exit codes are part of what is promised: a service manager must be able to tell "another one has
+# the fleet" (do not restart me) from any other failure.
 EXIT_LOCKED, EXIT_SUPERSEDED = 1, 4
 
 
@@ -62,6 +64,7 @@ def taken_over(attempt: Attempt) -> str:
             shutil.copytree(
                 testbed.data,
                 other.data,
+                # What belongs to a living process is not copied, as a backup would not.
                 ignore=shutil.ignore_patterns("control.sock", "lock", "*-shm"),
             )
             second = other.coordinator()

@@ -28,6 +28,7 @@ from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
 from simulators.run.setup import Setup, prepare
 
+# Settings under which each of them exchanges something within ROUNDS rounds.
 METHODS: dict[str, tuple[str, ...]] = {
     "gfpl": ("start=2", "interval=2"),
     "fedic": (),
@@ -100,6 +101,7 @@ def _training(folder: Path, agent: str) -> int | None:
         pid = status["training_pid"]
         alive = (
             pid is not None
+            # A number alone may have been given to another process meanwhile.
             and "edge_agent.worker.runner" in Path(f"/proc/{pid}/cmdline").read_text()
         )
     except (OSError, ValueError, KeyError):

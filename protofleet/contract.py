@@ -34,7 +34,8 @@ class Input:
         rank = {"image": 3, "vector": 1, "series": 2}[self.kind]
         if len(self.shape) != rank or min(self.shape) < 1:
             raise SettingError(
-                f"input.shape: {list(self.shape)} is not the shape of one {self.kind} ({rank} sizes)"
+                f"input.shape: {list(self.shape)} is not the shape of one {self.kind}"
+                f" ({rank} sizes)"
             )
         if any(s <= 0 for s in self.std) or len(self.std) != len(self.mean):
             raise SettingError("input.std: one positive number per mean is due")

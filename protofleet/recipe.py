@@ -7,6 +7,38 @@ back. `scorers` says how it then classifies. A recipe file reads from top to bot
 there is.
 """
 
+# Theory of operation
+#
+# The laboratory and the live fleet call the same functions in the same order, so that they end in
+# the same state, to the bit. On a device, when a state arrives and when a round is trained:
+#
+#     receive(turn, me, state)            the state a round ended in; `turn` is of that round
+#     adapt(turn, me, state)              phases to run at once, before anything is measured
+#     scorers(turn, me, state)            how it classifies now, whenever it is evaluated
+#     train(turn, me, state)              phases of local training; `turn` is of the new round
+#     summarise(turn, me, state)          parts for the coordinator
+#
+# and at the coordinator:
+#
+#     fold(turn, upload, weight)          for every upload, in any order, as it comes
+#     fuse(turn, total, before)           once a round: the next state
+#
+# What keeps the two the same, and what a new method has to keep to:
+#
+# - A move is a function of its arguments. What is random comes from `turn.rng(purpose)`, a generator
+#   of its own for (seed, run, round, agent, purpose): no draw depends on what ran before, so a
+#   device that was killed and trains again sends the same bytes.
+# - What a device remembers between rounds is in `me.memory`, as parts, and in its network. Both are
+#   in its checkpoint; a variable of the recipe's module is not.
+# - `fold` may only add (`Sum`) or keep whole (`Bag`). Everything that is not linear belongs to
+#   `fuse`, which sees the total. Then a round may be folded in any order, in pieces, and again from
+#   the journal.
+# - `fuse` may depend on what is in the total and on nothing else: not on time, nor on who was asked
+#   and did not answer. A replay has only the cut.
+# - Where `talks` is false, a round is one of local training: nothing is sent, folded or fused.
+# - Only devices have torch: a recipe says `Tensor` in annotations, and its losses import what they
+#   use. What `fuse` needs beside numpy stands in `Traits.server_needs`.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -147,9 +179,8 @@ class NearestPrototype:
 
     prototypes: Prototypes
     metric: Literal["euclidean", "cosine"] = "euclidean"
-    through: str = (
-        ""  # compare what this further head makes of the embedding, instead of the embedding
-    )
+    # Compare what this further head makes of the embedding, instead of the embedding.
+    through: str = ""
     of_unit: bool = False  # compare the embedding scaled to length one
 
 
@@ -177,9 +208,8 @@ class Traits:
 
     mixed_backbones: bool = True  # devices may have different networks
     common_start: bool = False  # devices begin from the same weights, derived from the fleet's seed
-    frozen: bool = (
-        False  # the extractor stays as it began, and the classifier is one linear layer on it
-    )
+    # The extractor stays as it began, and the classifier is one linear layer on it.
+    frozen: bool = False
     backbone: str = ""  # what devices take where nobody names one
     embedding: int = 0  # and its size
     asynchronous: bool = False  # uploads may be fused as they come
@@ -228,19 +258,15 @@ class Recipe(Generic[H]):
     fold: Callable[[Turn[H], Upload, int], Partial]  # 3a: one upload into sums and bags
     fuse: Callable[[Turn[H], Partial, GlobalState], GlobalState]  # 3b: the next state
     scorers: Callable[[Turn[H], Learner, Parts], Mapping[str, Scorer]]
-    receive: Callable[[Turn[H], Learner, Parts], None] = (
-        take_nothing  # 4, before anything else is done with it
-    )
-    adapt: Callable[[Turn[H], Learner, Parts], Sequence[Phase]] = (
-        no_phases  # 4, training on arrival
-    )
+    # 4, before anything else is done with it
+    receive: Callable[[Turn[H], Learner, Parts], None] = take_nothing
+    # 4, training on arrival
+    adapt: Callable[[Turn[H], Learner, Parts], Sequence[Phase]] = no_phases
     start: Callable[[Turn[H]], GlobalState] = start_empty
     talks: Callable[[Turn[H]], bool] = always  # False: a round of local training only
     heads: Callable[[Turn[H]], Mapping[str, Linear]] = no_heads
-    paper_floats: Callable[[Turn[H], Sequence[Parts], GlobalState], int] = (
-        floats_up  # a round by the paper's own count
-    )
+    # a round by the paper's own count
+    paper_floats: Callable[[Turn[H], Sequence[Parts], GlobalState], int] = floats_up
     traits: Traits = Traits()
-    precision: Mapping[str, Wire] = field(
-        default_factory=dict
-    )  # per part, where the fleet's default does not fit
+    # per part, where the fleet's default does not fit
+    precision: Mapping[str, Wire] = field(default_factory=dict)

@@ -12,6 +12,10 @@ from protofleet.exchange.published import Points
 from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Recipe, Scorer, Turn
 from protofleet.values.prototypes import Ints, Parts, Tensors
 
+# A recipe's `scorers` takes a device, because some methods classify by what lies on it alone. The
+# coordinator has none, so it hands in one without samples: a recipe that does not ask for them
+# never notices, and one that does is stopped by this exception.
+
 
 class _NeedsSamples(Exception):
     """The recipe looked at training data to say how it classifies."""
@@ -36,10 +40,10 @@ class _Nobody:
         raise _NeedsSamples
 
 
-def scorers_of(recipe: Recipe[Any], turn: Turn[Any], got: Parts) -> Mapping[str, Scorer]:
+def scorers_of(recipe: Recipe[Any], turn: Turn[Any], state: Parts) -> Mapping[str, Scorer]:
     """By the state alone; where it would take a device's own samples, its head is left."""
     try:
-        return recipe.scorers(turn, _Nobody(turn.agent, np.zeros(0, np.int64), 0, {}), got)
+        return recipe.scorers(turn, _Nobody(turn.agent, np.zeros(0, np.int64), 0, {}), state)
     except _NeedsSamples:
         return {"head": ByHead()}
 

@@ -24,7 +24,8 @@ from protofleet.mqtt.broker.run import RunningBroker, running_broker
 from protofleet.mqtt.topics import check_name
 
 EMBEDDED = """\
-EMBEDDED BROKER (amqtt): for development on this machine only. It keeps nothing over a restart and applies no access
+EMBEDDED BROKER (amqtt): for development on this machine only. It keeps nothing over a restart and \
+applies no access
 rules. Install mosquitto for anything else."""
 
 
@@ -131,7 +132,8 @@ def deployment(at: Listening, fleet: str | None) -> str:
     return "\n".join(
         [
             f"# ----- {folder}/conf.d/protofleet.conf",
-            f"# Users: mosquitto_passwd -c {at.passwords} coordinator; then each device by its agent id.",
+            f"# Users: mosquitto_passwd -c {at.passwords} coordinator; then each device by its agent"
+            " id.",
             config_text(at, Path("/var/lib/mosquitto")),
             f"# ----- {at.acl}",
             acl_text(fleet),
@@ -176,14 +178,14 @@ def _logins(file: Path | None, names: Sequence[str], data_dir: Path) -> dict[str
                     raise UsageError(f"--users {file}, line {number}: not `name:password`")
                 logins[check_name("user", name)] = password
     for name in names:
-        kept = credentials(data_dir, check_name("user", name))
-        if not kept.exists():
-            kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with os.fdopen(
-                os.open(kept, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8"
-            ) as out:
+        path = credentials(data_dir, check_name("user", name))
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Made with its rights: a moment of being readable by all is one too many.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
                 out.write(f"{name}:{secrets.token_urlsafe(24)}\n")
-        logins[name] = kept.read_text("utf-8").strip().partition(":")[2]
+        logins[name] = path.read_text("utf-8").strip().partition(":")[2]
     return logins
 
 

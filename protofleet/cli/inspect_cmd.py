@@ -1,6 +1,6 @@
 """`protofleet inspect FILE`: what is in a message or parts file, for people or as JSON.
 
-The file goes through the same door as everything from outside, so what is printed here is what a
+The file goes through the same decoder as everything from outside, so what is printed here is what a
 receiver would see.
 """
 
@@ -27,13 +27,13 @@ from protofleet.wire.strict import shown
 def inspect(file: Path, as_json: bool) -> None:
     """Print what is in FILE: a message, or the parts of one."""
     with file.open("rb") as opened:
-        data = opened.read(wire.DEFAULT.message + 1)  # the door refuses what is longer
+        data = opened.read(wire.DEFAULT.message + 1)  # the decoder refuses what is longer
     dump = describe(data)
     click.echo(json.dumps(dump, indent=2) if as_json else "\n".join(lines(dump)))
 
 
 def describe(data: bytes) -> dict[str, Any]:
-    """The bytes as a plain document; raises `WireError` for bytes that the door refuses."""
+    """The bytes as a plain document; raises `WireError` for bytes that the decoder refuses."""
     raw = strict.load(data, wire.DEFAULT, "file")
     body = raw.get("body") if isinstance(raw, dict) else None
     if not isinstance(body, CBORTag):

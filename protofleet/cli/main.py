@@ -61,6 +61,7 @@ def run(command: click.Command, name: str) -> None:
     """Run a click command with our errors and exit codes: 1 it ran and failed, 2 the call's words
     are wrong.
     """
+    # Taken out by hand, so that it may stand anywhere and no command has to declare it.
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     try:
@@ -81,7 +82,8 @@ def run(command: click.Command, name: str) -> None:
             raise
         _leave(f"{error.name} is not installed; pip install 'protofleet[{extra}]'", 1, debug)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output left: nothing more to say, and nobody to say it to
+        # The reader of our output left. Python would say so on stderr when it flushes at the end.
+        sys.stderr.close()
         sys.exit(0)
     else:
         sys.exit(result if isinstance(result, int) else 0)

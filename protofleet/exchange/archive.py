@@ -30,6 +30,7 @@ MANIFEST, MODEL, PROTOTYPES, SELFTEST = (
 SUFFIX = ".pfb"
 LARGEST_PARCEL = 256 << 20  # bytes of a packed bundle that goes over the wire
 _LARGEST = 2 << 30  # bytes of its files
+# No slash and no dot in front: a manifest comes over the wire, and its names become paths.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 
 _UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, EOFError)
@@ -93,6 +94,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, data in files.items():
+            # The year zip begins with: with a time of ours, equal files would not be equal bytes.
             packed.writestr(
                 zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED
             )
@@ -118,9 +120,9 @@ def _checked(what: str, load: Callable[[str], bytes]) -> Contents:
     text = load(MANIFEST)
     document = _document(text)
     files: dict[str, bytes] = {}
-    for name, due in document["files"].items():
+    for name, digest in document["files"].items():
         data = load(name)
-        if sha256(data).hexdigest() != due:
+        if sha256(data).hexdigest() != digest:
             raise BundleError(
                 f"{what}: {name} is damaged (its hash is not the manifest's)",
                 "fetch the bundle again",
@@ -137,13 +139,13 @@ def _document(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BundleError(f"{MANIFEST}: not JSON") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        told = document.get("schema") if isinstance(document, dict) else None
+        schema = document.get("schema") if isinstance(document, dict) else None
         raise BundleError(
-            f"{MANIFEST}: schema {str(told)[:60]!r} is not known here, only {SCHEMA!r}",
+            f"{MANIFEST}: schema {str(schema)[:60]!r} is not known here, only {SCHEMA!r}",
             "update edge-agent",
         )
     files = document.get("files")
-    if not isinstance(files, dict) or not all(isinstance(due, str) for due in files.values()):
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
         raise BundleError(f"{MANIFEST}: files with their hashes are due")
     if missing := [name for name in (MODEL, PROTOTYPES, SELFTEST) if name not in files]:
         raise BundleError(f"{MANIFEST}: it names no {missing[0]}")
@@ -153,6 +155,8 @@ def _document(data: bytes) -> dict[str, Any]:
 
 
 def _unzipped(packed: zipfile.ZipFile, name: str) -> bytes:
+    # What the archive says of the size is looked at first: a small file may unpack to a huge one,
+    # and zipfile unpacks no more than is said there.
     if packed.getinfo(name).file_size > _LARGEST:
         raise BundleError(f"{name}: larger than any bundle's")
     return packed.read(name)

@@ -94,10 +94,10 @@ def read(data: bytes, t: str = "global") -> Published:
     if message.envelope.t != t:
         raise WireError(f"a message of type {t} is due, not {message.envelope.t}")
     parts: Parts = message.body
-    found = [(name, parts[name]) for name in KINDS if name in parts]
-    if len(found) != 1 or len(parts) != 2:
+    by_kind = [(name, parts[name]) for name in KINDS if name in parts]
+    if len(by_kind) != 1 or len(parts) != 2:
         raise WireError(f"{t}.parts: one of {', '.join(KINDS)} is due, and {_ABOUT}")
-    name, points = found[0]
+    name, points = by_kind[0]
     if not isinstance(points, KINDS[name]):
         raise WireError(f"{t}.parts.{name}: not of its kind")
     try:
@@ -137,17 +137,19 @@ def joined(bank: Bank, more: Bank) -> Bank:
         or mine.dim != theirs.dim
     ):
         return bank
-    known = {bank.about.classes[int(c)] for c in np.unique(theirs.classes)}
-    fresh = [name for name in more.about.classes if name not in known]
+    # By points and not by names: a class that was taken out (`without`) keeps its name, and may be
+    # brought anew.
+    with_points = {bank.about.classes[int(c)] for c in np.unique(theirs.classes)}
+    fresh = [name for name in more.about.classes if name not in with_points]
     if not fresh:
         return bank
     names = (*bank.about.classes, *(name for name in fresh if name not in bank.about.classes))
     ids = {more.about.classes.index(name): names.index(name) for name in fresh}
-    kept = mine.only(list(ids))
+    added = mine.only(list(ids))
     classes = np.concatenate(
-        [theirs.classes, np.array([ids[int(c)] for c in kept.classes], np.int64)]
+        [theirs.classes, np.array([ids[int(c)] for c in added.classes], np.int64)]
     )
-    points = Prototypes(classes, np.concatenate([theirs.vectors, kept.vectors]))
+    points = Prototypes(classes, np.concatenate([theirs.vectors, added.vectors]))
     return Bank(replace(bank.about, classes=names), points)
 
 
@@ -156,8 +158,8 @@ def without(bank: Bank, names: Collection[str]) -> Bank:
     ids = [i for i, name in enumerate(bank.about.classes) if name in names]
     if not ids or not isinstance(bank.points, Prototypes):
         return bank
-    left = np.setdiff1d(bank.points.classes, ids)
-    return Bank(bank.about, bank.points.only(left))
+    others = np.setdiff1d(bank.points.classes, ids)
+    return Bank(bank.about, bank.points.only(others))
 
 
 def nearest(points: Prototypes, vectors: NDArray[np.floating[Any]]) -> tuple[int, float]:
@@ -168,6 +170,8 @@ def nearest(points: Prototypes, vectors: NDArray[np.floating[Any]]) -> tuple[int
     at = int(between.argmin())
     apart = squared_distances(points.vectors, points.vectors)
     apart[points.classes[:, None] == points.classes[None, :]] = np.inf
+    # Usual is the median, over all rows, of the distance to the nearest row of another class. Where
+    # there is one class alone, nothing is usual, and the distance is given as it is.
     usual = float(np.median(apart.min(1))) if np.isfinite(apart).any() else 1.0
     return int(points.classes[at]), float(np.sqrt(between[at] / max(usual, 1e-30)))
 
@@ -176,13 +180,14 @@ def run_lineage(contract: Contract, method: str, hyper: Any) -> str:
     """The lineage of a run: what its devices' own extractors were aligned by. The same for lab,
     fleet and device.
     """
-    told = json.dumps([to_plain(contract), method, to_plain(hyper)], sort_keys=True)
-    return f"run:{contract.fleet}/{contract.run}/{sha256(told.encode()).hexdigest()[:16]}"
+    terms = json.dumps([to_plain(contract), method, to_plain(hyper)], sort_keys=True)
+    return f"run:{contract.fleet}/{contract.run}/{sha256(terms.encode()).hexdigest()[:16]}"
 
 
 def extractor_lineage(weights: Tensors, backbone: str, contract: Contract) -> str:
     """The lineage of one extractor: its float weights and preprocessing, whatever precision it is
     later shipped in.
     """
-    told = json.dumps([backbone, contract.embedding, to_plain(contract.input)], sort_keys=True)
-    return f"extractor:{sha256(told.encode() + wire.digest({'weights': weights}).encode()).hexdigest()}"
+    terms = json.dumps([backbone, contract.embedding, to_plain(contract.input)], sort_keys=True)
+    digest = wire.digest({"weights": weights})
+    return f"extractor:{sha256((terms + digest).encode()).hexdigest()}"

@@ -24,6 +24,7 @@ def unpack(data: bytes) -> dict[str, Parts]:
     """The groups of `pack`; one without parts does not come back."""
     groups: dict[str, dict[str, Part]] = {}
     for path, part in wire.decode_parts(data, _LOCAL).items():
+        # From the right: a group may hold slashes (`own/<agent>`), a part's name holds none.
         group, _, name = path.rpartition("/")
         groups.setdefault(group, {})[name] = part
     return dict(groups)

@@ -5,6 +5,22 @@ A field made with `setting(default, help)` carries its own help; the dataclass i
 setting is declared.
 """
 
+# Theory of operation
+#
+# One class says of a setting: its name, kind, default, meaning, bounds, and its flag where that
+# reads otherwise. From it are made the flags and their help (`protofleet.cli.options`), what the
+# environment may say and the commented file (`layers`), `--set name=value` (`parse_pairs`), what
+# `protofleet methods show` prints (`describe`), and the plain document that a contract travels as
+# (`to_plain`, `from_plain`).
+#
+# `from_plain` reads documents of two origins by the same rules: TOML and the wire bring numbers and
+# lists, a command line and the environment bring texts. So each kind takes its texts as well: "5"
+# for 5, "yes" for true, "1,2" for a list, "none" where there may be none. What would be read in two
+# ways is refused: 1.5 for a whole number, true for a number.
+#
+# Bounds and `Literal`s are checked field by field, so that an error names the place
+# (`limits.nice`); what two fields have to do with each other is the class's own `__post_init__`.
+
 from __future__ import annotations
 
 import dataclasses
@@ -60,13 +76,13 @@ def parse_pairs(cls: type[T], pairs: Sequence[str]) -> T:
     """`["lam=0.5", "weighted=yes"]` as a `cls`; an unknown name is answered with the nearest known
     one.
     """
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise SettingError(f"setting {pair!r} is not of the form name=value")
-        given[name.strip()] = text.strip()
-    return from_plain(cls, given)
+        texts[name.strip()] = text.strip()
+    return from_plain(cls, texts)
 
 
 def from_plain(cls: type[T], document: Mapping[str, Any], where: str = "") -> T:
@@ -76,7 +92,7 @@ def from_plain(cls: type[T], document: Mapping[str, Any], where: str = "") -> T:
     if not isinstance(document, Mapping):
         raise SettingError(f"{where or 'document'}: a map is due, not {type(document).__name__}")
     hints = typing.get_type_hints(cls)
-    fields: dict[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, raw in document.items():
         place = f"{where}.{name}" if where else str(name)

@@ -2,6 +2,21 @@
 flags.
 """
 
+# Theory of operation
+#
+# A setting may be said in four places, and the one that is nearer to the call wins:
+#
+#     flag  >  PROTOFLEET_<SECTION>_<NAME>  >  file  >  the dataclass's default
+#
+# Each place is read into the same plain form, texts by section and name; they are laid over each
+# other, and only the outcome is checked, once, by `fields.from_plain`. So a mistake is refused in
+# the same words wherever it was made, and a wrong value in a file does no harm under a flag that
+# replaces it. Defaults are no layer: what nobody said is absent, and the dataclass fills it in.
+#
+# Paths are the exception to "texts": in a file they are relative to the file, on a command line and
+# in the environment to where the command was called. Who reads a file makes them whole before
+# anything is laid over them.
+
 from __future__ import annotations
 
 import json
@@ -25,9 +40,9 @@ def read(path: Path, hint: str) -> Sections:
         raise SettingError(f"{path}: {os.strerror(error.errno or 0)}", hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not TOML ({' '.join(str(error).split())})") from None
-    for name, held in document.items():
-        if not isinstance(held, dict):
-            words = f"{path}: {name}: a map is due, not {type(held).__name__}"
+    for name, section in document.items():
+        if not isinstance(section, dict):
+            words = f"{path}: {name}: a map is due, not {type(section).__name__}"
             raise SettingError(words, "settings go below a line like [broker]")
     return document
 
@@ -48,22 +63,24 @@ def as_toml(section: Any) -> list[str]:
     none: such a setting is left out.
     """
     lines = []
-    for each in fields(section):
-        value = getattr(section, each.name)
+    for field in fields(section):
+        value = getattr(section, field.name)
         if value is not None:
-            lines += [f"# {each.metadata['help']}", f"{each.name} = {_toml(value)}"]
+            lines += [f"# {field.metadata['help']}", f"{field.name} = {_toml(value)}"]
     return lines
 
 
 def from_environment(sections: Mapping[str, type], environ: Mapping[str, str]) -> Sections:
     """`PROTOFLEET_BROKER_URL` is `[broker] url`, and so for every setting of these sections."""
-    found: Sections = {}
+    # Asked for by name and not searched for: other words begin alike (PROTOFLEET_DATA,
+    # PROTOFLEET_MQTT_PASSWORD), and a password is no setting.
+    texts: Sections = {}
     for section, cls in sections.items():
-        for each in fields(cls):
-            text = environ.get(f"PROTOFLEET_{section}_{each.name}".upper())
+        for field in fields(cls):
+            text = environ.get(f"PROTOFLEET_{section}_{field.name}".upper())
             if text is not None:
-                found.setdefault(section, {})[each.name] = text
-    return found
+                texts.setdefault(section, {})[field.name] = text
+    return texts
 
 
 def laid(document: Sections, *layers: Mapping[str, Mapping[str, Any]]) -> Sections:

@@ -50,8 +50,9 @@ def prototype_scores(
         if metric == "euclidean"
         else cosines(x, prototypes.vectors)
     )
-    held, first = np.unique(prototypes.classes, return_index=True)
-    scores[:, held] = np.maximum.reduceat(pairs, first, axis=1)
+    # Rows are sorted by class, so a class is a run of rows: what reduceat takes.
+    present, first = np.unique(prototypes.classes, return_index=True)
+    scores[:, present] = np.maximum.reduceat(pairs, first, axis=1)
     return scores
 
 
@@ -70,12 +71,14 @@ def mixture_scores(x: ArrayLike, mixtures: Mixtures, n_classes: int) -> Scores:
     with np.errstate(divide="ignore"):
         weight = np.log(mixtures.weights.astype(np.float64))
     constant = weight - 0.5 * np.log(2 * np.pi * variance).sum(1)
-    each = constant - 0.5 * np.maximum(spread, 0.0)
-    held, first = np.unique(mixtures.classes, return_index=True)
-    top = np.maximum.reduceat(each, first, axis=1)
-    widths = np.diff([*first, each.shape[1]])
-    scores[:, held] = top + np.log(
-        np.add.reduceat(np.exp(each - np.repeat(top, widths, axis=1)), first, axis=1)
+    # What cancels in `spread` may leave it a little below 0: a density above its own peak.
+    components = constant - 0.5 * np.maximum(spread, 0.0)
+    present, first = np.unique(mixtures.classes, return_index=True)
+    # log Σ exp with the largest term taken out: in a hundred dimensions every density underflows.
+    top = np.maximum.reduceat(components, first, axis=1)
+    widths = np.diff([*first, components.shape[1]])
+    scores[:, present] = top + np.log(
+        np.add.reduceat(np.exp(components - np.repeat(top, widths, axis=1)), first, axis=1)
     )
     return scores
 

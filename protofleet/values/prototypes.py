@@ -86,10 +86,11 @@ def value(cls: type[T]) -> type[T]:
     def eq(self: Any, other: object) -> bool:
         return type(other) is type(self) and bool(_content(self) == _content(other))
 
-    made: Any = dataclass(frozen=True, eq=False)(cls)
-    made.__eq__ = eq
-    made.__hash__ = lambda self: hash(_content(self))
-    return made  # type: ignore[no-any-return]
+    # The dataclass's own == would compare arrays, whose answer is an array.
+    frozen: Any = dataclass(frozen=True, eq=False)(cls)
+    frozen.__eq__ = eq
+    frozen.__hash__ = lambda self: hash(_content(self))
+    return frozen  # type: ignore[no-any-return]
 
 
 def _same_length(name: str, first: NDArray[Any], second: NDArray[Any], what: str) -> None:
@@ -161,7 +162,8 @@ class Prototypes:
             raise ValueRefused("classes: a table wants one prototype a class")
         if self.classes.size and (self.classes[-1] >= n_classes or self.dim != dim):
             raise ValueRefused(
-                f"prototypes of class ≤ {self.classes[-1]}, d {self.dim} in a table {n_classes} × {dim}"
+                f"prototypes of class ≤ {self.classes[-1]}, d {self.dim} in a table"
+                f" {n_classes} × {dim}"
             )
         rows = np.zeros((n_classes, dim), np.float32)
         have = np.zeros(n_classes, np.bool_)

@@ -6,6 +6,43 @@ and on nothing else: any order, any split over workers, any tree of merges. What
 is carried into a second integer, in steps of 2⁻⁸.
 """
 
+# Theory of operation
+#
+# The same round is fused in many ways: uploads folded as they arrive, folded again from the journal
+# after a crash, split over the laboratory's workers, replayed by `coordinator replay`. All must end
+# in the same bytes, because the state's hash is its name. Addition of floats is not associative, so
+# what is added here are integers, and only the end is a float again.
+#
+# The grid. A value v becomes the integer nearest to v · 2⁴⁰ (half to even). Every float32 of 2⁻¹⁷
+# and above is on that grid already: its last bit is worth 2⁻⁴⁰ or more. What is smaller is rounded
+# to it, by itself, before anything is added: the error (2⁻⁴¹ at most) depends on the value alone,
+# not on any order.
+#
+# Onto the grid without a multiplication: between 2¹² and 2¹³ the last bit of a float64 is worth
+# 2¹²⁻⁵² = 2⁻⁴⁰. So adding 1.5 · 2¹² to |v| < 2¹¹ lands in that range, the addition itself does the
+# rounding, and the bits of the result, taken as an integer, count steps of the grid from the bits
+# of 1.5 · 2¹². Larger values (up to 2²³) take the long way.
+#
+# Two limbs. A sum is `high` · 2⁻⁸ + `low` · 2⁻⁴⁰, both int64. As long as `low` cannot overflow,
+# `high` is a single 0 and costs nothing. `reach` is the bound that says so: it starts at the
+# largest value of an upload in steps of the grid, is multiplied by weights and added in merges, and
+# is never looked for in the numbers again.
+#
+#   before             if reach would exceed 2⁶²
+#   times a weight     carry: high += low >> 32, low &= 2³² − 1, reach = 2³²
+#   a merge            carry both
+#
+# `>>` rounds towards minus infinity and `&` leaves what is above, so a carry is right for negative
+# numbers as well. After it a weight below 2³¹ makes at most 2⁶³ of `low`, and `high` stays below
+# 2²³ · 2⁸ · 2³¹ = 2⁶², because the weights of a whole sum are held below 2³¹, too.
+#
+# When somebody carries must not matter, and does not: `total` carries once more on a copy, and
+# after a carry the two limbs depend on the whole number high · 2³² + low alone. Two ways to the
+# same set of uploads differ in when they carried and in nothing that can be seen.
+#
+# Keys let devices hold different classes: rows of the same key are added, others stand beside each
+# other. Where all have the same keys, which is usual, merging is three additions.
+
 from __future__ import annotations
 
 import itertools
@@ -61,17 +98,19 @@ class Sum:
             raise FusionError(f"a value of {peak:.3g} is too large to be added exactly")
         if least < 0 or most >= _MAX_WEIGHT:
             raise FusionError(f"a weight of {most} is negative or too large to be added exactly")
-        ids = key.tolist()
+        ids = key.tolist()  # a few class ids: a list is quicker to look through than an array
         if ids != sorted(ids):
             order = np.argsort(key, kind="stable")
             key, value, weight = key[order], value[order], weight[order]
-        made = Sum(key, _NOTHING, _on_grid(value, peak), weight, peak * 2.0 ** (_HIGH + _LOW) + 1)
-        if made.reach * most > _MAX_REACH:
-            made = made._carried()
+        # One step more than the peak: it may have been rounded up.
+        reach = peak * 2.0 ** (_HIGH + _LOW) + 1
+        once = Sum(key, _NOTHING, _on_grid(value, peak), weight, reach)
+        if once.reach * most > _MAX_REACH:
+            once = once._carried()
         if least == most == 1:
-            return made
-        each = weight.reshape(-1, *[1] * (value.ndim - 1))
-        return Sum(key, made.high * each, made.low * each, weight, made.reach * most)
+            return once
+        factor = weight.reshape(-1, *[1] * (value.ndim - 1))
+        return Sum(key, once.high * factor, once.low * factor, weight, once.reach * most)
 
     def merge(self, other: Sum) -> Sum:
         """The sum over both sets of uploads."""
@@ -102,14 +141,14 @@ class Sum:
         """The sums as floats."""
         carried = self.high + (self.low >> _LOW)
         rest = self.low & (2**_LOW - 1)
-        result: NDArray[np.float64] = (carried + rest * 2.0**-_LOW) * 2.0**-_HIGH
-        return result
+        sums: NDArray[np.float64] = (carried + rest * 2.0**-_LOW) * 2.0**-_HIGH
+        return sums
 
     def mean(self) -> NDArray[np.float64]:
         """The weighted means; a row of total weight zero stays zero."""
-        each = np.maximum(self.weights, 1).reshape(-1, *[1] * (self.low.ndim - 1))
-        result: NDArray[np.float64] = self.total() / each
-        return result
+        divisor = np.maximum(self.weights, 1).reshape(-1, *[1] * (self.low.ndim - 1))
+        means: NDArray[np.float64] = self.total() / divisor
+        return means
 
     def _carried(self) -> Sum:
         """The same sums with as little in `low` as can be."""
@@ -118,7 +157,7 @@ class Sum:
 
 
 def _on_grid(value: NDArray[Any], peak: float) -> Ints:
-    exact = value.astype(np.float64)
+    exact = value.astype(np.float64)  # a copy, which is then changed in place
     if peak < _NEAR:
         exact += _ONTO_GRID
         low: Ints = exact.view(np.int64)

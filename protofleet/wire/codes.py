@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class UploadStatus(StrEnum):
-    """What became of an upload or an offer: in receipts, in the journal and in a device's outbox."""
+    """What became of an upload or an offer: in receipts, in the journal, in a device's outbox."""
 
     ACCEPTED = "accepted"
     HELD = "held"  # in the journal: for a later round, where staleness is allowed

@@ -5,6 +5,36 @@ A body is either parts (numbers, `protofleet.wire.parts`) or a document (plain m
 numbers); the message's type says which.
 """
 
+# Theory of operation
+#
+# A message is one CBOR map: the envelope's fields, `v` (the version of all this), and `body`, a
+# byte string under tag 24 that is CBOR in itself:
+#
+#     {v: 1, t: "upload", fleet: "orchard", run: …, epoch: 3, …, base: h'…', body: 24(h'…')}
+#
+# The body is a string of bytes and not simply a map, because it is hashed as it travelled. Its
+# sha256 is the upload's name: in the journal, in the receipt, in a device's outbox. A device sends
+# the same body again under another envelope (a coordinator that came back has a higher epoch), and
+# it is still the same upload. Nobody ever encodes a body anew in order to hash it.
+#
+# So there are three ways in. `decode` opens everything. `unseal` opens the envelope and leaves the
+# body closed, for whoever keeps it (a device puts a state into its store and lets the training
+# process open it), passes it on, or first has to see whose it is. `decode_body` then opens what
+# `unseal` left, so that nobody walks an envelope twice.
+#
+# Which fields an envelope must have depends on who reads it, so only `v`, `t`, `fleet` and `body`
+# are required here; what is absent is None and never an empty text. The reader of a type checks the
+# rest where it uses it (`coordinator.uploads.validation.identity`, `edge_agent.daemon.inbound`).
+# A field that no envelope has is refused: within one version nobody may mean something by it.
+#
+# Bodies are parts (`PART_TYPES`: arrays, held to the vocabulary's rules) or a document
+# (`DOCUMENT_TYPES`: plain values, at most `limits.control` bytes with their envelope, because these
+# are read by everyone who gets them). A document is copied into plain values on the way in: what
+# leaves `decode` holds no tags, no bytes, no −0.0 and nothing that is not finite.
+#
+# A large message travels as a `slip` in its place, a document that names its digest and size; it is
+# put together again before it comes here (`protofleet.mqtt.blobs`).
+
 from __future__ import annotations
 
 import math
@@ -16,7 +46,7 @@ from typing import Any, NamedTuple
 from cbor2 import CBORTag
 
 from protofleet.errors import WireError
-from protofleet.wire import heads, strict
+from protofleet.wire import strict
 from protofleet.wire.arrays import Precision
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.parts import NONE, decode_parts, encode_parts
@@ -61,7 +91,7 @@ class Envelope:
 
 
 class Message(NamedTuple):
-    """What the door lets in: `body` is Parts or a document, by the envelope's type; `digest` is
+    """What the decoder lets in: `body` is Parts or a document, by the envelope's type; `digest` is
     over its bytes.
     """
 
@@ -70,6 +100,7 @@ class Message(NamedTuple):
     digest: str
 
 
+# What an envelope's field holds, read off the dataclass: str or int.
 HOLDS = {f.name: str(f.type).removesuffix(" | None") for f in fields(Envelope)}
 
 
@@ -130,11 +161,6 @@ def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
     """
     # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload
     # whose signature held.
-    head = heads.read(data, limits)
-    if head is not None and head.pop("v") == VERSION and head["t"] in TYPES:
-        _check_size(data, head["t"], limits)
-        body = head.pop("body")
-        return Envelope(**head), body
     raw = strict.load(data, limits, "message")
     if not isinstance(raw, dict):
         raise WireError("message: not a map")

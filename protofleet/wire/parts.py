@@ -40,6 +40,9 @@ class Field:
     rounded: bool  # in the fleet's precision rather than in float32
 
 
+# Half precision moves a coordinate by at most 2⁻¹¹ of its size, which changes a nearest neighbour
+# only where two were about as near. Weights, variances and probabilities are divided by, or have to
+# add up to one: they stay as they are.
 ROUNDED = {(Prototypes, "vectors"), (Mixtures, "means")}
 HOLDS = {"Floats": "f", "Ints": "iu", "Ints | None": "iu", "Mapping[str, Floats | Ints]": "map"}
 KINDS: Mapping[str, type[Part]] = {
@@ -71,9 +74,9 @@ def encode_parts(
         _check(part, limits, f"{where}.{shown(name)}")
     data = strict.dump(_packed(parts, precision, exceptions, where), limits, where)
     if exceptions.keys() & parts.keys():
-        decode_parts(
-            data, limits, where
-        )  # rounding may undo what a value promises: variances > 0, sums of one
+        # Rounding may undo what a value promises (variances above 0, sums of one), and then the
+        # receiver would refuse what we sent: find out here.
+        decode_parts(data, limits, where)
     return data
 
 
@@ -181,7 +184,8 @@ def _unpack_field(raw: Any, field: Field, where: str) -> Any:
     array = decode_array(raw, where)
     if array.dtype.kind not in field.holds:
         raise WireError(
-            f"{where}: {array.dtype.name} where {'floats' if field.holds == 'f' else 'integers'} are due"
+            f"{where}: {array.dtype.name} where"
+            f" {'floats' if field.holds == 'f' else 'integers'} are due"
         )
     return array
 

@@ -1,9 +1,51 @@
-"""The door: every byte from outside is walked here before a general CBOR decoder may look at it.
+"""The strict decoder: every byte from outside is walked here before a general CBOR decoder may look
+at it.
 
-`cbor2` alone takes duplicate keys, compiles regular expressions and builds cycles. So one loop over
-the headers, which allocates nothing, first makes sure that the bytes are of the small deterministic
-subset of CBOR that we speak.
+`walk` decides, `load` makes Python values of what it let pass, `dump` is the way out through the
+same walk. Either a value or a `WireError`, and nothing else ever.
 """
+
+# Theory of operation
+#
+# cbor2 alone is too friendly: it takes duplicate keys (two readers of one message may see two
+# different values), compiles regular expressions (tag 35), builds cycles (tags 28 and 29), and
+# believes a header of nine bytes that announces 2⁶⁰ items. So one loop over the headers, which
+# allocates nothing but a short stack, first makes sure that the bytes are of the small subset of
+# CBOR (RFC 8949) that we speak:
+#
+#   major type    allowed
+#   0, 1 numbers  what fits 64 signed bits
+#   2 bytes       any length; the contents are not looked at here
+#   3 text        up to `limits.text` bytes (that they are UTF-8, cbor2 checks)
+#   4 list        of anything
+#   5 map         keys are text, in ascending order of their encoded bytes
+#   6 tag         24 around bytes; 40 around a list; 64, 72, 79, 84, 85 around bytes
+#   7 simple      false, true, null, floats of 16, 32 and 64 bits
+#
+# Every length is definite, every number in a header is in its shortest form, one item fills all of
+# the bytes. So a value has one encoding, but for the width of a float. (No hash depends on that
+# width: what is hashed are bytes as they came, or what our own encoder makes of a value.)
+#
+# Key order is what makes uniqueness free: what only ever ascends cannot repeat, so the walk keeps
+# one key per open map and not a set. The header of a text begins with its length, so the order of
+# encoded bytes is "shorter first, then by letters": the order of cbor2's canonical form as well.
+#
+# Bounds, each checked before anything is believed:
+#
+#   limits.message   all bytes
+#   limits.nesting   lists, maps and tags inside each other: bounds cbor2's recursion
+#   limits.items     items in all: bounds how many Python objects the bytes can become
+#   what is there    a container that claims more items than bytes follow is refused at its header,
+#                    as is a string that claims more bytes: every item takes at least one
+#
+# A refusal is a `WireError` of one line: the path of what was read (`upload.parts`), the byte, what
+# is wrong. It is sent back in receipts and stands in logs, so what a stranger wrote gets into it
+# short and printable (`shown`) or not at all.
+#
+# Traps. The walk says nothing about what the values mean: a tag 84 may hold an odd number of bytes,
+# a float may be a NaN, a tag may stand where nobody wants one. `arrays`, `parts` and `messages`
+# check all that. `templates` lets a body pass without a walk if it differs from one that was walked
+# only within byte strings; that is sound only as long as nothing here depends on their contents.
 
 from __future__ import annotations
 
@@ -18,15 +60,10 @@ BYTES, TEXT, LIST, MAP, TAG, SIMPLE = 2, 3, 4, 5, 6, 7  # major types; 0 and 1 a
 # Allowed tags and the major type each must hold: embedded CBOR, multi-dimensional array, typed
 # arrays.
 TAGS = {24: BYTES, 40: LIST, 64: BYTES, 72: BYTES, 79: BYTES, 84: BYTES, 85: BYTES}
-ALLOWED_SIMPLE = frozenset(
-    {0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB}
-)  # false, true, null, floats of 16, 32 and 64 bits
-LEAST = {
-    24: 24,
-    25: 2**8,
-    26: 2**16,
-    27: 2**32,
-}  # smallest number that needs a header of this length
+# false, true, null, floats of 16, 32 and 64 bits
+ALLOWED_SIMPLE = frozenset({0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB})
+# The smallest number that needs a header of this length.
+LEAST = {24: 24, 25: 2**8, 26: 2**16, 27: 2**32}
 
 
 def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
@@ -41,16 +78,17 @@ def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
     if end > limits.message:
         raise WireError(f"{where}: {end} bytes, at most {limits.message} are allowed")
     at, items, nesting = 0, 1, 0
-    left, key = 1, None  # items due in the innermost container; the last key if that is a map
+    # Items still to come in the innermost container, and the last key if that is a map (else None).
+    remaining, key = 1, None
     outer: list[tuple[int, bytes | None]] = []  # the same two of the containers around it
-    while left or nesting:
-        if not left:
-            left, key = outer.pop()
+    while remaining or nesting:
+        if not remaining:
+            remaining, key = outer.pop()
             nesting -= 1
             continue
         start = at
         # Most headers are one byte or two, and calls are dear here: everything that comes or goes
-        # passes this loop.
+        # passes this loop. Past the end stands a simple value, which only `_header` judges.
         head = data[at] if at < end else SIMPLE << 5
         major, n = head >> 5, head & 31
         if n < 24 and major != SIMPLE:
@@ -60,8 +98,9 @@ def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
             at += 2
         else:
             major, n, at = _header(data, at, where)
-        left -= 1
-        is_key = key is not None and left & 1
+        remaining -= 1
+        # A map of n pairs has 2n items: before a key an odd number of them is still to come.
+        is_key = key is not None and remaining & 1
         if is_key and major != TEXT:
             raise _refused(where, start, "a map key is not text")
         if major in (BYTES, TEXT):
@@ -82,22 +121,23 @@ def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
                         where, start, "duplicate key" if key == last else "keys out of order"
                     )
         elif LIST <= major <= TAG:
-            outer.append((left, key))
+            outer.append((remaining, key))
             nesting += 1
             if nesting > limits.nesting:
                 raise _refused(where, start, f"nested deeper than {limits.nesting}")
-            left, key = (
-                (2 * n, b"") if major == MAP else (n, None)
-            )  # every encoded key sorts after the empty string
+            # every encoded key sorts after the empty string
+            remaining, key = (2 * n, b"") if major == MAP else (n, None)
             if major == TAG:
                 if n not in TAGS:
                     raise _refused(where, at, f"tag {n} is not allowed")
                 if at < end and data[at] >> 5 != TAGS[n]:
                     raise _refused(where, at, f"tag {n} holds the wrong kind of item")
-                left = 1
-            if left > end - at:
-                raise _refused(where, at, f"{left} items claimed where {end - at} bytes are left")
-            items += left
+                remaining = 1
+            if remaining > end - at:
+                raise _refused(
+                    where, at, f"{remaining} items claimed where {end - at} bytes are left"
+                )
+            items += remaining
             if items > limits.items:
                 raise WireError(f"{where}: more than {limits.items} items")
     if at != end:

@@ -1,10 +1,36 @@
-"""What bodies looked like that were let in before: the next of the same form is read without a
+"""What bodies looked like that were let in before: the next of the same layout is read without a
 second walk.
 
-Whether the door lets a body in depends on all of its bytes but the contents of its byte strings.
-Where those others are the same to the byte, so is the answer; what the strings hold is checked by
-the values that are made of it, every time.
+A fleet's devices send the same parts round after round: only the numbers in the arrays change.
 """
+
+# Theory of operation
+#
+# Decoding an upload in full is a walk over its headers (`strict.walk`), cbor2, and a look at every
+# field (`parts`). For one and the same layout all of that comes out the same, except for the
+# arrays. So the first upload of a layout is decoded in full and remembered as a `Template`: the
+# bytes around its byte strings, and where each array lies. A body that agrees with a template in
+# every byte around the strings is read by slicing.
+#
+# Why that is sound: the walk's verdict depends on all bytes of a body but the contents of its byte
+# strings. Where those others are equal to the byte (they include every length, so the strings lie
+# in the same places), the verdict is equal, and so is everything read from them: names, kinds,
+# dtypes, dims. What the strings hold is not covered, and is checked every time by the values that
+# are made of it, exactly as on the long way.
+#
+#   body                        what happens
+#   length never seen           long way, then remembered
+#   length seen, bytes around
+#   the strings differ          long way, then remembered in its place
+#   the same, other limits      long way: a verdict holds under the limits it was given under
+#   the same                    short way
+#   refused                     long way to the refusal; never remembered
+#   rows in int8                long way, not remembered: two byte strings are one array there
+#
+# Templates are found by the body's length, one for each: a second layout of the same length takes
+# the first one's place, which costs time and nothing else. There are at most `MOST` of them, so a
+# stranger who sends ever new layouts fills no memory; he makes the others' uploads take the long
+# way once more.
 
 from __future__ import annotations
 
@@ -17,7 +43,7 @@ from cbor2 import CBORTag, dumps
 from protofleet.wire.arrays import DTYPES, widened
 from protofleet.wire.limits import Limits
 
-MOST = 256  # forms that are remembered
+MOST = 256  # layouts that are remembered
 Span = tuple[int, int]
 
 
@@ -33,19 +59,18 @@ class ArraySlot(NamedTuple):
 
 
 class Template(NamedTuple):
-    """All that bodies of one form have in common."""
+    """All that bodies of one layout have in common."""
 
     limits: Limits  # they were walked under
     fixed: tuple[tuple[int, bytes], ...]  # what stands around the byte strings, and where
-    parts: tuple[
-        tuple[str, str, tuple[str, ...], tuple[ArraySlot, ...]], ...
-    ]  # name, kind, fields of many arrays, arrays
+    # name, kind, fields of many arrays, arrays
+    parts: tuple[tuple[str, str, tuple[str, ...], tuple[ArraySlot, ...]], ...]
 
     def read(self, data: bytes) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Name, kind and fields of every part."""
-        for name, kind, maps, places in self.parts:
+        for name, kind, maps, slots in self.parts:
             content: dict[str, Any] = {field: {} for field in maps}
-            for field, key, start, end, dtype, dims in places:
+            for field, key, start, end, dtype, dims in slots:
                 array = widened(np.frombuffer(data[start:end], dtype).reshape(dims))
                 if key is None:
                     content[field] = array
@@ -55,23 +80,25 @@ class Template(NamedTuple):
 
 
 class Templates:
-    """The newest form of each length."""
+    """The newest template of each length."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Template] = {}
+        self._by_length: dict[int, Template] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._by_length)
 
     def find(self, data: bytes, limits: Limits) -> Template | None:
-        """The form of this body, if one like it was let in under the same limits."""
-        form = self._known.get(len(data))
-        if form is None or form.limits is not limits:
+        """The template of this body, if one like it was let in under the same limits."""
+        template = self._by_length.get(len(data))
+        # `is not`: comparing seven numbers would cost more than it could save, and nobody changes
+        # limits from message to message.
+        if template is None or template.limits is not limits:
             return None
-        for at, there in form.fixed:
-            if not data.startswith(there, at):
+        for at, fixed in template.fixed:
+            if not data.startswith(fixed, at):
                 return None
-        return form
+        return template
 
     def learn(
         self, data: bytes, limits: Limits, raw: Mapping[str, Any], strings: Sequence[Span]
@@ -81,36 +108,37 @@ class Templates:
         """
         spans = iter(strings)
         try:
-            parts = tuple((name, *_places(part, spans)) for name, part in raw.items())
+            # Decoded maps keep the order of the bytes, so the n-th array is the n-th byte string.
+            parts = tuple((name, *_slots(part, spans)) for name, part in raw.items())
         except _Unplain:
             return
-        if len(self._known) >= MOST:
-            self._known.clear()
+        if len(self._by_length) >= MOST:
+            self._by_length.clear()
         edges = [0, *(at for span in strings for at in span), len(data)]
         fixed = tuple((a, data[a:b]) for a, b in zip(edges[::2], edges[1::2], strict=True))
-        self._known[len(data)] = Template(limits, fixed, parts)
+        self._by_length[len(data)] = Template(limits, fixed, parts)
 
 
 class _Unplain(Exception):
-    """A form that is not worth remembering."""
+    """A layout that is not worth remembering."""
 
 
-def _places(
+def _slots(
     part: Mapping[str, Any], spans: Iterator[Span]
 ) -> tuple[str, tuple[str, ...], tuple[ArraySlot, ...]]:
-    places, maps = [], []
+    slots, maps = [], []
     for field, content in part.items():
         if field == "kind":
             continue
         if isinstance(content, dict) and field == "arrays":
             maps.append(field)
-            places += [_place(field, key, array, next(spans)) for key, array in content.items()]
+            slots += [_slot(field, key, array, next(spans)) for key, array in content.items()]
         else:
-            places.append(_place(field, None, content, next(spans)))
-    return part["kind"], tuple(maps), tuple(places)
+            slots.append(_slot(field, None, content, next(spans)))
+    return part["kind"], tuple(maps), tuple(slots)
 
 
-def _place(field: str, key: str | None, array: Any, span: Span) -> ArraySlot:
+def _slot(field: str, key: str | None, array: Any, span: Span) -> ArraySlot:
     if not isinstance(array, CBORTag):  # rows in int8 with their scales
         raise _Unplain
     dims, typed = array.value if array.tag == 40 else ((-1,), array)

@@ -1,4 +1,4 @@
-"""The door's one promise: whatever the bytes, a checked value or `WireError`, in memory bounded by
+"""The decoder's one promise: whatever the bytes, a checked value or `WireError`, in memory bounded by
 their length.
 """
 

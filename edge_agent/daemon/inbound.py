@@ -126,11 +126,11 @@ class InboundDecoder:
         if receipt.status == "conflict" or (receipt.status == "refused" and not receipt.digest):
             return True  # the coordinator has other bytes, or could not read ours at all
         upload = self.store.upload(receipt.run, receipt.round)
+        if upload is None or not receipt.digest:
+            return False
         # A large upload went out under the digest of the whole message, not of its body.
-        return upload is not None and receipt.digest in (
-            upload.digest,
-            self.transfers.digest(receipt.run, receipt.round),
-        )
+        blob = self.transfers.digest(receipt.run, receipt.round)
+        return receipt.digest in (upload.digest, blob)
 
 
 def read_coordinator(envelope: Envelope, body: Mapping[str, Any]) -> Coordinator:

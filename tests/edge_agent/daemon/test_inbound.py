@@ -1,4 +1,6 @@
-"""Whatever a broker brings, it becomes an event or one of our errors."""
+"""Whatever a broker brings, it becomes an event or one of our errors; a state is in the store
+first.
+"""
 
 from contextlib import suppress
 
@@ -7,11 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_agent.daemon import inbound
+from edge_agent.daemon.inbound import InboundDecoder
+from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.events import Announced, Coordinator, Own, Receipt, RoundSpec, Shared
+from edge_agent.records import Checkpoint, OutboxEntry
+from edge_agent.store import Store
+from protofleet import wire
 from protofleet.contract import Contract, Input
-from protofleet.errors import FleetError, SettingError, WireError
+from protofleet.errors import FleetError, LinkError, SettingError, WireError
+from protofleet.mqtt.blobs.descriptor import slip_message
+from protofleet.mqtt.blobs.sender import OutgoingBlob
+from protofleet.mqtt.topics import TopicParts
 from protofleet.settings.fields import to_plain
 from protofleet.wire import Envelope
+from tests.edge_agent.fakes import BOOT, TOPICS, FakeLink, outbound_to
 
 CONTRACT = to_plain(Contract("f", "r", 0, ("a", "b"), Input("vector", (3,)), 4))
 BODY = {
@@ -90,3 +101,87 @@ def test_any_document_is_an_event_or_an_error_of_ours(changes, bare):
     for read in (inbound.read_announcement, inbound.read_coordinator, inbound.read_receipt):
         with suppress(FleetError):
             read(envelope, BODY | changes)
+
+
+SHARED, OWN = TopicParts(None, "shared_state"), TopicParts("a", "own_state")
+STATE = Envelope("global", "f", "r", 3, round=2, base=BASE)
+# No parts: whether a state can be opened is for the training process to see.
+LARGE = wire.enclose(STATE, bytes(9000))
+
+
+@pytest.fixture
+def decoder(tmp_path):
+    store = Store(tmp_path)
+    store.take_over(BOOT)
+    device = outbound_to(FakeLink(), tmp_path)
+    transfers = Transfers(TOPICS, "a", tmp_path / "spool", device, lambda: 0.0, 1 << 20)
+    yield InboundDecoder(TOPICS, store, transfers)
+    store.close()
+
+
+def test_a_state_is_in_the_store_as_it_came_before_there_is_an_event(decoder):
+    own = wire.enclose(Envelope("own", "f", "r", 3, "a", round=2, base=BASE), b"\xa0")
+    assert decoder.take_in(SHARED, LARGE) == Shared("r", 3, 2, BASE)
+    assert decoder.take_in(OWN, own) == Own("r", 3, 2, BASE)
+    assert decoder.store.held("global", "r", 2, BASE) == LARGE
+    assert decoder.store.held("own", "r", 2, BASE) == own
+
+
+def test_what_is_empty_or_for_others_is_nothing(decoder):
+    assert decoder.take_in(SHARED, b"") is None
+    assert decoder.take_in(TopicParts(None, "proto", ("stable",)), b"whatever") is None
+    assert decoder.take_in(TopicParts("a", "own_chunk", ("a" * 64, "0")), b"unasked") is None
+
+
+def test_what_is_of_another_fleet_or_in_the_wrong_place_changes_nothing(decoder):
+    stranger = wire.enclose(Envelope("global", "g", "r", 3, round=2, base=BASE), b"\xa0")
+    with pytest.raises(LinkError, match="it is of fleet 'g', this device is of 'f'"):
+        decoder.take_in(SHARED, stranger)
+    blob = OutgoingBlob(LARGE, 1000)
+    with pytest.raises(LinkError, match="a slip for 'global' has no place here"):
+        decoder.take_in(OWN, slip_message(STATE, blob.slip))
+    assert decoder.store.held("global", "r", 2, BASE) is None
+    assert decoder.transfers.due is None
+
+
+def test_a_large_state_is_an_event_once_its_last_chunk_came_and_never_fetched_again(decoder):
+    blob = OutgoingBlob(LARGE, 1000)
+    slip = slip_message(STATE, blob.slip)
+    assert decoder.take_in(SHARED, slip) is None
+    events = [
+        decoder.take_in(TopicParts(None, "shared_chunk", (blob.slip.digest, str(n))), blob.chunk(n))
+        for n in range(blob.slip.chunks)
+    ]
+    assert events == [None] * (blob.slip.chunks - 1) + [Shared("r", 3, 2, BASE)]
+    assert decoder.store.held("global", "r", 2, BASE) == LARGE
+    # The retained slip comes again with every connection.
+    assert decoder.take_in(SHARED, slip) == Shared("r", 3, 2, BASE)
+    assert decoder.transfers.due is None
+
+
+def test_an_announcement_says_how_large_packets_may_be_and_keeps_silent_about_it(decoder):
+    for packet, largest in ((4096, 4096), (0, 4096)):
+        message = wire.encode(head("round"), BODY | {"packet": packet})
+        event = decoder.take_in(TopicParts(None, "round"), message)
+        assert isinstance(event, Announced)
+        assert decoder.transfers.packet == largest
+
+
+@pytest.mark.parametrize(
+    ("status", "digest", "counts"),
+    [
+        ("accepted", "ours", True),
+        ("accepted", "others", False),
+        ("accepted", "", False),
+        ("refused", "others", False),
+        ("refused", "", True),  # it could not read ours at all
+        ("conflict", "others", True),  # it has other bytes, and keeps them
+    ],
+)
+def test_a_receipt_counts_for_the_bytes_that_were_sent(decoder, status, digest, counts):
+    upload = OutboxEntry("r", 3, BASE, "fedproto", "ours", b"\xa0", BOOT, 3)
+    decoder.store.commit_round(BOOT, "r", Checkpoint(3, 2, BASE, b""), upload, 0.0)
+    body = {"round": 3, "status": status, "digest": digest}
+    receipt = decoder.take_in(TopicParts("a", "receipt"), wire.encode(head("receipt"), body))
+    assert (receipt == Receipt("r", 3, 3, status, digest=digest)) == counts
+    assert (receipt is None) != counts

@@ -5,29 +5,13 @@ from io import StringIO
 
 from edge_agent.config import Config, DataSection, LimitsSection
 from edge_agent.daemon import upkeep
-from edge_agent.daemon.policy import TrafficToday, allowed
+from edge_agent.daemon.policy import TrafficToday
 from edge_agent.data import watch
 from edge_agent.protocol.events import OwnerLimits
 from edge_agent.store import Store
 from protofleet.util.logs import Log
 
 NOON = datetime(2026, 3, 1, 12, 0)
-
-
-def test_every_limit_has_its_reason(tmp_path):
-    spent = TrafficToday(NOON.date(), 3_000_000)
-    assert allowed(LimitsSection(min_free_mb=0), tmp_path, spent, NOON) == OwnerLimits()
-    at_night = allowed(
-        LimitsSection(windows=("22:00-06:00",), min_free_mb=0), tmp_path, spent, NOON
-    )
-    assert at_night == OwnerLimits("window: it may train at 22:00-06:00 only")
-    full = allowed(LimitsSection(min_free_mb=10**9), tmp_path, spent, NOON)
-    assert full.refusal.startswith("disk: ")
-    metered = LimitsSection(daily_mb=2.5, min_free_mb=0)
-    assert allowed(metered, tmp_path, spent, NOON) == OwnerLimits(
-        "bytes: the day's 2.5 MB are used up", may_send=False
-    )
-    assert allowed(metered, tmp_path, spent, NOON + timedelta(days=1)) == OwnerLimits()
 
 
 def test_a_change_is_said_once(tmp_path):

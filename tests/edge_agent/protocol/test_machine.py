@@ -2,7 +2,7 @@
 of messages.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
@@ -389,9 +389,3 @@ def test_in_any_order_with_losses_and_repetitions_rounds_rise_and_uploads_arrive
     for action in device.did:
         if isinstance(action, Train):
             assert Shared("r", 1, action.base_round, action.base) in arrived
-
-
-def test_the_spread_of_a_device_scales_its_waiting():
-    rules = RetryRules("a", first_wait=4.0, longest_wait=10.0, spread=0.5)
-    assert [rules.wait(n) for n in range(3)] == [2.0, 4.0, 5.0]
-    assert replace(rules, spread=1.0).wait(99) == 10.0

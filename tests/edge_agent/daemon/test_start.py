@@ -1,0 +1,93 @@
+"""What is wrong is said before anything begins; a signal is heard from the first moment on."""
+
+import signal
+
+import pytest
+
+from edge_agent.config import AgentSection, Config, DataSection, FleetSection
+from edge_agent.daemon import start
+from edge_agent.daemon.start import first_survey
+from edge_agent.worker.ipc import DataSurvey, SurveyData, TaskFailed, WorkerEnded
+from protofleet.errors import DataError, FleetError, SettingError, UsageError
+from protofleet.util.systemd import Notifier
+from protofleet.wire.codes import Scope
+from tests.edge_agent.fakes import FakeSupervisor
+
+SURVEY = DataSurvey(("x",), 3)
+
+
+@pytest.fixture
+def stop():
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield start._Stop()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def surveyed(stop, answers):
+    """A supervisor that answers at the second look, and what `first_survey` makes of it."""
+    supervisor, looks = FakeSupervisor(), []
+
+    def wait(seconds):
+        looks.append(seconds)
+        if len(looks) == 2:
+            supervisor.ready = answers
+        if len(looks) == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    try:
+        return first_survey(supervisor, wait, Notifier({}), stop)
+    finally:
+        assert supervisor.orders == [SurveyData()]
+        assert supervisor.dismissed == 1  # whatever came of it
+
+
+def test_the_samples_are_counted_before_anybody_is_told(stop):
+    assert surveyed(stop, [SURVEY]) == SURVEY
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "code"),
+    [
+        (
+            TaskFailed(SurveyData(), "no such folder", "bad-data", Scope.DEVICE),
+            "no such",
+            "bad-data",
+        ),
+        (WorkerEnded("killed"), "the samples could not be read: killed", DataError.code),
+    ],
+)
+def test_samples_that_cannot_be_read_are_an_error_of_this_process(stop, answer, words, code):
+    with pytest.raises(FleetError, match=words) as failure:
+        surveyed(stop, [answer])
+    assert failure.value.code == code
+
+
+def test_a_signal_ends_the_first_look(stop):
+    assert surveyed(stop, []) is None
+
+
+def test_a_signal_that_came_before_the_daemon_was_there_stops_it_at_once(stop):
+    stops = []
+    signal.raise_signal(signal.SIGINT)
+    stop.then(lambda: stops.append("at once"))
+    assert stops == ["at once"]
+    signal.raise_signal(signal.SIGTERM)
+    assert len(stops) == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "words"),
+    [
+        (Config(), SettingError, "data.source is not set"),
+        (Config(AgentSection("a/b"), data=DataSection("digits")), UsageError, "device name 'a/b'"),
+        (
+            Config(AgentSection("a"), fleet=FleetSection("#"), data=DataSection("digits")),
+            UsageError,
+            "fleet name '#'",
+        ),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_without_a_broker(config, error, words):
+    with pytest.raises(error, match=words):
+        start.check(config, {})

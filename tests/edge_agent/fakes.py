@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,14 +26,17 @@ PREFIX = TOPICS.prefix + "/"
 
 @dataclass
 class FakeLink:
-    """Keeps what is published, unless it is `full`; gives out the events that a test puts in."""
+    """Keeps what is published, unless it is `full`. Each turn of a loop gets one batch of events,
+    or what a test does in that turn.
+    """
 
     address: str = "mqtt://nowhere"
     full: bool = False
     published: list[tuple[str, bytes, bool]] = field(default_factory=list)
     acknowledged: list[Arrival] = field(default_factory=list)
     subscribed: list[tuple[str, int]] = field(default_factory=list)
-    events: list[list[Event]] = field(default_factory=list)
+    turns: list[list[Event] | Callable[[], object]] = field(default_factory=list)
+    idle: Callable[[], object] = lambda: None  # called when there are no more
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False, **more: Any) -> Ticket:
         if self.full:
@@ -46,7 +50,14 @@ class FakeLink:
         self.subscribed += filters
 
     def poll(self, timeout: float) -> list[Event]:
-        return self.events.pop(0) if self.events else []
+        if not self.turns:
+            self.idle()
+            return []
+        turn = self.turns.pop(0)
+        if isinstance(turn, list):
+            return turn
+        turn()
+        return []
 
     def ack(self, arrival: Arrival) -> None:
         self.acknowledged.append(arrival)

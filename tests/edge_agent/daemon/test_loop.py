@@ -1,4 +1,6 @@
-"""Real daemons on a real broker, with a coordinator that does what the test says."""
+"""Daemons whose link is the test's, and real ones on a real broker with a coordinator that does
+what the test says.
+"""
 
 import os
 import signal
@@ -10,18 +12,139 @@ from pathlib import Path
 
 import pytest
 
+from edge_agent.daemon.loop import Daemon, DaemonDeps
+from edge_agent.protocol.actions import Train
+from edge_agent.protocol.retry import RetryRules
+from edge_agent.records import Checkpoint, DiskFull, OutboxEntry
 from edge_agent.store import Store
 from edge_agent.training.context import settle
+from edge_agent.worker.ipc import DataSurvey, WorkerEnded
 from protofleet import wire
+from protofleet.contract import Contract, Input
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import running_broker
+from protofleet.mqtt.link import events
+from protofleet.settings.fields import to_plain
+from protofleet.util.systemd import Notifier
 from simulators.run import rounds
 from simulators.run.setup import prepare
 from simulators.run.workers import upload_message
+from tests.edge_agent.fakes import BOOT, TOPICS, FakeLink, FakeSupervisor, config, log
 from tests.edge_agent.scripted import ROOT, Device, Scripted, rows_file, until
 
 pytestmark = pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+BASE = "0" * 64
+CONTRACT = to_plain(Contract("f", "r", 0, ("a", "b"), Input("vector", (3,)), 4))
+CONNECTED = events.Connected(False, "5")
+
+
+class Played:
+    """A daemon whose link, training process and clock are the test's."""
+
+    def __init__(self, folder):
+        self.store, self.link, self.supervisor = Store(folder), FakeLink(), FakeSupervisor()
+        self.store.take_over(BOOT)
+        words, self.lines = log()
+        self.now = 0.0
+        deps = DaemonDeps(
+            config(folder),
+            self.link,
+            self.store,
+            self.supervisor,
+            words,
+            Notifier({}),
+            BOOT,
+            retry=True,
+            clock=lambda: self.now,
+        )
+        self.daemon = Daemon(deps, RetryRules("a"), DataSurvey(("a",), 4))
+        self.link.idle = self.daemon.stop
+
+    def commit(self, round):
+        upload = OutboxEntry("r", round, BASE, "fedproto", f"d{round}", b"\xa0", BOOT, round)
+        self.store.commit_round(BOOT, "r", Checkpoint(round, round - 1, BASE, b""), upload, 0.0)
+
+    def live(self, *turns):
+        """One turn of the loop for each batch of events or thing to do, and then leave."""
+        self.link.turns = list(turns)
+        self.daemon.run()
+
+
+@pytest.fixture
+def played(tmp_path):
+    device = Played(tmp_path)
+    yield device
+    device.store.close()
+
+
+def arrival(topic, t, body, **envelope):
+    message = wire.Envelope(t, "f", "r", 1, method="fedproto", base=BASE, **envelope)
+    data = wire.enclose(message, b"\xa0") if body is None else wire.encode(message, body)
+    return events.Arrival(topic, data, 1, True, events.Token(1, 1))
+
+
+ONLINE = arrival(TOPICS.coordinator_state, "state", {"online": True, "mode": "sync"})
+STATE = arrival(TOPICS.shared_state, "global", None, round=0)
+ROUND = arrival(
+    TOPICS.round,
+    "round",
+    {"phase": "open", "contract": CONTRACT, "participants": None, "base_round": 0, "own": False},
+    round=1,
+)
+
+
+def test_what_the_store_answers_to_joining_a_run_is_done_before_the_birth(played):
+    played.commit(1)
+    played.live([CONNECTED, ONLINE])
+    assert played.link.kinds() == ["d/a/state", "d/a/up/1", "d/a/state", "d/a/state"]
+    first, _, second, last = played.link.messages()
+    assert [first.envelope.run, second.envelope.run] == [None, "r"]
+    assert last.body == {"online": False, "reason": "left"}
+
+
+def test_a_message_of_no_use_is_acknowledged_and_said(played):
+    junk = events.Arrival(TOPICS.round, b"junk", 1, True, events.Token(1, 2))
+    foreign = events.Arrival("elsewhere", b"", 1, True, events.Token(1, 3))
+    played.live([CONNECTED, junk, foreign])
+    assert played.link.acknowledged == [junk, foreign]
+    assert played.lines.getvalue().count("a message that cannot be used") == 1
+
+
+def test_a_state_that_found_no_room_is_acknowledged_and_asked_for_once_more(played, monkeypatch):
+    def full(kind, state):
+        raise DiskFull("agent.db: the disk is full")
+
+    monkeypatch.setattr(played.store, "hold", full)
+    asked_for, orders = [], []
+
+    def room_again():
+        asked_for.extend(played.link.subscribed)
+        orders.extend(played.supervisor.orders)
+        monkeypatch.undo()
+
+    played.live([CONNECTED, ONLINE, STATE, ROUND], room_again, [STATE])
+    assert played.link.acknowledged == [ONLINE, STATE, ROUND, STATE]
+    states = [(TOPICS.shared_state, 1), (TOPICS.own_state("a"), 1)]
+    assert asked_for == [*TOPICS.for_device("a"), *states]
+    assert orders == []
+    assert [type(order.task) for order in played.supervisor.orders] == [Train]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_training_process_that_dies_after_its_commit_has_trained(played, committed):
+    def dies():
+        if committed:
+            played.commit(1)
+        played.supervisor.ready = [WorkerEnded("the training process was killed")]
+
+    def waits():
+        played.now = 1000.0
+
+    played.live([CONNECTED, ONLINE, STATE, ROUND], dies, waits)
+    orders = len(played.supervisor.orders)
+    assert (played.daemon.me.trained, orders) == ((1, 1) if committed else (0, 2))
+    assert ("d/a/up/1" in played.link.kinds()) == committed
 
 
 @pytest.fixture(scope="module")

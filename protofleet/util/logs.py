@@ -18,7 +18,7 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Log:
-    """Where lines go and how they look; `keys` are on every line."""
+    """Where lines go and how they look; the keys of a call stand at the end of its line."""
 
     stream: IO[str]
     form: Literal["text", "json"] = "text"

@@ -38,6 +38,7 @@ import resource
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -221,7 +222,9 @@ class Processes:
 
     def _each(self, orders: Sequence[tuple[Any, ...]]) -> list[Any]:
         for worker, order in zip(self.workers, orders, strict=True):
-            worker.pipe.send(order)
+            # Whoever died takes no order; `_answer` finds the end of its pipe and says so.
+            with suppress(OSError):
+                worker.pipe.send(order)
         answers = [self._answer(worker) for worker in self.workers]
         for answer in answers:
             if isinstance(answer, Exception):
@@ -231,7 +234,7 @@ class Processes:
     def _answer(self, worker: _Worker) -> Any:
         try:
             return worker.pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             worker.process.join(timeout=5)
             return FleetError(
                 f"a worker process died (exit code {worker.process.exitcode})",

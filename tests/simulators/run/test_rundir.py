@@ -1,0 +1,148 @@
+"""A run that was killed goes on to the state it would have ended in, in a directory of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from protofleet import registry
+from protofleet.errors import CheckpointError
+from protofleet.exchange.snapshot import unpack_state
+from simulators.run.rounds import LabOptions, run, run_in
+from simulators.run.rundir import RunDir
+from simulators.run.setup import prepare
+
+
+def ended(config, **how):
+    return run(prepare(config), LabOptions(**how), lambda row: None)
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_a_run_that_was_cut_continues_to_the_same_state(method, small_lab, tmp_path):
+    config = small_lab(method, rounds=5)
+    whole = ended(config)
+
+    class Cut(Exception):
+        pass
+
+    def cut_after_four(row):
+        if row.round == 4:
+            raise Cut
+
+    with pytest.raises(Cut):
+        run_in(prepare(config), LabOptions(checkpoint_every=2), cut_after_four, tmp_path)
+    seen = []
+    resumed = run_in(
+        prepare(config), LabOptions(checkpoint_every=2), seen.append, tmp_path, resume=True
+    )
+    assert resumed.state.sha256 == whole.state.sha256
+    assert [row.accuracy for row in resumed.rows] == [row.accuracy for row in whole.rows]
+    assert unpack_state((tmp_path / "state.cbor").read_bytes()).sha256 == whole.state.sha256
+
+
+def test_kill_dash_nine_and_resume_ends_in_the_same_state(small_lab, tmp_path):
+    words = [
+        "--agents",
+        "5",
+        "--rounds",
+        "40",
+        "--alpha",
+        "0.5",
+        "--seed",
+        "4",
+        "--checkpoint-every",
+        "1",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "protofleet",
+        "simulate",
+        *words,
+        "--out",
+        str(tmp_path / "cut"),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not list((tmp_path / "cut").glob("checkpoint-*")) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "cut" / "result.json").exists()
+    cut = subprocess.run(
+        [*command, "--resume", "--json"], capture_output=True, text=True, check=True
+    )
+    whole = subprocess.run([*command[:-2], "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(cut.stdout)["state_sha256"] == json.loads(whole.stdout)["state_sha256"]
+
+
+def test_a_directory_with_another_run_is_left_alone(small_lab, tmp_path):
+    run_in(prepare(small_lab(rounds=1)), LabOptions(), lambda row: None, tmp_path)
+    with pytest.raises(CheckpointError, match="already holds a run"):
+        run_in(prepare(small_lab(rounds=1)), LabOptions(), lambda row: None, tmp_path)
+    with pytest.raises(CheckpointError, match="other settings"):
+        run_in(
+            prepare(small_lab(rounds=1, agents=4)),
+            LabOptions(),
+            lambda row: None,
+            tmp_path,
+            resume=True,
+        )
+    newest = max(tmp_path.glob("checkpoint-*"))
+    (newest / "state.cbor").write_bytes(b"\xff")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        run_in(prepare(small_lab(rounds=1)), LabOptions(), lambda row: None, tmp_path, resume=True)
+
+
+def test_a_finished_run_can_be_made_longer(small_lab, tmp_path):
+    run_in(prepare(small_lab(rounds=2)), LabOptions(), lambda row: None, tmp_path)
+    longer = run_in(
+        prepare(small_lab(rounds=4)), LabOptions(), lambda row: None, tmp_path, resume=True
+    )
+    assert longer.state.sha256 == ended(small_lab(rounds=4)).state.sha256
+
+
+def test_a_checkpoint_that_has_no_name_yet_is_not_read(small_lab, tmp_path):
+    setup = prepare(small_lab(rounds=2))
+    run_in(setup, LabOptions(checkpoint_every=1), lambda row: None, tmp_path)
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-000002"]
+    # As a process leaves it that dies while it writes the checkpoint of a third round.
+    unfinished = tmp_path / ".checkpoint-4711"
+    unfinished.mkdir()
+    (unfinished / "state.cbor").write_bytes(b"")
+    assert len(RunDir(tmp_path).latest(setup).rows) == 2
+
+
+def test_of_two_checkpoints_the_newer_counts_even_where_the_older_is_in_pieces(small_lab, tmp_path):
+    setup = prepare(small_lab(rounds=2))
+    run_in(setup, LabOptions(), lambda row: None, tmp_path)
+    older = tmp_path / "checkpoint-000001"
+    older.mkdir()
+    (older / "rows.json").write_text("[")
+    assert len(RunDir(tmp_path).latest(setup).rows) == 2
+
+
+def test_only_the_very_same_run_counts_as_finished(small_lab, tmp_path):
+    setup = prepare(small_lab(rounds=1))
+    outcome = run_in(setup, LabOptions(), lambda row: None, tmp_path)
+    assert RunDir(tmp_path).result(setup)["state_sha256"] == outcome.state.sha256
+    assert RunDir(tmp_path).result(prepare(small_lab(rounds=2))) is None
+    assert RunDir(tmp_path).result(prepare(small_lab(rounds=1, wire="float32"))) is None
+    assert RunDir(tmp_path / "nowhere").result(setup) is None
+
+
+def test_a_result_vouches_for_the_state_beside_it(small_lab, tmp_path, monkeypatch):
+    from simulators.run import pictures
+
+    def undrawable(*_):
+        raise OSError("no font")
+
+    monkeypatch.setattr(pictures, "draw", undrawable)
+    with pytest.raises(OSError, match="no font"):
+        run_in(prepare(small_lab(rounds=1)), LabOptions(), lambda row: None, tmp_path)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert unpack_state((tmp_path / "state.cbor").read_bytes()).sha256 == result["state_sha256"]

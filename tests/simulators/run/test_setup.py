@@ -1,0 +1,62 @@
+"""From a configuration to what runs: data, networks, and what a device is tested on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from protofleet.errors import DataError, UsageError
+from simulators.run.rounds import LabOptions, run
+from simulators.run.setup import prepare
+
+
+def ended(config, **how):
+    return run(prepare(config), LabOptions(**how), lambda row: None)
+
+
+def test_mixed_backbones_meet_in_one_embedding(small_lab):
+    outcome = ended(small_lab(backbone="mixed"))
+    assert len(set(outcome.setup.backbones.values())) > 1
+    assert outcome.state.shared["prototypes"].dim == outcome.setup.contract.embedding
+    with pytest.raises(UsageError, match="one backbone for all"):
+        prepare(small_lab("fedavg", backbone="mixed"))
+
+
+def test_a_frozen_extractor_stays_as_it_is(small_lab):
+    setup = prepare(small_lab(freeze=True, common_start="yes", rounds=1))
+    agent = setup.agent(setup.partition.shards[0], setup.context())
+    before = {
+        name: array.copy() for name, array in agent.checkpoint()[""]["weights"].arrays.items()
+    }
+    agent.receive(0, {}, {})
+    agent.work(1)
+    after = agent.checkpoint()[""]["weights"].arrays
+    changed = {k.partition(".")[0] for k in before if not np.array_equal(before[k], after[k])}
+    assert changed == {"head"}
+
+
+def test_data_that_does_not_suffice_is_said_in_one_line(small_lab):
+    with pytest.raises(DataError) as caught:
+        prepare(small_lab(partition="few-shot", agents=20))
+    assert "\n" not in str(caught.value)
+
+
+def test_devices_are_tested_on_their_own_samples_or_all_on_the_same(small_lab):
+    config = small_lab("feddistill", rounds=1)
+    setup = prepare(replace(config, run=replace(config.run, test_on="everyone")))
+    union = {row for shard in setup.partition.shards for row in shard.test}
+    own, everyone = ended(config).rows[-1], run(setup, LabOptions(), lambda row: None).rows[-1]
+    agents = [setup.agent(shard, setup.context()) for shard in setup.partition.shards]
+    assert {len(agent.data.test) for agent in agents} == {len(union)}
+    assert agents[0].data.test.y.equal(agents[-1].data.test.y)
+    assert own.accuracy != everyone.accuracy
+
+
+def test_samples_of_others_keep_the_look_that_they_have_there(small_lab):
+    config = small_lab(partition="feature-skew", agents=3, test_on="everyone")
+    setup = prepare(config)
+    first = setup.agent(setup.partition.shards[0], setup.context()).data.test.x
+    alone = prepare(replace(config, run=replace(config.run, test_on="own")))
+    each = [alone.agent(shard, alone.context()).data.test.x for shard in alone.partition.shards]
+    assert first.equal(torch.cat(each))

@@ -1,17 +1,14 @@
 """The coordinator without its network: messages in, messages out, and a journal that is always
 ahead of what is said.
-
-`take` handles what arrived in one transaction and answers only what is on disk. Rounds open and
-close by the table in `coordinator.rounds.machine`; uploads are folded as they come, so that closing
-a round is only its fusion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator import devices
 from coordinator.journal.journal import Journal
@@ -31,6 +28,46 @@ from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.util.logs import Log
 from protofleet.wire import Message
+from protofleet.wire.codes import Reason, UploadStatus
+
+# Theory of operation
+#
+# The core owns everything that is true of a run and speaks to nobody. `take` is given what arrived
+# and returns what is to be published; the service carries both. Between them lies one rule: what is
+# said is on disk. A device deletes an upload when it has a receipt for it, so a receipt for what a
+# crash may still take away would lose an upload that nobody can make again.
+#
+# One call of `take` goes through these steps, and their order is the protocol:
+#
+#   1. Every arrival is looked at alone. An upload that passes is folded into the open round's total
+#      and waits in `intake.fresh`; births change `devices`; refusals are answered at once, as they
+#      promise nothing.
+#   2. One commit writes all fresh uploads and births. A commit waits for the disk: one for a whole
+#      batch instead of one each is what lets a coordinator take thousands of uploads a second.
+#   3. Now receipts are made, and who answered is told to the rounds' machine.
+#   4. The machine's actions are performed: a cut is one commit, the state that comes of it another,
+#      the opening of the next round a third, each before its publications are made.
+#   5. A `Tick` with the devices that are there now lets deadlines pass and rounds open.
+#
+# Uploads are folded before they are on disk, so after a write that failed the totals here are
+# ahead of the journal. Nothing is repaired in place: `recover` builds everything anew from the
+# journal, as a process does that has just started. It is the same code for a crash and for a full
+# disk, so it is used often enough to work.
+#
+# A crash may fall between any two commits. What `recover` finds, and does:
+#
+#   no round                              wait for devices
+#   a round without a cut                 fold its accepted uploads again and go on collecting
+#   a cut whose state is not there        fold what the cut names, in any order, and fuse
+#   a cut with its state, or of a round   the round is over: open the next
+#     without exchange
+#
+# The third is why a cut names its uploads with their weights: the state that comes out is the same
+# to the bit, since the folds add exactly. Uploads that arrive after the cut find the round closed,
+# whether or not its state was written before the crash.
+#
+# The machine's state is written by `machine.step` alone. Actions lead to further events (`Fuse` to
+# `Fused`), which queue behind those of the same batch: `coordinator.rounds.machine` says why.
 
 
 @dataclass(frozen=True)
@@ -45,6 +82,14 @@ class Terms:
     enrol: str = "auto"
 
 
+class Birth(NamedTuple):
+    """What a birth or a death comes to, beside the change in `Core.devices`."""
+
+    publications: list[Publication]
+    events: list[machine.Event]
+    record: dict[str, Any] | None  # for the journal
+
+
 class Core:
     """One run of one fleet."""
 
@@ -54,185 +99,167 @@ class Core:
         rules: RoundRules,
         terms: Terms,
         topics: Topics,
-        voice: Messages,
+        messages: Messages,
         log: Log,
     ) -> None:
         self.journal, self.rules, self.terms = journal, rules, terms
-        self.topics, self.voice, self.log = topics, voice, log
-        self.running = Aggregator(journal, terms.expected, terms.hyper, terms.staleness)
+        self.topics, self.messages, self.log = topics, messages, log
+        self.aggregator = Aggregator(journal, terms.expected, terms.hyper, terms.staleness)
         anyone = terms.everyone or rules.cut is not None
         self.intake = Intake(
-            journal, terms.expected, self.running, voice, log, terms.staleness, anyone
+            journal, terms.expected, self.aggregator, messages, log, terms.staleness, anyone
         )
-        self.classes = Catalogue(journal, voice, terms.enrol, log)
+        self.catalogue = Catalogue(journal, messages, terms.enrol, log)
         self.devices: devices.Devices = {}
-        self.standing = RunState()
+        self.run_state = RunState()
         self.base_round, self.state = 0, GlobalState()
-
-    # from the journal
 
     def recover(self, now: float) -> list[Publication]:
         """Stand where the journal says; close what was cut before it could be fused."""
-        found = self.journal.state()
-        if found is None:
-            state = start_state(self.terms.expected.recipe, self.running.turn(0))
+        newest = self.journal.state()
+        if newest is None:
+            newest = 0, start_state(self.terms.expected.recipe, self.aggregator.turn(0))
             with self.journal.commit():
-                self.journal.add_state(0, state)
-            found = (0, state)
-        self.base_round, self.state = found
+                self.journal.add_state(*newest)
+        self.base_round, self.state = newest
         self.intake.fresh = {}
         # Known devices count as just lost until they speak, so that a restart does not change who
         # is asked.
-        self.devices = devices.known(self.journal.agents(), now) | dict(self.devices)
-        opened = self.journal.rounds(last=1)
-        if not opened:
-            self.standing = RunState(paused=self._paused)
-            return self._tick(now)
-        last = opened[0]
-        cut = self.journal.cut(last.round)
-        accepted = self.journal.uploads(last.round, "accepted")
-        answered = frozenset(kept.agent for kept in accepted) | self._held_count(last.round)
-        self.standing = RunState(
-            "collecting",
-            last.round,
-            last.asked,
-            answered,
-            frozenset(),
-            now + self.rules.timeout,
-            self._paused,
-        )
-        if cut is None:
-            self.running.begin(last.round, accepted)
-            return self._advance(machine.Tick(self._eligible(now)), now)
-        self.standing = replace(self.standing, phase="closing")
-        if last.talks and self.base_round < last.round:
-            self.running.total = self.running.of_cut(cut)
-            return self._fuse(last, now)
-        return self._advance(machine.Fused(), now) + self._tick(now)
+        self.devices = devices.from_births(self.journal.agents(), now) | dict(self.devices)
+        return self._advance([self._resumed(), self._tick(now)], now)
 
-    # what happens
+    def _resumed(self) -> machine.Resumed:
+        """Where the journal stands; the aggregator is brought there, too."""
+        paused = self.journal.meta("paused") == "yes"
+        rounds = self.journal.rounds(last=1)
+        if not rounds:
+            return machine.Resumed(0, (), frozenset(), paused, "waiting")
+        (newest,) = rounds
+        cut = self.journal.cut(newest.round)
+        accepted = self.journal.uploads(newest.round, "accepted")
+        answered = frozenset(upload.agent for upload in accepted) | self._held_agents(newest.round)
+        phase: machine.ResumedPhase = "waiting"
+        if cut is None:
+            self.aggregator.begin(newest.round, accepted)
+            phase = "collecting"
+        elif newest.talks and self.base_round < newest.round:
+            self.aggregator.restore(cut)
+            phase = "closing"
+        return machine.Resumed(newest.round, newest.asked, answered, paused, phase)
 
     def greetings(self) -> list[Publication]:
         """Everything retained, said on every connection: brokers forget."""
-        said = [
-            self.voice.state(self.standing, self.rules),
-            self.voice.train(self.base_round, self.state),
+        publications = [
+            self.messages.state(self.run_state, self.rules),
+            self.messages.train(self.base_round, self.state),
+            *self._own_parts(),
+            *self.catalogue.publications(self.base_round, self.state),
         ]
-        said += [
-            self.voice.own(a, self.base_round, self.state)
-            for a in sorted(self.devices)
-            if self.state.own
-        ]
-        said += self.classes.publications(self.base_round, self.state)
-        return [*said, self._announcement()] if self.standing.number else said
+        return [*publications, self._announcement()] if self.run_state.number else publications
 
     def take(self, arrivals: Iterable[tuple[TopicParts, bytes]], now: float) -> list[Publication]:
         """Deal with what arrived; the answers are true once this returns."""
-        said: list[Publication] = []
+        publications: list[Publication] = []
         births: dict[str, dict[str, Any]] = {}
         events: list[machine.Event] = []
         for place, payload in arrivals:
-            if place.agent is None:
+            agent = place.agent
+            if agent is None:
                 continue
-            if place.kind == "upload" and place.rest == (
-                "0",
-            ):  # of no round: classes enrolled there
-                said += self.classes.offered(place.agent, payload, self.base_round, self.state)
+            # Round 0 is never opened: what is sent there are classes, for whatever is learnt.
+            if place.kind == "upload" and place.rest == ("0",):
+                publications += self.catalogue.take_offer(
+                    agent, payload, self.base_round, self.state
+                )
             elif place.kind == "upload":
-                said += self.intake.take(place.agent, int(place.rest[0]), payload, self.standing)
+                publications += self.intake.take(agent, int(place.rest[0]), payload, self.run_state)
             elif place.kind == "state" and payload:
-                events += self._birth_came(place.agent, payload, births, now, said)
+                birth = self._take_birth(agent, payload, now)
+                publications += birth.publications
+                events += birth.events
+                if birth.record is not None:
+                    births[agent] = birth.record
             elif place.kind == "report":
-                events += self._report_came(place.agent, payload, now)
+                events += self._take_report(agent, payload, now)
         if self.intake.fresh or births:
             with self.journal.commit():
                 self.journal.add_uploads(self.intake.fresh.values())
-                for agent, birth in births.items():
-                    self.journal.add_agent(agent, birth)
+                for agent, record in births.items():
+                    self.journal.add_agent(agent, record)
         written = self.intake.written()
-        self.devices = devices.all_heard(self.devices, [each.agent for each in written], now)
-        for each in written:
-            status = "late" if each.status == "late" else "accepted"
-            said.append(self.voice.receipt(each.agent, each.round, each.digest, status))
-        counts = ("accepted",) if self.rules.cut is None else ("accepted", "held")
-        answered = frozenset(each.agent for each in written if each.status in counts)
+        self.devices = devices.all_alive(self.devices, [upload.agent for upload in written], now)
+        late, counting = UploadStatus.LATE, self._counting_statuses()
+        for upload in written:
+            # One that is held is accepted, too, as far as its device is concerned.
+            status = late if upload.status == late else UploadStatus.ACCEPTED
+            receipt = self.messages.receipt(upload.agent, upload.round, upload.digest, status)
+            publications.append(receipt)
+        answered = frozenset(upload.agent for upload in written if upload.status in counting)
         events += [machine.Answered(answered)] if answered else []
-        for event in events:
-            said += self._advance(event, now)
-        return said + self._tick(now)
-
-    def tick(self, now: float) -> list[Publication]:
-        """Let deadlines pass and rounds open."""
-        return self._tick(now)
+        publications += self._advance(events, now)
+        # A batch of its own: a round that opened just now may be full already.
+        return publications + self._advance([self._tick(now)], now)
 
     def pause(self, paused: bool, now: float) -> list[Publication]:
         """Stop or let go the opening of rounds."""
         with self.journal.commit():
             self.journal.set_meta("paused", "yes" if paused else "no")
-            self.journal.add_event("paused" if paused else "resumed", self.standing.number)
-        said = self._advance(machine.Paused(paused), now)
-        return [*said, *self._tick(now), self.voice.state(self.standing, self.rules)]
+            self.journal.add_event("paused" if paused else "resumed", self.run_state.number)
+        publications = self._advance([machine.Paused(paused), self._tick(now)], now)
+        return [*publications, self.messages.state(self.run_state, self.rules)]
 
     def accuracy(self) -> dict[str, float]:
         """Means over the devices that reported on the newest state."""
-        names = sorted({name for each in self._told() for name in each})
-        return {name: fmean([a[name] for a in self._told() if name in a]) for name in names}
+        return {name: fmean(numbers) for name, numbers in self._reported().items()}
 
     def spread(self) -> dict[str, float]:
         """Standard deviations beside `accuracy`."""
-        return {
-            name: pstdev([a[name] for a in self._told() if name in a]) for name in self.accuracy()
-        }
+        return {name: pstdev(numbers) for name, numbers in self._reported().items()}
 
-    def _told(self) -> list[Mapping[str, float]]:
-        return [
-            d.accuracy for d in self.devices.values() if d.accuracy and d.round == self.base_round
-        ]
+    def _reported(self) -> dict[str, list[float]]:
+        """By the measure's name, what every device said of the newest state."""
+        newest = [d.accuracy for d in self.devices.values() if d.round == self.base_round]
+        names = sorted({name for accuracy in newest for name in accuracy})
+        return {name: [a[name] for a in newest if name in a] for name in names}
 
     # messages
 
-    def _birth_came(
-        self,
-        agent: str,
-        payload: bytes,
-        births: dict[str, dict[str, Any]],
-        now: float,
-        said: list[Publication],
-    ) -> list[machine.Event]:
+    def _take_birth(self, agent: str, payload: bytes, now: float) -> Birth:
         message = self._control(agent, payload, "birth")
         if message is None:
-            return []
+            return Birth([], [], None)
         versions = message.body.get("wire", [wire.VERSION])
         if wire.VERSION not in (versions if isinstance(versions, list) else []):
             words = f"it speaks wire versions {versions}, here it is {wire.VERSION}"
-            said += self.intake.refuse(agent, 0, message.digest, Refusal("wire-version", words))
-            return []
-        self.devices = devices.born(
-            self.devices, agent, message.envelope.boot or "", message.body, now
-        )
+            refusal = Refusal(Reason.WIRE_VERSION, words)
+            return Birth(self.intake.refuse(agent, 0, message.digest, refusal), [], None)
+        boot = message.envelope.boot or ""
+        self.devices = devices.with_birth(self.devices, agent, boot, message.body, now)
         device = self.devices.get(agent)
         if device is None:
-            return []
-        if device.online or device.left:
-            births[agent] = {**device.about, "left": device.left}
-        if device.online and self.state.own:
-            said.append(self.voice.own(agent, self.base_round, self.state))
-        return [machine.Excused(agent)] if device.left else []
+            return Birth([], [], None)
+        # A device that was merely lost is no news for the journal: it is expected back.
+        news = device.online or device.left
+        own = device.online and self.state.own
+        return Birth(
+            [self.messages.own(agent, self.base_round, self.state)] if own else [],
+            [machine.Excused(agent)] if device.left else [],
+            {**device.about, "left": device.left} if news else None,
+        )
 
-    def _report_came(self, agent: str, payload: bytes, now: float) -> list[machine.Event]:
+    def _take_report(self, agent: str, payload: bytes, now: float) -> list[machine.Event]:
         message = self._control(agent, payload, "report")
         if message is None:
             return []
         accuracy, reason = message.body.get("accuracy"), message.body.get("refused")
+        number = message.envelope.round
         changes: dict[str, Any] = {"declines": str(reason) if reason else ""}
         if isinstance(accuracy, dict):
             numbers = {str(k): float(v) for k, v in accuracy.items() if isinstance(v, (int, float))}
-            changes |= {"accuracy": numbers, "round": message.envelope.round}
-        self.devices = devices.heard(self.devices, agent, now, **changes)
-        if reason and message.envelope.round == self.standing.number:
-            self.log.info(
-                "will not train", agent=agent, round=message.envelope.round, reason=reason
-            )
+            changes |= {"accuracy": numbers, "round": number}
+        self.devices = devices.alive(self.devices, agent, now, **changes)
+        if reason and number == self.run_state.number:
+            self.log.info("will not train", agent=agent, round=number, reason=reason)
             return [machine.Excused(agent)]
         return []
 
@@ -248,122 +275,153 @@ class Core:
 
     # rounds
 
-    def _tick(self, now: float) -> list[Publication]:
-        return self._advance(machine.Tick(self._eligible(now)), now)
-
-    def _advance(self, event: machine.Event, now: float) -> list[Publication]:
-        said: list[Publication] = []
-        self.standing, actions = machine.step(self.rules, self.standing, event, now)
-        for action in actions:
-            match action:
-                case machine.Open(number, asked):
-                    said += self._open(number, asked)
-                case machine.Cut(number, reason):
-                    said += self._cut(number, reason, now)
-                case machine.PutOff(number, missing):
-                    self.log.warning(
-                        "deadline passed below the quorum", round=number, missing=",".join(missing)
-                    )
-                    with self.journal.commit():
-                        self.journal.add_event("put-off", number, missing=list(missing))
-                    said.append(self._announcement())
-        return said
+    def _advance(self, batch: Sequence[machine.Event], now: float) -> list[Publication]:
+        """Events through the rounds' machine, and what comes of them; those that follow from its
+        actions queue behind those that are there.
+        """
+        publications: list[Publication] = []
+        events = deque(batch)
+        while events:
+            event = events.popleft()
+            self.run_state, actions = machine.step(self.rules, self.run_state, event, now)
+            for action in actions:
+                match action:
+                    case machine.Open(number, asked):
+                        publications += self._open(number, asked)
+                        events.append(machine.Counted(self._held_agents(number)))
+                    case machine.Cut(number, reason):
+                        publications += self._cut(number, reason, now)
+                    case machine.Fuse(number):
+                        publications += self._fuse(number)
+                        events.append(machine.Fused(self._eligible(now)))
+                    case machine.PutOff(number, missing):
+                        publications += self._put_off(number, missing)
+                    case machine.Rest(number):
+                        publications += self._rest(number)
+        return publications
 
     def _open(self, number: int, asked: Sequence[str]) -> list[Publication]:
-        talks = self.terms.expected.recipe.talks(self.running.turn(number))
+        talks = self.terms.expected.recipe.talks(self.aggregator.turn(number))
         opened = RoundRecord(number, self.state.base, self.base_round, tuple(asked), talks)
         with self.journal.commit():
             self.journal.add_round(opened)
-        self.running.begin(number)
-        self.standing = replace(self.standing, answered=self._held_count(number))
-        self.log.info("round opened", round=number, asked=len(asked))
-        return [self._announcement(opened), self.voice.state(self.standing, self.rules)]
+        self.aggregator.begin(number)
+        self.log.info("round opened", round=number, asked=len(opened.asked))
+        return [self._announcement(opened), self.messages.state(self.run_state, self.rules)]
 
     def _cut(self, number: int, reason: str, now: float) -> list[Publication]:
-        opened = self.journal.round(number)
-        assert opened is not None  # it was written before it was announced
-        current = [k for k in self.journal.uploads(number, "accepted") if k.cut is None]
+        opened = self._round(number)
+        accepted = self.journal.uploads(number, "accepted")
+        current = [upload for upload in accepted if upload.cut is None]
         usable = self._usable(
-            self.journal.uploads(None, "held"), {k.agent for k in current}, number
+            self.journal.uploads(None, "held"), {upload.agent for upload in current}, number
         )
-        stale = [kept for kept in usable if self.running.add(self.running.upload(kept)) is None]
-        out, agreed = self.running.close(len(self._eligible(now)))
-        fits = [kept for kept in [*current, *stale] if (kept.round, kept.agent) not in out]
-        cut = CutRecord(
-            number, reason, tuple((k.round, k.agent, self.running.weight(k.round)) for k in fits)
-        )
+        # Held uploads enter the total only now: until here their devices might send newer ones.
+        stale = [upload for upload in usable if self.aggregator.add_record(upload) is None]
+        left_out, agreed = self.aggregator.close(len(self._eligible(now)))
+        fused = [u for u in (*current, *stale) if (u.round, u.agent) not in left_out]
+        weight = self.aggregator.weight
+        counted = tuple((u.round, u.agent, weight(u.round)) for u in fused)
         with self.journal.commit():
-            self.journal.add_cut(cut, out)
+            self.journal.add_cut(CutRecord(number, reason, counted), left_out)
             self.journal.set_meta(AGREED, agreed)
-            if opened.base_round and self.accuracy():
+            if opened.base_round and (accuracy := self.accuracy()):
                 self.journal.add_event(
-                    "measured", opened.base_round, accuracy=self.accuracy(), std=self.spread()
+                    "measured", opened.base_round, accuracy=accuracy, std=self.spread()
                 )
         self.log.info(
             "round closed",
             round=number,
             reason=reason,
-            uploads=len(fits),
-            stale=len({*stale} & {*fits}),
+            uploads=len(fused),
+            stale=len({*stale} & {*fused}),
         )
-        said: list[Publication] = []
-        for kept in [*current, *stale]:
-            why = out.get((kept.round, kept.agent))
-            said += (
-                [] if why is None else self.intake.refuse(kept.agent, kept.round, kept.digest, why)
-            )
-        if not opened.talks:
-            return [*said, *self._advance(machine.Fused(), now), *self._tick(now)]
-        return [*said, *self._fuse(opened, now)]
+        publications: list[Publication] = []
+        for upload in (*current, *stale):
+            refusal = left_out.get((upload.round, upload.agent))
+            if refusal is not None:
+                publications += self.intake.refuse(
+                    upload.agent, upload.round, upload.digest, refusal
+                )
+        return publications
 
-    def _usable(
-        self, held: Sequence[UploadRecord], present: set[str], number: int
-    ) -> list[UploadRecord]:
-        """The newest held upload of every agent that has none in this round, if it is not too
-        old.
-        """
-        newest = {kept.agent: kept for kept in held if number - kept.round <= self.terms.staleness}
-        return [newest[agent] for agent in sorted(newest) if agent not in present]
-
-    def _fuse(self, opened: RoundRecord, now: float) -> list[Publication]:
-        recipe = self.terms.expected.recipe
-        state = fuse_total(recipe, self.running.turn(opened.round), self.running.total, self.state)
+    def _fuse(self, number: int) -> list[Publication]:
+        if not self._round(number).talks:
+            return []  # there is nothing in it: the state that is there goes on being the newest
+        turn = self.aggregator.turn(number)
+        state = fuse_total(self.terms.expected.recipe, turn, self.aggregator.total, self.state)
         with self.journal.commit():
-            self.journal.add_state(opened.round, state)
-        self.base_round, self.state = opened.round, state
-        said = [
-            self.voice.train(opened.round, state),
-            *self.classes.publications(opened.round, state),
+            self.journal.add_state(number, state)
+        self.base_round, self.state = number, state
+        return [
+            self.messages.train(number, state),
+            *self.catalogue.publications(number, state),
+            *self._own_parts(),
         ]
-        if state.own:
-            said += [self.voice.own(agent, opened.round, state) for agent in sorted(self.devices)]
-        said += self._advance(machine.Fused(), now)
-        if self.standing.phase != "collecting":
-            said += self._tick(now)
-        if self.standing.phase != "collecting":
-            said += [self._announcement(), self.voice.state(self.standing, self.rules)]
-        return said
+
+    def _put_off(self, number: int, missing: Sequence[str]) -> list[Publication]:
+        self.log.warning(
+            "deadline passed below the quorum", round=number, missing=",".join(missing)
+        )
+        with self.journal.commit():
+            self.journal.add_event("put-off", number, missing=list(missing))
+        return [self._announcement()]
+
+    def _rest(self, number: int) -> list[Publication]:
+        if not self._round(number).talks:
+            return []
+        return [self._announcement(), self.messages.state(self.run_state, self.rules)]
+
+    def _own_parts(self) -> list[Publication]:
+        """For every device its own part of the state, where the method has such parts."""
+        agents = sorted(self.devices) if self.state.own else []
+        return [self.messages.own(agent, self.base_round, self.state) for agent in agents]
 
     def _announcement(self, opened: RoundRecord | None = None) -> Publication:
-        opened = opened or self.journal.round(self.standing.number)
-        assert opened is not None  # there is no announcement before the first round
-        if self.standing.phase != "collecting":  # nothing to train on, but a state to classify with
+        opened = opened or self._round(self.run_state.number)
+        if self.run_state.phase != "collecting":
+            # There is nothing to train on, but a state to classify with.
             opened = replace(opened, base=self.state.base, base_round=self.base_round)
         everyone = self.terms.everyone or self.rules.cut is not None
-        return self.voice.round(
-            opened, self.standing, self.rules, everyone, bool(self.state.own), self.terms.staleness
+        return self.messages.round(
+            opened,
+            self.run_state,
+            self.rules,
+            everyone,
+            bool(self.state.own),
+            self.terms.staleness,
         )
 
-    def _held_count(self, number: int) -> frozenset[str]:
-        """Whose held uploads count toward a cut; in synchronous rounds they are waited for by
-        nobody.
+    def _round(self, number: int) -> RoundRecord:
+        opened = self.journal.round(number)
+        assert opened is not None  # it was written before it was announced
+        return opened
+
+    def _counting_statuses(self) -> tuple[UploadStatus, ...]:
+        """Uploads of which status fill a round. Held ones do only where rounds are cuts: in a
+        synchronous round nobody waits for them.
         """
-        held = self.journal.uploads(None, "held") if self.rules.cut else []
-        return frozenset(kept.agent for kept in self._usable(held, set(), number))
+        if self.rules.cut is None:
+            return (UploadStatus.ACCEPTED,)
+        return UploadStatus.ACCEPTED, UploadStatus.HELD
+
+    def _held_agents(self, number: int) -> frozenset[str]:
+        """Whose held uploads fill this round, before anyone answers it."""
+        if self.rules.cut is None:
+            return frozenset()
+        held = self._usable(self.journal.uploads(None, "held"), set(), number)
+        return frozenset(upload.agent for upload in held)
+
+    def _usable(
+        self, uploads: Sequence[UploadRecord], present: set[str], number: int
+    ) -> list[UploadRecord]:
+        """The newest upload of every agent that has none in this round, if it is not too old."""
+        fresh = (u for u in uploads if number - u.round <= self.terms.staleness)
+        newest = {upload.agent: upload for upload in fresh}
+        return [newest[agent] for agent in sorted(newest) if agent not in present]
+
+    def _tick(self, now: float) -> machine.Tick:
+        return machine.Tick(self._eligible(now))
 
     def _eligible(self, now: float) -> tuple[str, ...]:
         return devices.eligible(self.devices, now, self.terms.lost_after)
-
-    @property
-    def _paused(self) -> bool:
-        return self.journal.meta("paused") == "yes"

@@ -18,14 +18,24 @@ from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import to_plain
 from protofleet.wire import Envelope, ReceiptTemplate
+from protofleet.wire.codes import RoundPhase
 from protofleet.wire.templates import BLANK, HASH
 
 TEMPLATES = 256  # of receipts, by round, status and length of the agent's name
 
 
 @dataclass(frozen=True)
+class BundleBlob:
+    """A bundle as it travels: its name, and the sha256 and size of its bytes; no name for none."""
+
+    bundle: str
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True)
 class Messages:
-    """The coordinator's mouth."""
+    """Every message of one life of a coordinator, under its epoch."""
 
     topics: Topics
     contract: Contract
@@ -38,16 +48,17 @@ class Messages:
         default_factory=dict, repr=False, compare=False
     )
 
-    def state(self, at: RunState, rules: RoundRules, online: bool = True) -> Publication:
+    def state(self, run_state: RunState, rules: RoundRules, online: bool = True) -> Publication:
         """Who serves the fleet, and how far it is."""
+        paused = run_state.paused and run_state.phase == "waiting"
         body = {
             "online": online,
             "method": self.recipe.name,
             "mode": "sync" if rules.cut is None else "async",
-            "phase": "paused" if at.paused and at.phase == "waiting" else at.phase,
+            "phase": "paused" if paused else run_state.phase,
             "rounds": rules.rounds,
         }
-        data = wire.encode(self._envelope("state", at.number, boot=self.boot), body)
+        data = wire.encode(self._envelope("state", run_state.number, boot=self.boot), body)
         return Publication(self.topics.coordinator_state, data, retain=True)
 
     def train(self, round: int, state: GlobalState) -> Publication:
@@ -73,16 +84,18 @@ class Messages:
     def round(
         self,
         opened: RoundRecord,
-        at: RunState,
+        run_state: RunState,
         rules: RoundRules,
         everyone: bool,
         own: bool,
         staleness: int,
     ) -> Publication:
         """All that a device needs to take part."""
-        phase = {"collecting": "open", "done": "done"}.get(at.phase, "closed")
+        phases = {"collecting": RoundPhase.OPEN, "done": RoundPhase.DONE}
+        phase = phases.get(run_state.phase, RoundPhase.CLOSED)
+        paused = run_state.paused and phase == RoundPhase.CLOSED
         body = {
-            "phase": "paused" if at.paused and phase == "closed" else phase,
+            "phase": RoundPhase.PAUSED if paused else phase,
             "contract": to_plain(self.contract),
             "hyper": to_plain(self.hyper),
             "participants": None if everyone else list(opened.asked),
@@ -97,15 +110,15 @@ class Messages:
         data = wire.encode(self._envelope("round", opened.round, opened.base), body)
         return Publication(self.topics.round, data, retain=True)
 
-    def bundle(self, channel: str, name: str, parcel: str, size: int) -> Publication:
-        """The bundle that a channel's prototypes belong to, as a slip: devices fetch it in pieces.
-        No name: none.
+    def bundle(self, channel: str, blob: BundleBlob) -> Publication:
+        """The bundle that a channel's prototypes belong to, by its descriptor: devices fetch it in
+        pieces. No name: none.
         """
         topic = self.topics.bundle(channel)
-        if not name:
+        if not blob.bundle:
             return Publication(topic, b"", retain=True)
-        slip = BlobDescriptor(parcel, size, BlobLimits(self.packet).chunk)
-        body = {**slip.body(), "of": "bundle", "bundle": name}
+        descriptor = BlobDescriptor(blob.digest, blob.size, BlobLimits(self.packet).chunk)
+        body = {**descriptor.body(), "of": "bundle", "bundle": blob.bundle}
         return Publication(topic, wire.encode(self._envelope("slip", 0), body), retain=True)
 
     def receipt(

@@ -90,9 +90,8 @@ def serve(
         above = fencing.epoch_to_top(
             address, settings.serve.fleet, settings.data_dir, take_over=take_over
         )
-        with build.service(
-            settings, address, log, os.environ, retry=retry, once=until_done, epoch_above=above
-        ) as service:
+        options = build.ServeOptions(retry, until_done, epoch_above=above)
+        with build.service(settings, address, log, os.environ, options) as service:
 
             def stop(number: int, frame: FrameType | None) -> None:
                 service.stop()

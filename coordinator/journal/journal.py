@@ -1,9 +1,5 @@
 """What must not be lost: who was asked, what was accepted, where a round was cut, what came out.
 One SQLite file a run.
-
-Everything is on disk before anyone is told of it: `with journal.commit():` is one transaction with
-`synchronous=FULL`, and the bytes of uploads are in files beside it before. One process at a time
-holds a journal; a lock says so.
 """
 
 from __future__ import annotations
@@ -21,24 +17,64 @@ from typing import Any, Literal, TextIO
 from coordinator.errors import JournalError
 from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.segments import SegmentLog, Span
-from coordinator.lock import locked
 from protofleet.exchange.snapshot import pack_state, unpack_state
 from protofleet.exchange.state import GlobalState
+from protofleet.util.files import Locked, lock
+
+# Theory of operation
+#
+# What a commit is. `with journal.commit():` is one transaction of SQLite: all that is written in it
+# is there after a crash, or nothing. `synchronous=FULL` makes it wait for the disk, so whatever the
+# core says after the block is true for good. The write-ahead log gives the same with one wait
+# instead of two, and lets others read while the coordinator writes.
+#
+# The order. Bytes of uploads go to segments first (`coordinator.journal.segments`), inside the
+# block but before its COMMIT; so no row ever points to bytes that are not there. A block that fails
+# leaves bytes that nobody points to. From the rows of one round one can tell how far it came:
+#
+#   rounds    it was opened; devices may know of it
+#   uploads   accepted or held, with bytes; or late, without
+#   cuts      it was closed, and these uploads are in it; none that comes later is
+#   states    what came out
+#
+# A round is written to `cuts` before it is fused and to `states` after. Whatever row is the last
+# one is where the run goes on; see `recover` in `coordinator.core`.
+#
+# Where bytes lie. `blob` numbers name them, wherever they are: small things (states, and
+# everything that a backup or compaction gathered) in the table `blobs`, uploads in segments by the
+# table `logged`. Both count the same numbers, so a row that names bytes never has to say where they
+# are, and they may move. A number whose bytes are nowhere means that they were forgotten.
+#
+# Schema steps. `PRAGMA user_version` says which schema a file has; each further one is a script
+# of its own, run in one transaction with the change of that number, and never edited once released.
+# A newer file is left alone. Steps so far: 1 the tables; 2 `files`; 3 the index of held uploads
+# alone, as one over every status cost a write an upload; 4 `logged`.
+#
+# One holder. Two processes that write would each be right alone; a lock on the directory keeps the
+# second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
+#
+# Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
 SCHEMA = 4
-KEPT = "round, agent, digest, blob, status, cut"  # as `Kept` has them
+UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
+ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
 
 
 class Journal:
     """The file and its tables."""
 
-    def __init__(self, directory: Path, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, directory: Path, wall: Callable[[], float], *, read_only: bool = False
+    ) -> None:
         self.directory, self._wall = directory, wall
-        self._lock: TextIO | None = locked(directory)
+        self._lock: TextIO | None = None if read_only else _locked(directory)
         self._newest: RoundRecord | None = None
-        self._bodies = SegmentLog(directory)
+        self._segments = SegmentLog(directory)
         path = directory / "journal.db"
         try:
+            if read_only:
+                self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+                return
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
@@ -51,19 +87,14 @@ class Journal:
     @classmethod
     def read(cls, directory: Path) -> Journal:
         """One that is only looked at, whoever holds it."""
-        path = directory / "journal.db"
-        if not path.exists():
+        if not (directory / "journal.db").exists():
             raise JournalError(f"{directory} holds no journal")
-        journal = cls.__new__(cls)
-        journal.directory, journal._wall, journal._lock = directory, lambda: 0.0, None
-        journal._newest, journal._bodies = None, SegmentLog(directory)
-        journal._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        return journal
+        return cls(directory, lambda: 0.0, read_only=True)
 
     def close(self) -> None:
         """Give the file and the lock back."""
         self._db.close()
-        self._bodies.close()
+        self._segments.close()
         if self._lock is not None:
             self._lock.close()
 
@@ -82,11 +113,11 @@ class Journal:
             raise
 
     def _roll_back(self) -> None:
-        self._newest = None
+        self._newest = None  # it may be a round that is not there now
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    # what is asked of it
+    # what is read
 
     def meta(self, key: str) -> str | None:
         """A remembered text."""
@@ -96,28 +127,20 @@ class Journal:
     def rounds(self, last: int | None = None) -> list[RoundRecord]:
         """Rounds in order, or only the last so many."""
         limit = "" if last is None else f" LIMIT {last}"
-        rows = self._db.execute(
-            f"SELECT round, base, base_round, asked, talks FROM rounds ORDER BY round DESC{limit}"
-        )
-        found = [RoundRecord(r, b, br, tuple(json.loads(a)), bool(t)) for r, b, br, a, t in rows]
-        return found[::-1]
+        rows = self._db.execute(f"SELECT {ROUND} FROM rounds ORDER BY round DESC{limit}")
+        return [_round(*row) for row in rows][::-1]
 
     def round(self, number: int) -> RoundRecord | None:
         """One round; the newest is asked for with every upload, and remembered."""
         if self._newest is not None and self._newest.round == number:
             return self._newest
-        row = self._db.execute(
-            "SELECT round, base, base_round, asked, talks FROM rounds WHERE round=?", (number,)
-        ).fetchone()
-        return (
-            None
-            if row is None
-            else RoundRecord(row[0], row[1], row[2], tuple(json.loads(row[3])), bool(row[4]))
-        )
+        sql = f"SELECT {ROUND} FROM rounds WHERE round=?"
+        row = self._db.execute(sql, (number,)).fetchone()
+        return None if row is None else _round(*row)
 
     def upload(self, round: int, agent: str) -> UploadRecord | None:
         """What is known of one upload."""
-        sql = f"SELECT {KEPT} FROM uploads WHERE round=? AND agent=?"
+        sql = f"SELECT {UPLOAD} FROM uploads WHERE round=? AND agent=?"
         row = self._db.execute(sql, (round, agent)).fetchone()
         return None if row is None else UploadRecord(*row)
 
@@ -128,7 +151,9 @@ class Journal:
         where = [] if round is None else [f"round={round:d}"]
         # Spelled out, as only then the index of held ones is used.
         where += [] if status is None else [f"status='{status}'"]
-        sql = f"SELECT {KEPT} FROM uploads WHERE {' AND '.join(where) or '1'} ORDER BY round, agent"
+        sql = (
+            f"SELECT {UPLOAD} FROM uploads WHERE {' AND '.join(where) or '1'} ORDER BY round, agent"
+        )
         return [UploadRecord(*row) for row in self._db.execute(sql)]
 
     def body(self, blob: int | None) -> bytes | None:
@@ -137,7 +162,7 @@ class Journal:
             "SELECT file, start, length FROM logged WHERE blob=?", (blob,)
         ).fetchone()
         if span is not None:
-            return self._bodies.read(Span(*span))
+            return self._segments.read(Span(*span))
         row = self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)).fetchone()
         return None if row is None else bytes(row[0])
 
@@ -151,16 +176,15 @@ class Journal:
         row = self._db.execute(
             "SELECT round, reason, counted FROM cuts WHERE round=?", (round,)
         ).fetchone()
-        return (
-            None
-            if row is None
-            else CutRecord(row[0], row[1], tuple((r, a, w) for r, a, w in json.loads(row[2])))
-        )
+        if row is None:
+            return None
+        return CutRecord(row[0], row[1], tuple((r, a, w) for r, a, w in json.loads(row[2])))
 
     def state(self, round: int | None = None) -> tuple[int, GlobalState] | None:
         """The state that came out of a round, or the newest, with its round."""
         row = self._db.execute(
-            "SELECT round, blob FROM states WHERE ?1 IS NULL OR round=?1 ORDER BY round DESC LIMIT 1",
+            "SELECT round, blob FROM states WHERE ?1 IS NULL OR round=?1 "
+            "ORDER BY round DESC LIMIT 1",
             (round,),
         ).fetchone()
         body = None if row is None else self.body(row[1])
@@ -229,22 +253,23 @@ class Journal:
         """Uploads came: round, agent, hash, status and message; of one that is only recorded the
         message is empty.
         """
-        came, at, numbers = list(uploads), self._wall(), count(self._next_blob())
-        spans = self._bodies.add([message for *_, message in came if message])
+        batch, at, numbers = list(uploads), self._wall(), count(self._next_blob())
+        spans = self._segments.add([message for *_, message in batch if message])
         rows = [
-            (*known, next(numbers) if message else None, status, at)
-            for *known, status, message in came
+            (*key, next(numbers) if message else None, status, at)
+            for *key, status, message in batch
         ]
-        logged = [
-            (blob, *astuple(span))
-            for blob, span in zip((r[3] for r in rows if r[3]), spans, strict=True)
-        ]
+        blobs = (row[3] for row in rows if row[3])
+        logged = [(blob, *astuple(span)) for blob, span in zip(blobs, spans, strict=True)]
         self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 
     def _next_blob(self) -> int:
         """Numbers are shared by what lies in SQLite's file and what lies beside it."""
-        last = "SELECT max((SELECT coalesce(max(id), 0) FROM blobs), (SELECT coalesce(max(blob), 0) FROM logged))"
+        last = (
+            "SELECT max((SELECT coalesce(max(id), 0) FROM blobs), "
+            "(SELECT coalesce(max(blob), 0) FROM logged))"
+        )
         return int(self._db.execute(last).fetchone()[0]) + 1
 
     def add_cut(self, cut: CutRecord, left_out: Iterable[tuple[int, str]] = ()) -> None:
@@ -272,7 +297,8 @@ class Journal:
     def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
         """A device said who it is."""
         self._db.execute(
-            "INSERT INTO agents VALUES (?1, ?2, ?3) ON CONFLICT(agent) DO UPDATE SET birth=?2, at=?3",
+            "INSERT INTO agents VALUES (?1, ?2, ?3) "
+            "ON CONFLICT(agent) DO UPDATE SET birth=?2, at=?3",
             (agent, json.dumps(dict(birth)), self._wall()),
         )
 
@@ -291,15 +317,17 @@ class Journal:
             newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
             edge = newest - keep
             live = (
-                "SELECT blob FROM uploads WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
-                "UNION SELECT blob FROM states WHERE round > ?1 OR round = (SELECT max(round) FROM states)"
+                "SELECT blob FROM uploads "
+                "WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
+                "UNION SELECT blob FROM states "
+                "WHERE round > ?1 OR round = (SELECT max(round) FROM states)"
             )
             self._db.execute(f"DELETE FROM blobs WHERE id NOT IN ({live})", (edge,))
             self._db.execute(f"DELETE FROM logged WHERE blob NOT IN ({live})", (edge,))
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
-        self._bodies.drop(
-            but=[file for (file,) in self._db.execute("SELECT DISTINCT file FROM logged")]
-        )
+        # After the commit: a crash in between leaves a file too many, and not one too few.
+        live_files = self._db.execute("SELECT DISTINCT file FROM logged")
+        self._segments.drop(but=[file for (file,) in live_files])
 
     def compact(self, keep: int) -> int:
         """As `forget`, and give the room back to the disk; how many bytes that was."""
@@ -307,7 +335,7 @@ class Journal:
         self.forget(keep)
         with self.commit():
             self._gather(self._db)
-        self._bodies.drop(but=())
+        self._segments.drop(but=())
         self._db.execute("VACUUM")
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before - self._size()
@@ -323,9 +351,9 @@ class Journal:
             copy.close()
 
     def _gather(self, db: sqlite3.Connection) -> None:
-        """Take bodies that lie beside the file into it."""
+        """Take messages that lie beside the file into it."""
         for blob, *span in db.execute("SELECT blob, file, start, length FROM logged").fetchall():
-            body = self._bodies.read(Span(*span))
+            body = self._segments.read(Span(*span))
             if body is not None:
                 db.execute("INSERT INTO blobs VALUES (?, ?)", (blob, body))
         db.execute("DELETE FROM logged")
@@ -333,7 +361,7 @@ class Journal:
     def _size(self) -> int:
         path = self.directory / "journal.db"
         own = sum(p.stat().st_size for p in (path, path.with_name("journal.db-wal")) if p.exists())
-        return own + self._bodies.size()
+        return own + self._segments.size()
 
     def _migrate(self) -> None:
         """Bring the file to this schema, one numbered step at a time."""
@@ -343,9 +371,21 @@ class Journal:
                 f"the journal has schema {have}, this release knows {SCHEMA}", "use a newer release"
             )
         for version in range(have + 1, SCHEMA + 1):
-            script = (
-                resources.files("coordinator.journal")
-                .joinpath(f"schema/v{version}.sql")
-                .read_text()
-            )
+            schema = resources.files("coordinator.journal").joinpath(f"schema/v{version}.sql")
+            script = schema.read_text()
             self._db.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")
+
+
+def _locked(directory: Path) -> TextIO:
+    try:
+        return lock(directory)
+    except Locked as error:
+        raise JournalError(
+            f"{directory} is in use by another coordinator (process {error.holder})"
+        ) from None
+    except OSError as error:
+        raise JournalError(f"{directory} cannot be used: {error.strerror}") from error
+
+
+def _round(number: int, base: str, base_round: int, asked: str, talks: int) -> RoundRecord:
+    return RoundRecord(number, base, base_round, tuple(json.loads(asked)), bool(talks))

@@ -1,9 +1,4 @@
-"""The bytes of uploads, in files that only grow: each is written once, where SQLite would write,
-sum and move it twice.
-
-What `add` returns is on disk; the journal's rows then say where. Bytes that no row points to, as
-after a crash between the two, lie there unread until their file goes.
-"""
+"""The bytes of uploads, in files that only grow."""
 
 from __future__ import annotations
 
@@ -16,13 +11,33 @@ from pathlib import Path
 
 from coordinator.errors import JournalError
 
+# Theory of operation
+#
+# SQLite would write each upload twice, to its log and later to its file, checksum it twice, and
+# cut it into pages. Here it is written once: `add` appends a batch of messages to the segment that
+# is open and waits until it is on disk; the journal's rows (`logged`) then say where each lies.
+#
+# So bytes come before the rows that point to them. A crash between the two leaves bytes that no row
+# points to: they are never read, and go with their segment. The other order would leave rows
+# without bytes, and a round that cannot be fused.
+#
+# A segment is never written to by two lives: where a life ended nobody knows how much of the last
+# write arrived, and what is appended behind a torn end would lie elsewhere than its span says. For
+# the same reason a write that failed ends its segment; what it left is cut off, as on a full disk
+# every byte counts, and if that fails, too, it does no harm.
+#
+# Space is given back by whole segments, once no row points into one. That is why they are short:
+# one that never ended would keep all that was ever forgotten.
+#
+# They are called `bodies-NUMBER` on disk, and numbers only go up while any file is there.
+
 LARGEST = 16 << 20  # a file this long is followed by the next, so that old ones can go
-AT_ONCE = 512  # bodies in one call, which costs half of what as many calls do
+AT_ONCE = 512  # messages in one call, which costs half of what as many calls do
 
 
 @dataclass(frozen=True)
 class Span:
-    """Where a body lies."""
+    """Where a message lies."""
 
     file: int
     start: int
@@ -30,27 +45,25 @@ class Span:
 
 
 class SegmentLog:
-    """The files `bodies-NUMBER` of a directory; every life, and every failure to write, begins a
-    new one.
-    """
+    """The segments of a directory; every life, and every failure to write, begins a new one."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file: int | None = None
         self._number, self._length = 0, 0
 
-    def add(self, bodies: Sequence[bytes]) -> list[Span]:
+    def add(self, messages: Sequence[bytes]) -> list[Span]:
         """Write them, and return when they are on disk."""
-        if not bodies:
+        if not messages:
             return []
         file = self._begin() if self._file is None or self._length >= LARGEST else self._file
         before = self._length
         spans = []
-        for body in bodies:
-            spans.append(Span(self._number, self._length, len(body)))
-            self._length += len(body)
+        for message in messages:
+            spans.append(Span(self._number, self._length, len(message)))
+            self._length += len(message)
         try:
-            _write(file, bodies)
+            _write(file, messages)
         except OSError as error:
             self.close()
             self._shorten(before)
@@ -58,44 +71,44 @@ class SegmentLog:
         return spans
 
     def read(self, span: Span) -> bytes | None:
-        """One body; None where its file has gone, or has lost its end."""
+        """One message; None where its file has gone, or has lost its end."""
         try:
             with self._path(span.file).open("rb") as file:
                 file.seek(span.start)
-                body = file.read(span.length)
+                message = file.read(span.length)
         except FileNotFoundError:
             return None
-        return body if len(body) == span.length else None
+        return message if len(message) == span.length else None
 
     def drop(self, but: Collection[int]) -> None:
         """Remove every file but these and the one that is written."""
-        for number in (
-            self._there() - set(but) - ({self._number} if self._file is not None else set())
-        ):
+        current = {self._number} if self._file is not None else set()
+        for number in self._numbers() - set(but) - current:
             self._path(number).unlink()
 
     def size(self) -> int:
         """Bytes in all."""
-        return sum(self._path(number).stat().st_size for number in self._there())
+        return sum(self._path(number).stat().st_size for number in self._numbers())
 
     def close(self) -> None:
-        """Write no more to the file that is open; the next body begins another."""
+        """Write no more to the file that is open; the next message begins another."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _begin(self) -> int:
         self.close()
-        self._number, self._length = max(self._there(), default=0) + 1, 0
+        self._number, self._length = max(self._numbers(), default=0) + 1, 0
         try:
             self._file = os.open(
                 self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644
             )
-            folder = os.open(self._directory, os.O_RDONLY)
+            # The file's name must outlive a loss of power as its bytes do, and lies elsewhere.
+            directory = os.open(self._directory, os.O_RDONLY)
             try:
-                os.fsync(folder)  # the file's name, too, outlives a loss of power
+                os.fsync(directory)
             finally:
-                os.close(folder)
+                os.close(directory)
         except OSError as error:
             self.close()
             raise JournalError(f"the journal cannot be written: {error}") from error
@@ -108,7 +121,7 @@ class SegmentLog:
             else:
                 self._path(self._number).unlink()
 
-    def _there(self) -> set[int]:
+    def _numbers(self) -> set[int]:
         names = (path.name.removeprefix("bodies-") for path in self._directory.glob("bodies-*"))
         return {int(name) for name in names if name.isdigit()}
 
@@ -116,14 +129,14 @@ class SegmentLog:
         return self._directory / f"bodies-{number}"
 
 
-def _write(file: int, bodies: Sequence[bytes]) -> None:
+def _write(file: int, messages: Sequence[bytes]) -> None:
     """All of them, to the disk itself."""
-    for first in range(0, len(bodies), AT_ONCE):
-        some = bodies[first : first + AT_ONCE]
+    for first in range(0, len(messages), AT_ONCE):
+        some = messages[first : first + AT_ONCE]
+        # A disk with little room takes a part and calls it success.
         if os.writev(file, some) < sum(map(len, some)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     getattr(os, "fdatasync", os.fsync)(file)
-    if hasattr(
-        os, "posix_fadvise"
-    ):  # they are not read again soon, and pages that come back at once are cheap to take
+    # They are not read again soon, and pages that come back at once are cheap to take.
+    if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)

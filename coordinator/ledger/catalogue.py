@@ -19,8 +19,8 @@ import numpy as np
 
 from coordinator.journal.journal import Journal
 from coordinator.ledger import summaries
-from coordinator.ledger.extractor import brought
-from coordinator.messages import Messages
+from coordinator.ledger.extractor import read_bundle
+from coordinator.messages import BundleBlob, Messages
 from coordinator.uploads.validation import Refusal
 from protofleet import scoring
 from protofleet.errors import UsageError, WireError
@@ -33,6 +33,7 @@ from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 from protofleet.wire import Envelope
+from protofleet.wire.codes import Reason, UploadStatus
 
 Policy = Literal["auto", "manual", "off"]
 VERSIONS = 100
@@ -59,31 +60,29 @@ class Book:
 class Catalogue:
     """The book, the offers that come in, and what is published."""
 
-    def __init__(self, journal: Journal, voice: Messages, policy: str, log: Log) -> None:
-        self.journal, self.voice, self.policy, self.log = journal, voice, policy, log
+    def __init__(self, journal: Journal, messages: Messages, policy: str, log: Log) -> None:
+        self.journal, self.messages, self.policy, self.log = journal, messages, policy, log
 
     @property
     def versions(self) -> list[Book]:
         """Every decision, oldest first; at least one."""
         text = self.journal.meta("classes")
-        return [from_plain(Book, each) for each in json.loads(text)] if text else [Book()]
+        return [from_plain(Book, plain) for plain in json.loads(text)] if text else [Book()]
 
     def bank(self, round: int, state: GlobalState, book: Book | None = None) -> Bank | None:
         """What is published; None while there is nothing to classify with."""
         book = book or self.versions[-1]
-        found = (
-            published.read(b64decode(book.frozen)).bank
-            if book.frozen
-            else self._learned(round, state)
-        )
-        if found is None:
+        if book.frozen:
+            frozen = published.read(b64decode(book.frozen)).bank
+            base: Bank | None = summaries.with_summaries(self.journal, frozen)
+        else:
+            base = self._learned(round, state)
+        if base is None:
             return None
-        found = summaries.applied(self.journal, found) if book.frozen else found
-        bank = published.without(
-            Bank(replace(found.about, bundle=book.bundle), found.points), book.removed
-        )
+        about = replace(base.about, bundle=book.bundle)
+        bank = published.without(Bank(about, base.points), book.removed)
         for message in book.admitted.values():
-            bank = published.joined(bank, _offered(message))
+            bank = published.joined(bank, _unpacked(message))
         names = tuple(book.renamed.get(name, name) for name in bank.about.classes)
         return Bank(replace(bank.about, classes=names), bank.points)
 
@@ -91,24 +90,28 @@ class Catalogue:
         """The channel, retained: the bundle where there is one, and what is classified with."""
         versions = self.versions
         book, bank = versions[-1], self.bank(round, state, versions[-1])
-        said: list[Publication] = []
-        if any(each.parcel for each in versions):
-            said.append(self.voice.bundle(STABLE, book.bundle, book.parcel, book.size))
-        topic = self.voice.topics.proto(STABLE)
+        publications: list[Publication] = []
+        # What is retained stays at the broker until something else is: so a bundle, and a bank,
+        # that there was in any version and is no more are taken back with an empty message.
+        if any(version.parcel for version in versions):
+            blob = BundleBlob(book.bundle, book.parcel, book.size)
+            publications.append(self.messages.bundle(STABLE, blob))
+        topic = self.messages.topics.proto(STABLE)
         if bank is None:
-            return [*said, Publication(topic, b"", retain=True)] if len(versions) > 1 else said
+            nothing = Publication(topic, b"", retain=True)
+            return [*publications, nothing] if len(versions) > 1 else publications
         envelope = Envelope(
             "global",
-            self.voice.topics.fleet,
-            self.voice.contract.run,
-            self.voice.epoch,
+            self.messages.topics.fleet,
+            self.messages.contract.run,
+            self.messages.epoch,
             round=round,
-            method=self.voice.recipe.name,
+            method=self.messages.recipe.name,
         )
-        data = published.write(bank, envelope, self.voice.contract.wire)
-        return [*said, Publication(topic, data, retain=True)]
+        data = published.write(bank, envelope, self.messages.contract.wire)
+        return [*publications, Publication(topic, data, retain=True)]
 
-    def offered(
+    def take_offer(
         self, agent: str, payload: bytes, round: int, state: GlobalState
     ) -> list[Publication]:
         """A device brings classes of its own: the answer, and the channel where something new is in
@@ -117,40 +120,52 @@ class Catalogue:
         try:
             offer = published.read(payload, "enrol")
         except WireError as error:
-            return [self._answer(agent, "", "refused", error.code, error.words)]
+            return [self._answer(agent, "", UploadStatus.REFUSED, error.code, error.words)]
         book, bank = self.versions[-1], self.bank(round, state)
         if offer.envelope.method == summaries.METHOD:
-            return self._summarised(agent, payload, offer, bank, round, state)
-        wrong = self._wrong(agent, offer.envelope, offer.bank, bank, book)
-        if wrong is not None:
-            why, status = wrong
-            self.log.warning(f"a class is refused: {why.words}", agent=agent, code=why.code)
-            return [self._answer(agent, offer.digest, status, why.code, why.words)]
+            return self._take_summary(agent, payload, offer, bank, round, state)
+        refusal = self._refusal(agent, offer.envelope, offer.bank, bank, book)
+        if refusal is not None:
+            code, words = refusal.code, refusal.words
+            self.log.warning(f"a class is refused: {words}", agent=agent, code=code)
+            conflict = code == Reason.CONFLICT
+            status = UploadStatus.CONFLICT if conflict else UploadStatus.REFUSED
+            return [self._answer(agent, offer.digest, status, code, words)]
         assert bank is not None
+        return self._let_in(agent, offer, bank, round, state)
+
+    def _let_in(
+        self, agent: str, offer: Published, bank: Bank, round: int, state: GlobalState
+    ) -> list[Publication]:
+        """Classes that fit: admitted, or waiting for an operator, as the policy says."""
         assert isinstance(bank.points, Prototypes)
         assert isinstance(offer.bank.points, Prototypes)
-        fresh = {name: self._kept(offer.bank, name) for name in offer.bank.about.classes}
+        book = self.versions[-1]
+        fresh = {name: self._packed(offer.bank, name) for name in offer.bank.about.classes}
         near, share = published.nearest(bank.points, offer.bank.points.vectors)
-        words = (
-            f"it lies close to {bank.about.classes[near]}: they may be mixed up"
-            if share < TOO_NEAR
-            else ""
-        )
-        for held, status in ((book.admitted, "accepted"), (book.waiting, "waiting")):
-            if fresh.items() <= held.items():
-                return [self._answer(agent, offer.digest, status, "near" if words else "", words)]
-        if self.policy == "manual":
-            held = dict([*book.waiting.items(), *fresh.items()][-MOST:])
-            self._write(
-                replace(book, waiting=held), f"{', '.join(fresh)} from {agent} waits", round
-            )
-            return [self._answer(agent, offer.digest, "waiting", "near" if words else "", words)]
-        held = {**book.admitted, **fresh}
-        self._write(replace(book, admitted=held), f"{', '.join(fresh)} from {agent}", round)
-        said = [self._answer(agent, offer.digest, "accepted", "near" if words else "", words)]
-        return [*said, *self.publications(round, state)]
+        too_near = share < TOO_NEAR
+        words = f"it lies close to {bank.about.classes[near]}: they may be mixed up"
 
-    def _summarised(
+        def answer(status: str) -> Publication:
+            doubt = (Reason.NEAR, words) if too_near else ("", "")
+            return self._answer(agent, offer.digest, status, *doubt)
+
+        # An offer is sent until it is answered: the same one again changes nothing.
+        if fresh.items() <= book.admitted.items():
+            return [answer(UploadStatus.ACCEPTED)]
+        if fresh.items() <= book.waiting.items():
+            return [answer(UploadStatus.WAITING)]
+        names = ", ".join(fresh)
+        if self.policy == "manual":
+            # The oldest fall out: devices may offer as many as they like.
+            waiting = dict([*book.waiting.items(), *fresh.items()][-MOST:])
+            self._write(replace(book, waiting=waiting), f"{names} from {agent} waits", round)
+            return [answer(UploadStatus.WAITING)]
+        admitted = {**book.admitted, **fresh}
+        self._write(replace(book, admitted=admitted), f"{names} from {agent}", round)
+        return [answer(UploadStatus.ACCEPTED), *self.publications(round, state)]
+
+    def _take_summary(
         self,
         agent: str,
         payload: bytes,
@@ -161,95 +176,89 @@ class Catalogue:
     ) -> list[Publication]:
         """Class means of the classes that are known already."""
         book = self.versions[-1]
-        misfit = self._foreign(agent, offer.envelope, offer.bank, bank)
-        if misfit is None and bank is not None:
-            misfit = summaries.wrong(offer.bank, bank, frozen=bool(book.frozen))
-        if misfit is not None:
-            self.log.warning(f"a summary is refused: {misfit.words}", agent=agent, code=misfit.code)
-            return [self._answer(agent, offer.digest, "refused", misfit.code, misfit.words)]
-        answer = self._answer(agent, offer.digest, "accepted", "", "")
-        if summaries.held(self.journal, agent) == payload:
+        refusal = self._foreign(agent, offer.envelope, offer.bank, bank)
+        if refusal is None and bank is not None:
+            refusal = summaries.refusal(offer.bank, bank, frozen=bool(book.frozen))
+        if refusal is not None:
+            code, words = refusal.code, refusal.words
+            self.log.warning(f"a summary is refused: {words}", agent=agent, code=code)
+            return [self._answer(agent, offer.digest, UploadStatus.REFUSED, code, words)]
+        answer = self._answer(agent, offer.digest, UploadStatus.ACCEPTED, "", "")
+        if summaries.newest(self.journal, agent) == payload:
             return [answer]
         with self.journal.commit():
-            summaries.keep(self.journal, agent, payload)
+            summaries.replace(self.journal, agent, payload)
         self.log.info("class means", agent=agent, classes=len(offer.bank.about.classes))
         return [answer, *self.publications(round, state)]
 
-    def told(
-        self, what: str, arguments: Mapping[str, Any], round: int, state: GlobalState
+    def execute(
+        self, command: str, arguments: Mapping[str, Any], round: int, state: GlobalState
     ) -> tuple[dict[str, Any], bool]:
-        """An operator's word: the answer, and whether the channel changed."""
-        if what == "list":
-            return self._listed(round, state), False
-        if what == "freeze":
-            frozen, data = brought(Path(str(arguments["file"])))
-            held = b64encode(frozen.prototypes).decode()
-            fresh = Book(held, frozen.bundle, frozen.parcel, frozen.size)
-            self._write(fresh, f"freeze {frozen.bundle[:16]}", round, {frozen.parcel: data})
-            return self._listed(round, state), True
-        moves: dict[str, Callable[[Book], Book]] = {
-            "admit": lambda book: self._admitted(book, str(arguments["name"])),
-            "remove": lambda book: self._removed(book, str(arguments["name"]), round, state),
-            "rename": lambda book: self._renamed(
+        """An operator's command: the answer, and whether the channel changed."""
+        if command == "list":
+            return self._listing(round, state), False
+        if command == "freeze":
+            extractor, data = read_bundle(Path(str(arguments["file"])))
+            prototypes = b64encode(extractor.prototypes).decode()
+            book = Book(prototypes, extractor.bundle, extractor.blob, extractor.size)
+            self._write(book, f"freeze {extractor.bundle[:16]}", round, {extractor.blob: data})
+            return self._listing(round, state), True
+        changes: dict[str, Callable[[Book], Book]] = {
+            "admit": lambda book: self._admit(book, str(arguments["name"])),
+            "remove": lambda book: self._remove(book, str(arguments["name"]), round, state),
+            "rename": lambda book: self._rename(
                 book, str(arguments["name"]), str(arguments["to"]), round, state
             ),
             "back": lambda book: self._back(int(arguments["version"])),
         }
-        if what not in moves:
-            raise UsageError(f"classes: no command {what!r}")
-        book = moves[what](self.versions[-1])
-        words = " ".join(
-            [
-                what,
-                *(str(v) for k, v in sorted(arguments.items()) if k in ("name", "to", "version")),
-            ]
-        )
-        self._write(book, words, round)
-        return self._listed(round, state), True
+        if command not in changes:
+            raise UsageError(f"classes: no command {command!r}")
+        book = changes[command](self.versions[-1])
+        values = [str(v) for k, v in sorted(arguments.items()) if k in ("name", "to", "version")]
+        self._write(book, " ".join([command, *values]), round)
+        return self._listing(round, state), True
 
     def _learned(self, round: int, state: GlobalState) -> Bank | None:
-        voice = self.voice
-        scorers = scoring.scorers_of(
-            voice.recipe, Turn(voice.contract, voice.hyper, round), state.shared
-        )
+        contract, recipe, hyper = self.messages.contract, self.messages.recipe, self.messages.hyper
+        scorers = scoring.scorers_of(recipe, Turn(contract, hyper, round), state.shared)
         points = scoring.points_of(next(iter(scorers.values())))
-        lineage = published.run_lineage(voice.contract, voice.recipe.name, voice.hyper)
-        return None if points is None else Bank(About(lineage, voice.contract.classes), points)
+        lineage = published.run_lineage(contract, recipe.name, hyper)
+        return None if points is None else Bank(About(lineage, contract.classes), points)
 
-    def _wrong(
+    def _refusal(
         self, agent: str, envelope: Envelope, offer: Bank, bank: Bank | None, book: Book
-    ) -> tuple[Refusal, str] | None:
-        """Why not, and the status that says so."""
+    ) -> Refusal | None:
+        """Why the classes of an offer cannot be let in."""
         if self.policy == "off":
-            return Refusal("enrol-off", "this fleet takes no new classes"), "refused"
+            return Refusal(Reason.ENROL_OFF, "this fleet takes no new classes")
         foreign = self._foreign(agent, envelope, offer, bank)
         if foreign is not None or bank is None:
-            return (foreign, "refused") if foreign else None
-        taken = {
-            bank.about.classes[int(c)] for c in np.unique(bank.points.classes)
-        } - book.admitted.keys()
-        double = next((name for name in offer.about.classes if name in taken), None)
+            return foreign
+        # Names with prototypes: one that was removed may be enrolled anew, and one that was
+        # enrolled is replaced.
+        present = {bank.about.classes[int(c)] for c in np.unique(bank.points.classes)}
+        double = next((n for n in offer.about.classes if n in present - book.admitted.keys()), None)
         if double is not None:
-            return Refusal("conflict", f"there is a class {double!r} already"), "conflict"
+            return Refusal(Reason.CONFLICT, f"there is a class {double!r} already")
         return None
 
     def _foreign(
         self, agent: str, envelope: Envelope, offer: Bank, bank: Bank | None
     ) -> Refusal | None:
-        if (envelope.agent, envelope.fleet) != (agent, self.voice.topics.fleet):
-            return Refusal("wrong-agent", "the sender is not who the topic says")
+        if (envelope.agent, envelope.fleet) != (agent, self.messages.topics.fleet):
+            return Refusal(Reason.WRONG_AGENT, "the sender is not who the topic says")
         if (
             bank is None
             or not isinstance(bank.points, Prototypes)
             or not isinstance(offer.points, Prototypes)
         ):
-            return Refusal("no-prototypes", "this fleet does not classify by prototypes")
+            return Refusal(Reason.NO_PROTOTYPES, "this fleet does not classify by prototypes")
         return _misfit(offer, offer.points, bank, bank.points)
 
     def _answer(self, agent: str, digest: str, status: str, code: str, words: str) -> Publication:
-        return self.voice.receipt(agent, 0, digest, status, code, words)
+        return self.messages.receipt(agent, 0, digest, status, code, words)
 
-    def _kept(self, offer: Bank, name: str) -> str:
+    def _packed(self, offer: Bank, name: str) -> str:
         """One class of an offer, as it is remembered."""
         at, points = offer.about.classes.index(name), offer.points
         assert isinstance(points, Prototypes)
@@ -258,26 +267,27 @@ class Catalogue:
             About(offer.about.lineage, (name,)),
             Prototypes(np.zeros(len(rows.classes), np.int64), rows.vectors),
         )
-        return b64encode(
-            published.write(one, Envelope("enrol", self.voice.topics.fleet), "float32")
-        ).decode()
+        envelope = Envelope("enrol", self.messages.topics.fleet)
+        return b64encode(published.write(one, envelope, "float32")).decode()
 
     def _write(
         self, book: Book, why: str, round: int, files: Mapping[str, bytes] = NOTHING
     ) -> None:
         before = self.versions
-        kept = [*before, replace(book, why=why)][-VERSIONS:]
+        versions = [*before, replace(book, why=why)][-VERSIONS:]
         with self.journal.commit():
-            self.journal.set_meta("classes", json.dumps([to_plain(each) for each in kept]))
+            self.journal.set_meta("classes", json.dumps([to_plain(v) for v in versions]))
             self.journal.add_event("classes", round, why=why)
             for name, data in files.items():
                 self.journal.keep_file(name, data)
-            self.journal.drop_files({each.parcel for each in kept})
+            # Bundles are large: those that no version can go back to are of no use.
+            self.journal.drop_files({version.parcel for version in versions})
+            # Class means are of one extractor's embeddings, and mean nothing in another's.
             if book.frozen != before[-1].frozen or book.bundle != before[-1].bundle:
                 summaries.forget(self.journal)
         self.log.info("classes", what=why)
 
-    def _listed(self, round: int, state: GlobalState) -> dict[str, Any]:
+    def _listing(self, round: int, state: GlobalState) -> dict[str, Any]:
         bank, versions = self.bank(round, state), self.versions
         rows = []
         if bank is not None:
@@ -295,7 +305,7 @@ class Catalogue:
             "lineage": "" if bank is None else bank.about.lineage,
             "policy": self.policy,
             "bundle": versions[-1].bundle,
-            "summaries": summaries.agents(self.journal),
+            "summaries": summaries.senders(self.journal),
             "classes": rows,
             "waiting": list(versions[-1].waiting),
             "versions": [
@@ -304,23 +314,23 @@ class Catalogue:
             ],
         }
 
-    def _admitted(self, book: Book, name: str) -> Book:
+    def _admit(self, book: Book, name: str) -> Book:
         if name not in book.waiting:
             raise UsageError(
                 f"no class {name!r} waits", f"waiting: {', '.join(book.waiting) or 'none'}"
             )
-        left = {n: m for n, m in book.waiting.items() if n != name}
-        return replace(book, waiting=left, admitted={**book.admitted, name: book.waiting[name]})
+        admitted = {**book.admitted, name: book.waiting[name]}
+        return replace(book, waiting=_without(book.waiting, name), admitted=admitted)
 
-    def _removed(self, book: Book, name: str, round: int, state: GlobalState) -> Book:
+    def _remove(self, book: Book, name: str, round: int, state: GlobalState) -> Book:
         if name in book.waiting:
-            return replace(book, waiting={n: m for n, m in book.waiting.items() if n != name})
+            return replace(book, waiting=_without(book.waiting, name))
         first = self._first_name(book, name, round, state)
         if first in book.admitted:
-            return replace(book, admitted={n: m for n, m in book.admitted.items() if n != first})
+            return replace(book, admitted=_without(book.admitted, first))
         return replace(book, removed=(*book.removed, first))
 
-    def _renamed(self, book: Book, name: str, to: str, round: int, state: GlobalState) -> Book:
+    def _rename(self, book: Book, name: str, to: str, round: int, state: GlobalState) -> Book:
         first, bank = self._first_name(book, name, round, state), self.bank(round, state)
         if bank is not None and to in bank.about.classes:
             raise UsageError(f"there is a class {to!r} already")
@@ -332,6 +342,7 @@ class Catalogue:
         bank = self.bank(round, state)
         if bank is None or name not in bank.about.classes:
             raise UsageError(f"there is no class {name!r}", "`coordinator classes list` shows them")
+        # Enrolled under its first name; renamed is what is shown.
         return next((first for first, now in book.renamed.items() if now == name), name)
 
     def _back(self, version: int) -> Book:
@@ -343,28 +354,33 @@ class Catalogue:
         return versions[version]
 
 
-def _offered(message: str) -> Bank:
+def _without(messages: Mapping[str, str], name: str) -> dict[str, str]:
+    return {other: message for other, message in messages.items() if other != name}
+
+
+def _unpacked(message: str) -> Bank:
     return published.read(b64decode(message), "enrol").bank
 
 
-def _misfit(offer: Bank, points: Prototypes, bank: Bank, known: Prototypes) -> Refusal | None:
+def _misfit(offer: Bank, points: Prototypes, bank: Bank, present: Prototypes) -> Refusal | None:
     if offer.about.lineage != bank.about.lineage:
         return Refusal(
-            "other-lineage",
+            Reason.OTHER_LINEAGE,
             f"embeddings of another extractor: here it is {bank.about.lineage[:60]}",
         )
-    if points.dim != known.dim or set(points.classes.tolist()) != set(
+    if points.dim != present.dim or set(points.classes.tolist()) != set(
         range(len(offer.about.classes))
     ):
         return Refusal(
-            "dimension", f"prototypes of {known.dim} numbers are due for every class that is named"
+            Reason.DIMENSION,
+            f"prototypes of {present.dim} numbers are due for every class that is named",
         )
     if len(points.classes) > ROWS:
         return Refusal(
-            "many", f"{len(points.classes)} prototypes at once, at most {ROWS} are taken"
+            Reason.MANY, f"{len(points.classes)} prototypes at once, at most {ROWS} are taken"
         )
     if not all(name.isprintable() and len(name) <= LONGEST_NAME for name in offer.about.classes):
         return Refusal(
-            "bad-name", f"class names are printable and of at most {LONGEST_NAME} letters"
+            Reason.BAD_NAME, f"class names are printable and of at most {LONGEST_NAME} letters"
         )
     return None

@@ -20,12 +20,12 @@ class FrozenExtractor:
     """
 
     bundle: str
-    parcel: str
+    blob: str
     size: int
     prototypes: bytes
 
 
-def brought(path: Path) -> tuple[FrozenExtractor, bytes]:
+def read_bundle(path: Path) -> tuple[FrozenExtractor, bytes]:
     """A `.pfb` on disk and its bytes, if the fleet can use it."""
     try:
         if path.stat().st_size > LARGEST_PARCEL:
@@ -36,13 +36,14 @@ def brought(path: Path) -> tuple[FrozenExtractor, bytes]:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from None
-    found = archive.unpack(data, path.name)
-    prototypes = found.files[PROTOTYPES]
+    bundle = archive.unpack(data, path.name)
+    prototypes = bundle.files[PROTOTYPES]
     try:
         state = published.read(prototypes)
     except WireError as error:
         raise BundleError(f"{PROTOTYPES}: {error.words}") from None
-    if state.digest != found.document.get("state"):
+    # Else devices would score with prototypes of another state than the one they fetched.
+    if state.digest != bundle.document.get("state"):
         raise BundleError(f"{path.name}: {PROTOTYPES} is not the state that the manifest names")
     lineage = state.bank.about.lineage
     if not lineage.startswith("extractor:"):
@@ -51,4 +52,4 @@ def brought(path: Path) -> tuple[FrozenExtractor, bytes]:
         )
     if not len(state.bank.points.classes):
         raise UsageError("there is not one prototype in this bundle")
-    return FrozenExtractor(found.digest, sha256(data).hexdigest(), len(data), prototypes), data
+    return FrozenExtractor(bundle.digest, sha256(data).hexdigest(), len(data), prototypes), data

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
@@ -35,6 +36,26 @@ from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 
 GROUP = 512  # uploads written together at most: the broker holds delivery at so many unacknowledged
+LIVES = 100  # boot ids that are remembered
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How one life of a service differs from another of the same plan."""
+
+    retry: bool = False  # keep trying where the broker refuses us
+    until_done: bool = False
+    epoch_above: int = 0  # of another coordinator of this fleet, to be topped
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a coordinator is: the run goes on from life to life, epoch and boot id are one life's."""
+
+    run: str
+    epoch: int
+    boot: str
+    earlier: frozenset[str]  # boot ids of earlier lives of this journal
 
 
 @contextmanager
@@ -43,36 +64,34 @@ def service(
     address: Address,
     log: Log,
     environ: Mapping[str, str],
-    *,
-    retry: bool = False,
-    once: bool = False,
-    epoch_above: int = 0,
+    options: ServeOptions = ServeOptions(),
     wall: Callable[[], float] = time.time,
 ) -> Iterator[Service]:
     """A service, its journal open and its socket listening. `wall` only dates what is written."""
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
     journal = Journal(plan.data_dir, wall)
     try:
-        run, epoch, boot, boots = _identity(journal, plan, epoch_above)
-        contract, hyper = (
-            plan.contract_for(run, recipe),
-            from_plain(recipe.hyper, plan.settings, "settings"),
-        )
+        identity = _identity(journal, plan, options.epoch_above)
+        contract = plan.contract_for(identity.run, recipe)
+        hyper = from_plain(recipe.hyper, plan.settings, "settings")
         _same_run(journal, contract, recipe, hyper)
-        voice = Messages(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
+        epoch, boot = identity.epoch, identity.boot
+        messages = Messages(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
         rules, terms = rules_of(plan, contract, recipe), terms_of(plan, contract, recipe, hyper)
-        core = Core(journal, rules, terms, topics, voice, log)
-        gone = voice.state(RunState(), rules, online=False)
+        core = Core(journal, rules, terms, topics, messages, log)
+        farewell = messages.state(RunState(), rules, online=False)
+        # A clean start, as nothing is lost with what the broker queued for an earlier life: devices
+        # send uploads again until they have a receipt, and births are retained.
         settings = LinkSettings(
-            will=Will(gone.topic, gone.payload), receive_maximum=GROUP, clean_start=True
+            will=Will(farewell.topic, farewell.payload), receive_maximum=GROUP, clean_start=True
         )
         link = Link(address, f"{plan.serve.fleet}-coordinator", settings, rng=random.Random())
-        post = BlobServer(
+        blobs = BlobServer(
             link,
             topics,
             BlobLimits(packet=plan.broker.packet),
             plan.data_dir / "spool",
-            lambda agent, round, digest, missing: voice.receipt(
+            lambda agent, round, digest, missing: messages.receipt(
                 agent, round, digest, "missing", missing=tuple(missing)
             ),
             time.monotonic,
@@ -85,16 +104,16 @@ def service(
                 ServiceDeps(
                     link,
                     core,
-                    post,
-                    voice,
+                    blobs,
+                    messages,
                     topics,
                     log,
                     Notifier(environ),
                     requests,
-                    boots,
-                    retry,
+                    identity.earlier,
+                    options.retry,
                     plan.serve.keep_rounds,
-                    once,
+                    options.until_done,
                 )
             )
         finally:
@@ -106,9 +125,8 @@ def service(
 def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> RoundRules:
     """When rounds open and close, by the plan."""
     serve = plan.serve
-    of_itself = (
-        10.0 if recipe.traits.frozen else 0.0
-    )  # nothing takes time there, and rounds would follow like a storm
+    # Where nothing is trained a round takes no time, and they would follow like a storm.
+    of_itself = 10.0 if recipe.traits.frozen else 0.0
     return RoundRules(
         lambda number, agents: selection.participants(
             contract, number, agents, serve.participation
@@ -141,19 +159,14 @@ def agreed(journal: Journal) -> tuple[Contract, Recipe[Any], Any]:
     text = journal.meta("agreement")
     if text is None:
         raise JournalError(f"{journal.directory} holds no run yet")
-    held = json.loads(text)
-    recipe = registry.load(held["method"])
-    return (
-        from_plain(Contract, held["contract"]),
-        recipe,
-        from_plain(recipe.hyper, held["settings"]),
-    )
+    agreement = json.loads(text)
+    recipe = registry.load(agreement["method"])
+    hyper = from_plain(recipe.hyper, agreement["settings"])
+    return from_plain(Contract, agreement["contract"]), recipe, hyper
 
 
-def _identity(
-    journal: Journal, plan: FleetConfig, epoch_above: int
-) -> tuple[str, int, str, frozenset[str]]:
-    """The run's name, this life's epoch and boot id, and the boot ids of earlier lives."""
+def _identity(journal: Journal, plan: FleetConfig, epoch_above: int) -> Identity:
+    """This life's, written down before anyone hears of it."""
     run = journal.meta("run") or plan.serve.run or f"run-{secrets.token_hex(4)}"
     if plan.serve.run and plan.serve.run != run:
         raise JournalError(
@@ -163,13 +176,13 @@ def _identity(
     # A life of its own each time: writes of the last one may be lost, and devices then send again
     # what it receipted.
     epoch = max(int(journal.meta("epoch") or 0), epoch_above) + 1
-    earlier = frozenset((journal.meta("boots") or "").split())
+    earlier = (journal.meta("boots") or "").split()
     boot = secrets.token_hex(8)
     with journal.commit():
         journal.set_meta("run", run)
         journal.set_meta("epoch", str(epoch))
-        journal.set_meta("boots", " ".join([*sorted(earlier)[-99:], boot]))
-    return run, epoch, boot, earlier
+        journal.set_meta("boots", " ".join([*earlier[1 - LIVES :], boot]))
+    return Identity(run, epoch, boot, frozenset(earlier))
 
 
 def _same_run(journal: Journal, contract: Contract, recipe: Recipe[Any], hyper: Any) -> None:
@@ -181,11 +194,11 @@ def _same_run(journal: Journal, contract: Contract, recipe: Recipe[Any], hyper: 
             journal.set_meta("agreement", json.dumps(now, sort_keys=True))
             journal.set_meta("toolchain", json.dumps(_toolchain(), sort_keys=True))
         return
-    held, now = json.loads(text), json.loads(json.dumps(now))
-    changed = [name for name in ("method", "settings") if held[name] != now[name]]
-    changed += [
-        f"contract.{n}" for n in now["contract"] if held["contract"].get(n) != now["contract"][n]
-    ]
+    # Through JSON and back, as the agreement went: tuples are lists there.
+    before, now = json.loads(text), json.loads(json.dumps(now))
+    changed = [name for name in ("method", "settings") if before[name] != now[name]]
+    old, new = before["contract"], now["contract"]
+    changed += [f"contract.{name}" for name in new if old.get(name) != new[name]]
     if changed:
         raise JournalError(
             f"{journal.directory} holds a run with another {', '.join(changed)}",

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import random
 import secrets
+import sqlite3
 import time
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coordinator.errors import Superseded
+from coordinator.errors import JournalError, Superseded
+from coordinator.journal.journal import Journal
 from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.mqtt.address import Address
@@ -19,9 +21,30 @@ from protofleet.mqtt.link.events import Arrival, Connected, Lost, Refused
 from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 
+# Theory of operation
+#
+# Two coordinators of one fleet would each open rounds, and devices would answer now one and now the
+# other. Nothing here can make that impossible, as there is only the broker between them; it is made
+# short. Every life has an epoch, one above the highest it has ever heard of, and devices follow the
+# highest epoch they hear. Whoever meets a higher one stops (`coordinator.service.loop`).
+#
+# The word that tells is retained at the broker: `coordinator_state`, with epoch, boot id, and
+# whether its coordinator is online (its last will says that it is not). Before a life begins:
+#
+#   the retained word                     what follows
+#   none, or no broker within PATIENCE    begin; another one that is there is noticed while serving
+#   of an earlier life of this journal    begin above its epoch, whatever it says: the lock on the
+#                                         directory tells better whether it lives
+#   of another, offline                   wait RETURN for it to come back, then begin above it
+#   of another, online                    stop, unless told to take over
+#
+# Why wait for one that says it is offline: brokers that tell clients apart by user allow a user one
+# connection, and ours ends the other's. Its will is then the word we find. It connects again within
+# RETURN, which in turn ends our connection: so losing it, too, means that the other is alive.
+
 PATIENCE = 5.0  # for the broker
 SILENCE = 0.5  # for the retained message, once there is a connection
-RETURN = 4.0  # for a coordinator to come back that we may have put off the broker ourselves: one user, one connection
+RETURN = 4.0  # for a coordinator to come back that we may have put off the broker
 
 
 @dataclass(frozen=True)
@@ -41,17 +64,15 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
     A broker that cannot be reached now says nothing; the service itself notices another one later.
     """
     own = _own_boots(data_dir)
-    seen = look(address, fleet, own)
-    if seen is None:
+    last = look(address, fleet, own)
+    if last is None:
         return 0
-    if seen.boot in own:
-        return seen.epoch
-    if seen.online and not take_over:
+    if last.boot not in own and last.online and not take_over:
         raise Superseded(
-            f"a coordinator serves fleet {fleet} already (run {seen.run}, epoch {seen.epoch})",
+            f"a coordinator serves fleet {fleet} already (run {last.run}, epoch {last.epoch})",
             "stop it first, or take its place with --take-over",
         )
-    return seen.epoch
+    return last.epoch
 
 
 def look(address: Address, fleet: str, own: Container[str] = ()) -> Sighting | None:
@@ -67,28 +88,28 @@ def look(address: Address, fleet: str, own: Container[str] = ()) -> Sighting | N
     )
     link.subscribe([(topics.coordinator_state, 1)])
     link.start()
-    seen: Sighting | None = None
+    sighting: Sighting | None = None
     try:
         until = time.monotonic() + PATIENCE
-        while (left := until - time.monotonic()) > 0:
-            for event in link.poll(left):
+        while (remaining := until - time.monotonic()) > 0:
+            for event in link.poll(remaining):
                 if isinstance(event, Refused):
                     return None
-                if isinstance(event, Lost) and seen is not None:
-                    return replace(seen, online=True)  # it came back, and put us off in turn
+                if isinstance(event, Lost) and sighting is not None:
+                    return replace(sighting, online=True)  # it came back, and put us off in turn
                 if isinstance(event, Connected):
                     until = time.monotonic() + SILENCE
                 elif isinstance(event, Arrival) and event.payload:
-                    seen = _seen(event.payload)
-                    if seen is None or seen.online or seen.boot in own:
-                        return seen
+                    sighting = _sighting(event.payload)
+                    if sighting is None or sighting.online or sighting.boot in own:
+                        return sighting
                     until = time.monotonic() + RETURN
-        return seen
+        return sighting
     finally:
         link.stop(patience=1.0)
 
 
-def _seen(payload: bytes) -> Sighting | None:
+def _sighting(payload: bytes) -> Sighting | None:
     try:
         message = wire.decode(payload)
     except WireError:
@@ -104,14 +125,13 @@ def _seen(payload: bytes) -> Sighting | None:
 
 def _own_boots(data_dir: Path) -> set[str]:
     """The boot ids of this journal's earlier lives."""
-    import sqlite3
-
-    path = data_dir / "journal.db"
-    if not path.exists():
+    try:
+        journal = Journal.read(data_dir)
+    except JournalError:
         return set()
     try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
-            row = db.execute("SELECT value FROM meta WHERE key='boots'").fetchone()
-    except sqlite3.Error:
+        return set((journal.meta("boots") or "").split())
+    except sqlite3.Error:  # it is no journal, or of a life that ended before its first commit
         return set()
-    return set((row[0] if row else "").split())
+    finally:
+        journal.close()

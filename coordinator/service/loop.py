@@ -25,8 +25,38 @@ from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 
-NAP = 0.5
+# Theory of operation
+#
+# One thread, one loop. A turn takes what the link has, at most one group of arrivals, and does with
+# it in this order:
+#
+#   1. the link's own events: a new connection is greeted with everything that is retained
+#   2. arrivals that are not for the core: chunks and descriptors of blobs, requests for chunks,
+#      another coordinator's word
+#   3. `core.take` with the rest, also if there is none, as time passes for it, too
+#   4. requests of operators, upkeep
+#   5. what all of these said goes out, and then the arrivals are acknowledged, in one write
+#
+# Acknowledged last: the broker delivers again what was not, so a crash before it costs a repetition
+# that the core answers as it did, or takes in for the first time.
+#
+# A journal that cannot be written (a full disk) is no end. The turn's arrivals are acknowledged all
+# the same, and have no receipt: their devices send them again, while an open acknowledgement would
+# stop all delivery, births and wills too. From then on the core may be ahead of the journal
+# (`_astray`), so it is not asked anything for RETRY seconds; then it stands again where the journal
+# says, everything retained is said anew, and topics are subscribed to again, because brokers answer
+# that with what they retain: births that came in between.
+#
+# Another coordinator. What it says of itself arrives here as our own word does, from the same
+# topic. The higher (epoch, boot id) goes on and the other raises `Superseded`; its last words are
+# then not published, as the retained word is the other's. A lower one that is overruled may have
+# replaced our word, or a will of our own earlier connection has: then ours is said again.
+
+NAP = 0.5  # seconds at most between turns: deadlines are met to within it
 RETRY = 2.0  # seconds between attempts to write to a journal that cannot be written
+
+Arrivals = list[tuple[TopicParts, bytes]]
+Answer = tuple[dict[str, Any], list[broker.Publication]]
 
 
 @dataclass(frozen=True)
@@ -35,8 +65,8 @@ class ServiceDeps:
 
     link: Link
     core: Core
-    post: BlobServer
-    voice: Messages
+    blobs: BlobServer
+    messages: Messages
     topics: Topics
     log: Log
     notifier: Notifier
@@ -51,8 +81,8 @@ class ServiceDeps:
 class Service:
     """A coordinator's life from start to stop."""
 
-    def __init__(self, around: ServiceDeps) -> None:
-        self.around = around
+    def __init__(self, deps: ServiceDeps) -> None:
+        self.deps = deps
         self.stopping = False
         self._said_done = False
         self._trouble = ""
@@ -60,184 +90,187 @@ class Service:
         self._refused = ""
         self._retry_at = 0.0
         self._compacted = 0
-        self._began = around.clock()
+        self._began = deps.clock()
 
     def stop(self) -> None:
         """End the loop soon; may be called by a signal."""
         self.stopping = True
-        self.around.link.wake()
+        self.deps.link.wake()
 
     def run(self) -> None:
         """Until `stop`, or until another coordinator takes over."""
-        around = self.around
-        around.link.subscribe(around.topics.for_coordinator())
-        around.post.send(around.core.recover(around.clock()))
-        around.link.start()
-        around.notifier.say("READY=1")
+        deps, core = self.deps, self.deps.core
+        deps.link.subscribe(deps.topics.for_coordinator())
+        deps.blobs.send(core.recover(deps.clock()))
+        deps.link.start()
+        deps.notifier.say("READY=1")
         replaced = False
         try:
             while not self.stopping:
-                self._turn(around.link.poll(NAP))
+                self._turn(deps.link.poll(NAP))
         except Superseded:
             replaced = True
             raise
         finally:
-            around.notifier.say("STOPPING=1")
-            last = around.voice.state(around.core.standing, around.core.rules, online=False)
-            around.link.stop([] if replaced else [last])  # the retained word is then the other's
-            around.log.info("stopped", round=around.core.standing.number)
+            deps.notifier.say("STOPPING=1")
+            last = deps.messages.state(core.run_state, core.rules, online=False)
+            deps.link.stop([] if replaced else [last])  # the retained word is then the other's
+            deps.log.info("stopped", round=core.run_state.number)
         if self._refused:
             raise LinkError(self._refused, "--retry keeps trying")
 
     def _turn(self, events: list[broker.Event]) -> None:
-        around, now = self.around, self.around.clock()
-        around.notifier.alive(now)
+        deps, now = self.deps, self.deps.clock()
+        deps.notifier.alive(now)
         arrivals = [event for event in events if isinstance(event, broker.Arrival)]
         for event in events:
             if not isinstance(event, broker.Arrival):
-                self._link_said(event)
-        said: list[broker.Publication] = []
+                self._handle_link(event)
+        publications: list[broker.Publication] = []
         if now >= self._retry_at:
             try:
                 if self._astray:
-                    said += self._back_on_track(now)
-                said += around.core.take(self._opened(arrivals), now)
-                self._requests(said)
+                    publications += self._back_on_track(now)
+                publications += deps.core.take(self._for_core(arrivals), now)
+                publications += self._answer_requests()
                 self._upkeep()
                 self._trouble = ""
             except JournalError as error:
                 self._cannot_write(error, now)
-        with around.link.together():
-            around.post.send(said)
-            # Also after trouble with the journal: without a receipt the device sends it again.
-            around.link.ack(*arrivals)
-        if around.once and around.core.standing.phase == "done" and not around.link.pending:
+        with deps.link.together():
+            deps.blobs.send(publications)
+            deps.link.ack(*arrivals)
+        if deps.once and deps.core.run_state.phase == "done" and not deps.link.pending:
             self.stopping = True
 
-    def _opened(self, arrivals: list[broker.Arrival]) -> list[tuple[TopicParts, bytes]]:
+    def _for_core(self, arrivals: list[broker.Arrival]) -> Arrivals:
         """Arrivals for the core: large ones put together, everything that is not for it dealt with
         here.
         """
-        found: list[tuple[TopicParts, bytes]] = []
+        opened: Arrivals = []
         for arrival in arrivals:
-            place = self.around.topics.parse(arrival.topic)
+            place = self.deps.topics.parse(arrival.topic)
             if place is None:
                 continue
             try:
                 if place.kind == "coordinator_state":
-                    self._another(arrival)
+                    self._another_spoke(arrival)
                 elif place.kind == "upload_chunk":
-                    whole = self.around.post.pushed(place, arrival.payload)
-                    if whole is not None:
-                        found.append((whole.place, whole.payload))
+                    blob = self.deps.blobs.pushed(place, arrival.payload)
+                    if blob is not None:
+                        opened.append((blob.place, blob.payload))
                 elif place.kind == "chunk_request":
-                    self.around.post.requested(place, arrival.payload)
+                    self.deps.blobs.requested(place, arrival.payload)
                 elif place.kind == "upload" and is_slip(arrival.payload):
-                    whole = self.around.post.slip(place, wire.decode(arrival.payload))
-                    if whole is not None:
-                        found.append((whole.place, whole.payload))
+                    blob = self.deps.blobs.slip(place, wire.decode(arrival.payload))
+                    if blob is not None:
+                        opened.append((blob.place, blob.payload))
                 else:
-                    found.append((place, arrival.payload))
+                    opened.append((place, arrival.payload))
             except (BlobError, OSError) as error:  # no room in the spool, or no spool
-                self.around.log.warning(
+                self.deps.log.warning(
                     f"a large payload cannot be taken in: {error}", topic=arrival.topic
                 )
             except WireError:
-                found.append((place, arrival.payload))  # the core says what is wrong with it
-        return found
+                opened.append((place, arrival.payload))  # the core says what is wrong with it
+        return opened
 
     def _greet(self) -> None:
         if not self._astray:  # else it is said once the core stands on the journal again
-            self.around.post.send(self.around.core.greetings())
+            self.deps.blobs.send(self.deps.core.greetings())
 
-    def _another(self, arrival: broker.Arrival) -> None:
+    def _another_spoke(self, arrival: broker.Arrival) -> None:
         """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the
         greater boot id.
         """
         if not arrival.payload:
             return
         message = wire.decode(arrival.payload)
-        envelope, mine = message.envelope, self.around.voice
-        online, ours = (
-            message.body.get("online") is True,
-            envelope.boot in {mine.boot, *self.around.boots},
-        )
+        envelope, mine = message.envelope, self.deps.messages
+        online = message.body.get("online") is True
+        ours = envelope.boot in {mine.boot, *self.deps.boots}
         # Even one that is gone by now was followed by the devices: our epoch was the newest when we
         # began.
         if not ours and (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
             raise Superseded(
-                f"another coordinator serves fleet {mine.topics.fleet} (epoch {envelope.epoch}, run {envelope.run})",
+                f"another coordinator serves fleet {mine.topics.fleet} "
+                f"(epoch {envelope.epoch}, run {envelope.run})",
                 "stop it first, or let it go on",
             )
         if online and not ours:
-            self.around.log.warning(
+            self.deps.log.warning(
                 "another coordinator is overruled", epoch=envelope.epoch, run=envelope.run
             )
         if not arrival.retained and not (online and envelope.boot == mine.boot):
             self._greet()  # another's word, or a last will of ours, has taken the place of our word
 
-    def _link_said(self, event: broker.Event) -> None:
-        around = self.around
+    def _handle_link(self, event: broker.Event) -> None:
+        deps = self.deps
         match event:
             case broker.Connected(_, protocol):
-                around.log.info("connected", broker=around.link.address, mqtt=protocol)
+                deps.log.info("connected", broker=deps.link.address, mqtt=protocol)
                 self._greet()
             case broker.Lost(reason):
-                around.log.warning(
-                    f"no connection, trying on: {reason}", broker=around.link.address
-                )
+                deps.log.warning(f"no connection, trying on: {reason}", broker=deps.link.address)
             case broker.Refused(reason):
-                around.log.error(f"the broker refuses us: {reason}", broker=around.link.address)
-                if not around.retry:
+                deps.log.error(f"the broker refuses us: {reason}", broker=deps.link.address)
+                if not deps.retry:
                     self._refused, self.stopping = (
-                        f"{around.link.address} refuses the coordinator: {reason}",
+                        f"{deps.link.address} refuses the coordinator: {reason}",
                         True,
                     )
             case broker.Denied(topic, reason):
-                around.log.warning(f"the broker does not allow {topic}: {reason}")
+                deps.log.warning(f"the broker does not allow {topic}: {reason}")
             case broker.Delivered():
-                around.post.pump()
+                deps.blobs.pump()
 
-    def _requests(self, said: list[broker.Publication]) -> None:
+    def _answer_requests(self) -> list[broker.Publication]:
+        publications: list[broker.Publication] = []
         while True:
             try:
-                request = self.around.requests.get_nowait()
+                request = self.deps.requests.get_nowait()
             except Empty:
-                return
+                return publications
             try:
-                request.answer(self._asked(request.command, request.arguments, said))
+                answer, more = self._execute(request.command, request.arguments)
             except FleetError as error:
-                request.answer({"error": str(error), "code": error.code})
+                answer, more = {"error": str(error), "code": error.code}, []
+            request.answer(answer)
+            publications += more
 
-    def _asked(
-        self, command: str, arguments: dict[str, Any], said: list[broker.Publication]
-    ) -> dict[str, Any]:
-        core, now = self.around.core, self.around.clock()
-        if command in ("pause", "resume"):
-            said += core.pause(command == "pause", now)
-            return {"paused": command == "pause"}
-        if command == "publish":
-            said += core.greetings()
-            return {"published": core.base_round}
-        if command == "classes":
-            answer, changed = core.classes.told(
-                str(arguments.pop("what", "list")), arguments, core.base_round, core.state
-            )
-            said += core.classes.publications(core.base_round, core.state) if changed else []
-            there = {name for name, device in core.devices.items() if device.online}
-            return {
-                **answer,
-                "awaited": sorted(there - set(answer["summaries"])) if answer["bundle"] else [],
-            }
-        if command == "stop":
-            self.stopping = True
-            return {"stopping": True}
-        if command == "backup":
-            core.journal.backup(Path(str(arguments["target"])))
-            return {"written": arguments["target"]}
+    def _execute(self, command: str, arguments: dict[str, Any]) -> Answer:
+        """An operator's command: the answer, and what the fleet is told by it."""
+        core, now = self.deps.core, self.deps.clock()
+        match command:
+            case "pause" | "resume":
+                paused = command == "pause"
+                return {"paused": paused}, core.pause(paused, now)
+            case "publish":
+                return {"published": core.base_round}, core.greetings()
+            case "classes":
+                return self._classes(arguments)
+            case "stop":
+                self.stopping = True
+                return {"stopping": True}, []
+            case "backup":
+                core.journal.backup(Path(str(arguments["target"])))
+                return {"written": arguments["target"]}, []
+        return self._look(command, arguments, now), []
+
+    def _classes(self, arguments: dict[str, Any]) -> Answer:
+        core = self.deps.core
+        command = str(arguments.pop("what", "list"))
+        answer, changed = core.catalogue.execute(command, arguments, core.base_round, core.state)
+        more = core.catalogue.publications(core.base_round, core.state) if changed else []
+        online = {name for name, device in core.devices.items() if device.online}
+        awaited = sorted(online - set(answer["summaries"])) if answer["bundle"] else []
+        return {**answer, "awaited": awaited}, more
+
+    def _look(self, command: str, arguments: dict[str, Any], now: float) -> dict[str, Any]:
+        core = self.deps.core
         looks: dict[str, Callable[[], dict[str, Any]]] = {
             "status": lambda: status.status(
-                core, self.around.voice, now, now - self._began, self.around.link.connected
+                core, self.deps.messages, now, now - self._began, self.deps.link.connected
             ),
             "agents": lambda: status.agents(core, now),
             "rounds": lambda: status.all_rounds(core, int(arguments.get("last", 20))),
@@ -248,15 +281,15 @@ class Service:
         return looks[command]()
 
     def _upkeep(self) -> None:
-        core, log = self.around.core, self.around.log
-        if core.standing.phase == "done" and not self._said_done:
+        core, log = self.deps.core, self.deps.log
+        if core.run_state.phase == "done" and not self._said_done:
             self._said_done = True
-            log.info("the run is done", rounds=core.standing.number, state=core.state.sha256)
-        keep = self.around.keep_rounds
-        if keep is not None and core.standing.number >= self._compacted + max(keep // 4, 1):
-            self._compacted = core.standing.number
+            log.info("the run is done", rounds=core.run_state.number, state=core.state.sha256)
+        keep = self.deps.keep_rounds
+        if keep is not None and core.run_state.number >= self._compacted + max(keep // 4, 1):
+            self._compacted = core.run_state.number
             core.journal.forget(keep)
-        self.around.post.sweep()
+        self.deps.blobs.sweep()
 
     def _cannot_write(self, error: JournalError, now: float) -> None:
         """Nothing that was not written is true: after a while stand again where the journal says,
@@ -264,15 +297,15 @@ class Service:
         """
         if self._trouble != error.words:
             self._trouble = error.words
-            self.around.log.error(str(error))
+            self.deps.log.error(str(error))
         self._retry_at, self._astray = now + RETRY, True
 
     def _back_on_track(self, now: float) -> list[broker.Publication]:
         """Stand where the journal says; say all of it, and hear again what was retained, as both
         may have been lost.
         """
-        core = self.around.core
-        said = [*core.recover(now), *core.greetings()]
-        self.around.link.subscribe(self.around.topics.for_coordinator())
+        core = self.deps.core
+        publications = [*core.recover(now), *core.greetings()]
+        self.deps.link.subscribe(self.deps.topics.for_coordinator())
         self._astray = False
-        return said
+        return publications

@@ -28,29 +28,31 @@ class Replayed:
 def replayed(journal: Journal) -> list[Replayed]:
     """Every state in order; after a gap it goes on from the next state that is there in full."""
     contract, recipe, hyper = agreed(journal)
-    running = Aggregator(
-        journal, Expected(contract.fleet, contract.run, recipe, contract), hyper, 0
-    )
-    found: list[Replayed] = []
-    before = start_state(recipe, running.turn(0))
-    known = True
+    expected = Expected(contract.fleet, contract.run, recipe, contract)
+    aggregator = Aggregator(journal, expected, hyper, staleness=0)
+    states: list[Replayed] = []
+    before = start_state(recipe, aggregator.turn(0))
+    # Each state is built on the one before as it was computed here, not as it was recorded: so one
+    # that differs makes all after it differ, unless a recorded one is taken up again after a gap.
+    known_before = True
     for round, recorded in journal.state_hashes().items():
         cut = journal.cut(round)
         if round == 0:
             again = before
-        elif known and cut is not None and _whole(journal, cut.counted):
-            again = fuse_total(recipe, running.turn(round), running.of_cut(cut), before)
+        elif known_before and cut is not None and _whole(journal, cut.counted):
+            again = fuse_total(recipe, aggregator.turn(round), aggregator.total_of(cut), before)
         else:
-            kept = journal.state(round)
-            known = kept is not None
-            before = kept[1] if kept is not None else before
-            found.append(Replayed(round, recorded, "compacted"))
+            newest = journal.state(round)
+            known_before = newest is not None
+            before = newest[1] if newest is not None else before
+            states.append(Replayed(round, recorded, "compacted"))
             continue
-        found.append(Replayed(round, recorded, "same" if again.sha256 == recorded else "differs"))
+        states.append(Replayed(round, recorded, "same" if again.sha256 == recorded else "differs"))
         before = again
-    return found
+    return states
 
 
 def _whole(journal: Journal, counted: tuple[tuple[int, str, int], ...]) -> bool:
-    kept = [journal.upload(round, agent) for round, agent, _ in counted]
-    return all(k is not None and journal.body(k.blob) is not None for k in kept)
+    """Whether the bytes of all these uploads are still there."""
+    uploads = [journal.upload(round, agent) for round, agent, _ in counted]
+    return all(u is not None and journal.body(u.blob) is not None for u in uploads)

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from coordinator.core import Core
 from coordinator.messages import Messages
+from protofleet.errors import UsageError
+
+EVENTS = 1000  # of the newest, among which a round's are looked for
 
 
 def status(
-    core: Core, voice: Messages, now: float, uptime: float, connected: bool
+    core: Core, messages: Messages, now: float, uptime: float, connected: bool
 ) -> dict[str, Any]:
     """The whole at a glance."""
-    at, devices = core.standing, core.devices.values()
+    state, devices, counters = core.run_state, core.devices.values(), core.intake.counters
+    forever = math.isinf(state.deadline)
     return {
-        "fleet": voice.topics.fleet,
-        "run": voice.contract.run,
-        "epoch": voice.epoch,
-        "method": voice.recipe.name,
-        "phase": "paused" if at.paused and at.phase == "waiting" else at.phase,
-        "round": at.number,
+        "fleet": messages.topics.fleet,
+        "run": messages.contract.run,
+        "epoch": messages.epoch,
+        "method": messages.recipe.name,
+        "phase": "paused" if state.paused and state.phase == "waiting" else state.phase,
+        "round": state.number,
         "rounds": core.rules.rounds,
-        "asked": core.rules.cut or len(at.asked),
-        "answered": len(at.answered),
-        "missing": at.missing,
-        "seconds_left": None if at.deadline == float("inf") else max(0.0, at.deadline - now),
+        "asked": core.rules.cut or len(state.asked),
+        "answered": len(state.answered),
+        "missing": state.missing,
+        "seconds_left": None if forever else max(0.0, state.deadline - now),
         "agents_online": sum(d.online for d in devices),
         "agents_known": len(core.devices),
         "accuracy": core.accuracy(),
         "accuracy_std": core.spread(),
         "reported": sum(bool(d.accuracy) and d.round == core.base_round for d in devices),
-        "uploads": core.intake.counters.uploads,
-        "upload_bytes": core.intake.counters.bytes,
-        "duplicates": core.intake.counters.duplicates,
-        "late": core.intake.counters.late,
-        "refused": dict(core.intake.counters.refused),
-        "last_refusals": core.intake.counters.last[-5:],
+        "uploads": counters.uploads,
+        "upload_bytes": counters.bytes,
+        "duplicates": counters.duplicates,
+        "late": counters.late,
+        "refused": dict(counters.refused),
+        "last_refusals": counters.last[-5:],
         "state_round": core.base_round,
         "state_sha256": core.state.sha256,
         "connected": connected,
@@ -69,12 +74,10 @@ def all_rounds(core: Core, last: int) -> dict[str, Any]:
 
 def one_round(core: Core, number: int) -> dict[str, Any]:
     """One round: who was asked, what came, where it was cut and what came out."""
-    from protofleet.errors import UsageError
-
     if core.journal.round(number) is None:
-        raise UsageError(f"round {number} was not opened", f"the newest is {core.standing.number}")
-    uploads = [vars(kept) for kept in core.journal.uploads(number)]
-    events = [e for e in core.journal.events(1000) if e["round"] == number]
+        raise UsageError(f"round {number} was not opened", f"the newest is {core.run_state.number}")
+    uploads = [vars(upload) for upload in core.journal.uploads(number)]
+    events = [event for event in core.journal.events(EVENTS) if event["round"] == number]
     return {**_round(core, number), "uploads": uploads, "events": events}
 
 

@@ -19,9 +19,48 @@ from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Part, Parts
 from protofleet.values.sums import Partial, merge, merge_all
+from protofleet.wire.codes import Reason
 
 FRESH = 16  # weight of an upload without staleness, where staleness is allowed
-AGREED = "likeness"  # what the journal calls it
+AGREED = "likeness"  # what the journal calls the shapes that are agreed on, and the votes
+
+
+# Theory of operation
+#
+# A recipe folds each upload into a partial: named sums (and bags, for what cannot be added) that
+# merge in any order. So a round is added up while it is open, an upload at a time, and closing it
+# costs one `recipe.fuse` of a total whose size does not depend on the number of devices.
+#
+# Exact in any order. Sums are of whole numbers on a fixed grid (`protofleet.values.sums`), so
+# merging is associative and commutative to the bit. All that the coordinator promises rests on it:
+# uploads are folded in the order in which they happen to arrive; after a crash in the order of the
+# journal; in a replay as a cut names them; in the laboratory by name. All four must end in the same
+# state hash.
+#
+# Groups. A sum takes no rows of two sizes, and nothing in a contract says how large a network's
+# tensors are. If the first upload settled it, a stranger who is quick would shut the fleet out. So
+# uploads whose sums look alike (`ShapeSignature`) share a total, and each such group has its own;
+# at the cut the devices' votes (`coordinator.uploads.shape_vote`) say whose totals are merged. The
+# uploads of the others are refused then, though they were accepted when they came: the one receipt
+# that is taken back. What earlier rounds have settled is checked as an upload comes, and with all
+# of it settled there is only one group.
+#
+# Weights are whole, as everything must be that exact sums are multiplied by. Without staleness all
+# weights are 1. With it, an upload that is s rounds late weighs 16 / sqrt(1 + s), rounded: the
+# polynomial discount of FedAsync with a = 1/2 (Xie et al. 2019), in sixteenths.
+#
+# Which parts are used. A recipe folds what it needs and would overlook the rest, so an upload could
+# carry parts that nobody checks. `AccessLog` notes what was looked at; a part that was not is
+# refused.
+#
+# Traps:
+# - `recipe.fold` runs on what a stranger sent. Whatever it raises is a refusal of that upload and
+#   must not end the service; this is the one place for a bare `Exception`.
+# - A device has one upload in a round: the journal's key, (round, agent), says so. `agents` holds
+#   who is in the open one, so that the intake need not ask the database for each.
+# - `add` comes before the upload is on disk; `coordinator.core` says what becomes of the total
+#   when writing fails.
+# - One upload is folded with the turn of its own round, not of the open one.
 
 
 class AccessLog(Mapping[str, Part]):
@@ -45,9 +84,9 @@ class AccessLog(Mapping[str, Part]):
 
 @dataclass
 class Group:
-    """The uploads of one likeness, and their total."""
+    """The uploads of one signature, and their total."""
 
-    like: ShapeSignature
+    signature: ShapeSignature
     total: Partial
     uploads: list[tuple[int, str]]
 
@@ -58,12 +97,8 @@ class Aggregator:
     """
 
     def __init__(self, journal: Journal, expected: Expected, hyper: Any, staleness: int) -> None:
-        self._journal, self._expected, self._hyper, self._staleness = (
-            journal,
-            expected,
-            hyper,
-            staleness,
-        )
+        self._journal, self._expected = journal, expected
+        self._hyper, self._staleness = hyper, staleness
         self._turn = Turn(expected.contract, hyper, 0)
         self.number = 0
         self.total: Partial = {}
@@ -71,70 +106,75 @@ class Aggregator:
         self._agreed = ShapeVote()
         self._groups: list[Group] = []
 
-    def begin(self, number: int, kept: Sequence[UploadRecord] = ()) -> None:
-        """A round opens; `kept` is what is in it already."""
+    def begin(self, number: int, uploads: Sequence[UploadRecord] = ()) -> None:
+        """A round opens; `uploads` are in it already."""
         self.number, self.total, self.agents, self._groups = number, {}, set(), []
         self._agreed = ShapeVote.read(self._journal.meta(AGREED))
-        for each in kept:
-            self.add(self.upload(each))
+        for record in uploads:
+            self.add_record(record)
+
+    def restore(self, cut: CutRecord) -> None:
+        """Stand where a round was cut and not fused yet."""
+        self.total = self.total_of(cut)
 
     def add(self, upload: Upload) -> Refusal | None:
         """Fold an upload, if it fits what is agreed on."""
         if upload.parts:
-            found = self._fitting(upload, self.weight(upload.round))
-            if isinstance(found, Refusal):
-                return found
-            partial, like = found
-            group = next((each for each in self._groups if each.like == like), None)
-            if group is None:
-                group = Group(like, {}, [])
-                self._groups.append(group)
+            folded = self._folded(upload, self.weight(upload.round))
+            if isinstance(folded, Refusal):
+                return folded
+            partial, signature = folded
+            group = self._group(signature)
             try:
                 group.total = merge(group.total, partial)
             except FusionError as error:
-                return _unfit(error)
+                return _refusal(error)
             group.uploads.append((upload.round, upload.agent))
         self.agents.add(upload.agent)
         return None
+
+    def add_record(self, record: UploadRecord) -> Refusal | None:
+        """Fold an upload that is in the journal."""
+        return self.add(self.upload(record))
 
     def unfit(self, upload: Upload) -> Refusal | None:
         """Why an upload could not be folded later, either; whether it fits the others is seen
         then.
         """
-        found = self._fitting(upload, 1)
-        return found if isinstance(found, Refusal) else None
+        folded = self._folded(upload, 1)
+        return folded if isinstance(folded, Refusal) else None
 
     def close(self, devices: int) -> tuple[dict[tuple[int, str], Refusal], str]:
-        """The total is that of the likeness with most votes; who is left out of it and why, and
+        """The total is that of the signature with most votes; who is left out of it and why, and
         what to write down.
         """
-        cast = [(agent, group.like) for group in self._groups for _, agent in group.uploads]
-        agreed = self._agreed.counted(cast)
-        out: dict[tuple[int, str], Refusal] = {}
-        total: list[Partial] = []
+        ballots = [(agent, group.signature) for group in self._groups for _, agent in group.uploads]
+        agreed = self._agreed.with_votes(ballots)
+        left_out: dict[tuple[int, str], Refusal] = {}
+        totals: list[Partial] = []
         for group in self._groups:
-            words = agreed.outvoted(group.like)
+            words = agreed.outvoted(group.signature)
             if words is None:
-                total.append(group.total)
+                totals.append(group.total)
             else:
-                out |= dict.fromkeys(group.uploads, Refusal("unlike", words))
-        self.total = merge_all(total)
-        return out, agreed.closed(devices).text()
+                left_out |= dict.fromkeys(group.uploads, Refusal(Reason.UNLIKE, words))
+        self.total = merge_all(totals)
+        return left_out, agreed.settle(devices).text()
 
-    def of_cut(self, cut: CutRecord) -> Partial:
+    def total_of(self, cut: CutRecord) -> Partial:
         """The total of a round that was cut, from the journal alone."""
         total: Partial = {}
         for round, agent, weight in cut.counted:
-            kept = self._journal.upload(round, agent)
-            if kept is not None:
-                upload = self.upload(kept)
+            record = self._journal.upload(round, agent)
+            if record is not None:
+                upload = self.upload(record)
                 total = merge(total, self._fold(upload, weight)) if upload.parts else total
         return total
 
-    def upload(self, kept: UploadRecord) -> Upload:
+    def upload(self, record: UploadRecord) -> Upload:
         """An upload as it came."""
-        message = wire.decode(self._journal.body(kept.blob) or b"")
-        return Upload(kept.agent, kept.round, str(message.envelope.base), message.body)
+        message = wire.decode(self._journal.body(record.blob) or b"")
+        return Upload(record.agent, record.round, str(message.envelope.base), message.body)
 
     def weight(self, round: int) -> int:
         """Whole weights that fall with the root of staleness; one for all where staleness is not
@@ -150,26 +190,31 @@ class Aggregator:
             self._turn = Turn(self._expected.contract, self._hyper, round)
         return self._turn
 
-    def _fitting(self, upload: Upload, weight: int) -> tuple[Partial, ShapeSignature] | Refusal:
-        seen = AccessLog(upload.parts)
+    def _group(self, signature: ShapeSignature) -> Group:
+        group = next((g for g in self._groups if g.signature == signature), None)
+        if group is None:
+            group = Group(signature, {}, [])
+            self._groups.append(group)
+        return group
+
+    def _folded(self, upload: Upload, weight: int) -> tuple[Partial, ShapeSignature] | Refusal:
+        parts = AccessLog(upload.parts)
         try:
-            partial = self._fold(Upload(upload.agent, upload.round, upload.base, seen), weight)
-        except (
-            Exception
-        ) as error:  # whatever a recipe stumbles over in what a stranger sent is a refusal
-            return _unfit(error)
+            partial = self._fold(Upload(upload.agent, upload.round, upload.base, parts), weight)
+        except Exception as error:  # whatever a recipe stumbles over in what a stranger sent
+            return _refusal(error)
         for name in upload.parts:
-            if name not in seen.names:
+            if name not in parts.names:
                 return Refusal(
-                    "part", f"{name}: {self._expected.recipe.name} has no use for such a part"
+                    Reason.PART, f"{name}: {self._expected.recipe.name} has no use for such a part"
                 )
-        like = shape_vote.of(partial)
-        words = self._agreed.unlike(like)
-        return (partial, like) if words is None else Refusal("unlike", words)
+        signature = shape_vote.signature(partial)
+        words = self._agreed.unlike(signature)
+        return (partial, signature) if words is None else Refusal(Reason.UNLIKE, words)
 
     def _fold(self, upload: Upload, weight: int) -> Partial:
         return self._expected.recipe.fold(self.turn(upload.round), upload, weight)
 
 
-def _unfit(error: Exception) -> Refusal:
-    return Refusal(getattr(error, "code", "bad-fusion"), " ".join(str(error).split()))
+def _refusal(error: Exception) -> Refusal:
+    return Refusal(getattr(error, "code", Reason.BAD_FUSION), " ".join(str(error).split()))

@@ -20,6 +20,37 @@ from protofleet.exchange.state import Upload
 from protofleet.mqtt.link.events import Publication
 from protofleet.util.logs import Log
 from protofleet.wire import Message
+from protofleet.wire.codes import Reason, UploadStatus
+
+# Theory of operation
+#
+# An upload is looked at in the order of what it costs, and the first answer stands:
+#
+#   does it decode                     no: refused, without a digest
+#   is the envelope of this run        no: refused
+#     and of the topic's agent
+#   is this (agent, round) here        the same digest: the answer it had; another: conflict
+#   is the round known, its base right no: refused
+#   are its parts of the fleet's sizes no: refused
+#     and plausible
+#   when did it come                   round open, and asked:     accepted, folded now
+#                                      round open, not asked:     refused
+#                                      late, within staleness:    held, folded at a later cut
+#                                      late, beyond it:           late, only recorded
+#   does it fold with the others       no: refused
+#
+# Of a device and a round the first upload that is written counts, whoever may repeat it: delivery
+# is at least once, and devices send again until they have a receipt. A refused one is not written,
+# so a device may try another.
+#
+# What passes is in the total but not yet on disk, and `fresh` holds it until the core's commit.
+# It has no receipt until then. The same upload twice in one batch therefore gets one receipt, and
+# not a `duplicate` for something that may yet fail to be written.
+#
+# An upload in the open round is looked up in `Aggregator.agents` instead of the journal: everything
+# accepted for that round is in it, before the commit and after a restart. That spares the usual
+# upload its only query.
+
 
 REMEMBERED = 100  # refusals an operator can look at
 LOGGED = 20  # refusals of one kind that get a line each
@@ -49,14 +80,14 @@ class Counters:
 
 @dataclass
 class Intake:
-    """The door for uploads; what passes is in the running fusion and waits in `fresh` to be
+    """The door for uploads; what passes is in the open round's total and waits in `fresh` to be
     written.
     """
 
     journal: Journal
     expected: Expected
-    running: Aggregator
-    voice: Messages
+    aggregator: Aggregator
+    messages: Messages
     log: Log
     staleness: int
     anyone: bool  # who was not asked may answer, too
@@ -64,93 +95,100 @@ class Intake:
     fresh: dict[tuple[int, str], NewUpload] = field(default_factory=dict)
     templates: wire.Templates = field(default_factory=wire.Templates)
 
-    def take(self, agent: str, round: int, payload: bytes, at: RunState) -> list[Publication]:
+    def take(self, agent: str, round: int, payload: bytes, state: RunState) -> list[Publication]:
         """The answer, where there is one before the upload is written."""
         try:
             message = wire.decode(payload, templates=self.templates)
         except WireError as error:
             return self.refuse(agent, round, "", Refusal(error.code, error.words))
         digest = message.digest
-        wrong = validation.identity(self.expected, message.envelope, agent, round)
-        if wrong is not None:
-            return self.refuse(agent, round, digest, wrong)
-        # Of the open round, all that is in the journal is in the running fusion, too.
+        refusal = validation.identity(self.expected, message.envelope, agent, round)
+        if refusal is not None:
+            return self.refuse(agent, round, digest, refusal)
         first = (
-            at.phase == "collecting"
-            and round == self.running.number
-            and agent not in self.running.agents
+            state.phase == "collecting"
+            and round == self.aggregator.number
+            and agent not in self.aggregator.agents
         )
-        known = (
-            None if first else self.fresh.get((round, agent)) or self.journal.upload(round, agent)
-        )
-        if known is not None:
-            return self._again(agent, round, digest, known)
-        verdict = self._verdict(agent, round, message, at)
+        if not first:
+            earlier = self.fresh.get((round, agent)) or self.journal.upload(round, agent)
+            if earlier is not None:
+                return self._again(agent, round, digest, earlier)
+        verdict = self._verdict(agent, round, message, state)
         if isinstance(verdict, Refusal):
             return self.refuse(agent, round, digest, verdict)
-        self.fresh[round, agent] = NewUpload(
-            round, agent, digest, verdict, b"" if verdict == "late" else payload
-        )
+        # Of a late one the bytes are of no use: that it came is all that is kept.
+        body = b"" if verdict == UploadStatus.LATE else payload
+        self.fresh[round, agent] = NewUpload(round, agent, digest, verdict, body)
         return []
 
     def written(self) -> list[NewUpload]:
         """Everything that was let in since the last time, now that it is on disk."""
-        done = list(self.fresh.values())
+        uploads = list(self.fresh.values())
         self.fresh = {}
-        for each in done:
-            self.counters.late += each.status == "late"
-            self.counters.uploads += each.status != "late"
-            self.counters.bytes += len(each.body)
-        return done
+        for upload in uploads:
+            late = upload.status == UploadStatus.LATE
+            self.counters.late += late
+            self.counters.uploads += not late
+            self.counters.bytes += len(upload.body)
+        return uploads
 
     def refuse(
-        self, agent: str, round: int, digest: str, why: Refusal, status: str = "refused"
+        self,
+        agent: str,
+        round: int,
+        digest: str,
+        refusal: Refusal,
+        status: str = UploadStatus.REFUSED,
     ) -> list[Publication]:
         """Count it, remember it, and say why."""
-        count = self.counters.refused[why.code] = self.counters.refused.get(why.code, 0) + 1
-        if count <= LOGGED:
-            self.log.warning(f"refused: {why.words}", agent=agent, round=round, code=why.code)
-        last = {"agent": agent, "round": round, "code": why.code, "words": why.words}
+        code, words, counts = refusal.code, refusal.words, self.counters.refused
+        counts[code] = counts.get(code, 0) + 1
+        # A device that is set up wrongly sends one a round, and a fleet of them would fill the log.
+        if counts[code] <= LOGGED:
+            self.log.warning(f"refused: {words}", agent=agent, round=round, code=code)
+        last = {"agent": agent, "round": round, "code": code, "words": words}
         self.counters.last = [*self.counters.last[1 - REMEMBERED :], last]
-        return [self.voice.receipt(agent, round, digest, status, why.code, why.words)]
+        return [self.messages.receipt(agent, round, digest, status, code, words)]
 
-    def _verdict(self, agent: str, round: int, message: Message, at: RunState) -> str | Refusal:
+    def _verdict(self, agent: str, round: int, message: Message, state: RunState) -> str | Refusal:
         opened = self.journal.round(round)
         if opened is None:
-            return Refusal("unknown-round", f"round {round} was not opened here")
+            return Refusal(Reason.UNKNOWN_ROUND, f"round {round} was not opened here")
         if message.envelope.base != opened.base:
-            return Refusal("wrong-base", f"built on another state than that of round {round}")
-        wrong = validation.content(self.expected, message.body, opened.talks)
-        if wrong is not None:
-            return wrong
-        status = self._status(agent, opened, at)
+            return Refusal(Reason.WRONG_BASE, f"built on another state than that of round {round}")
+        refusal = validation.content(self.expected, message.body, opened.talks)
+        if refusal is not None:
+            return refusal
+        status = self._status(agent, opened, state)
         upload = Upload(agent, round, opened.base, message.body)
-        if status == "accepted":
-            wrong = self.running.add(upload)
-        elif status == "held":
-            wrong = self.running.unfit(upload)
-        return wrong or status
+        if status == UploadStatus.ACCEPTED:
+            refusal = self.aggregator.add(upload)
+        elif status == UploadStatus.HELD:
+            refusal = self.aggregator.unfit(upload)
+        return refusal or status
 
-    def _status(self, agent: str, opened: RoundRecord, at: RunState) -> str | Refusal:
-        if opened.round == at.number and at.phase == "collecting":
-            if not self.anyone and agent not in at.asked:
-                return Refusal("not-asked", f"{agent} was not asked in round {opened.round}")
-            return "held" if agent in self.running.agents else "accepted"
-        stale = at.number - opened.round + (at.phase != "collecting")
-        return "held" if stale <= self.staleness and opened.talks else "late"
+    def _status(self, agent: str, opened: RoundRecord, state: RunState) -> str | Refusal:
+        if opened.round == state.number and state.phase == "collecting":
+            if not self.anyone and agent not in state.asked:
+                return Refusal(Reason.NOT_ASKED, f"{agent} was not asked in round {opened.round}")
+            return UploadStatus.ACCEPTED
+        # Once a round is closed, the next one is the first that could take an upload in.
+        stale = state.number - opened.round + (state.phase != "collecting")
+        in_time = stale <= self.staleness and opened.talks
+        return UploadStatus.HELD if in_time else UploadStatus.LATE
 
     def _again(
-        self, agent: str, round: int, digest: str, known: UploadRecord | NewUpload
+        self, agent: str, round: int, digest: str, earlier: UploadRecord | NewUpload
     ) -> list[Publication]:
         """The first one committed counts; the same bytes get the same answer."""
-        if known.digest != digest:
+        if earlier.digest != digest:
             words = f"another upload for round {round} is here already"
-            return self.refuse(agent, round, digest, Refusal("conflict", words), "conflict")
+            refusal = Refusal(Reason.CONFLICT, words)
+            return self.refuse(agent, round, digest, refusal, UploadStatus.CONFLICT)
         self.counters.duplicates += 1
-        if isinstance(known, NewUpload):
+        if isinstance(earlier, NewUpload):
             return []  # its receipt comes with the first one's
-        return [
-            self.voice.receipt(
-                agent, round, digest, "late" if known.status == "late" else "duplicate"
-            )
-        ]
+        late = earlier.status == UploadStatus.LATE
+        status = UploadStatus.LATE if late else UploadStatus.DUPLICATE
+        return [self.messages.receipt(agent, round, digest, status)]

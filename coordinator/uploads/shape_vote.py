@@ -2,7 +2,7 @@
 devices share.
 
 Nothing in a contract says how large a network's tensors are, and a sum takes no rows of two sizes.
-Whoever came first may be the stranger, so his likeness counts for no more than anyone's: devices
+Whoever came first may be the stranger, so his sums count for no more than anyone's: devices
 vote by what they send, once each, cuts count the votes, and what most of a fleet's devices sent is
 settled for the rest of the run.
 """
@@ -16,21 +16,20 @@ from typing import Any
 
 from protofleet.values.sums import Partial, Sum
 
-Shape = tuple[
-    tuple[str, tuple[int, ...]], ...
-]  # of each sum in a part: its name there, and the shape of its rows
+# Of each sum in a part: its name there, and the shape of its rows.
+Shape = tuple[tuple[str, tuple[int, ...]], ...]
 ShapeSignature = Mapping[str, Shape]  # by part
 Votes = Mapping[str, Mapping[Shape, frozenset[str]]]  # by part and shape, who sent it so
 
 
-def of(partial: Partial) -> ShapeSignature:
-    """The likeness of a fold; bags take anything."""
-    found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+def signature(partial: Partial) -> ShapeSignature:
+    """What a fold looks like; bags take anything, so they are not in it."""
+    shapes: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
     for key, part in partial.items():
         if isinstance(part, Sum):
             name, _, rest = key.partition("/")
-            found.setdefault(name, []).append((rest, part.low.shape[1:]))
-    return {name: tuple(sorted(sums)) for name, sums in found.items()}
+            shapes.setdefault(name, []).append((rest, part.low.shape[1:]))
+    return {name: tuple(sorted(sums)) for name, sums in shapes.items()}
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,15 @@ class ShapeVote:
     def unlike(self, have: ShapeSignature) -> str | None:
         """How this differs from what is settled, in words."""
         for name, shape in have.items():
-            due = self.settled.get(name, shape)
-            if due != shape:
-                return _difference(name, shape, due)
+            settled = self.settled.get(name, shape)
+            if settled != shape:
+                return _difference(name, shape, settled)
         return None
 
-    def counted(self, cast: Sequence[tuple[str, ShapeSignature]]) -> ShapeVote:
+    def with_votes(self, ballots: Sequence[tuple[str, ShapeSignature]]) -> ShapeVote:
         """The votes with these; an agent's newest is its only one."""
         votes = {name: dict(by_shape) for name, by_shape in self.votes.items()}
-        for agent, have in cast:
+        for agent, have in ballots:
             for name, shape in have.items():
                 if name not in self.settled:
                     by_shape = {
@@ -73,8 +72,10 @@ class ShapeVote:
                     return _difference(name, shape, other)
         return self.unlike(have)
 
-    def closed(self, devices: int) -> ShapeVote:
+    def settle(self, devices: int) -> ShapeVote:
         """Settle each vote that more than half of this many devices carry."""
+        # Also more than half of all that voted: of devices that have gone since, and do not count
+        # among these, more may have sent something else.
         won = {
             name: shape
             for name, by_shape in self.votes.items()
@@ -99,10 +100,10 @@ class ShapeVote:
         """As it was kept; nothing is agreed on in a new run."""
         if text is None:
             return cls()
-        held = json.loads(text)
-        settled = {name: _shape(raw) for name, raw in held["settled"].items()}
+        plain = json.loads(text)
+        settled = {name: _shape(raw) for name, raw in plain["settled"].items()}
         votes = {
-            n: {_shape(raw): frozenset(who) for raw, who in by} for n, by in held["votes"].items()
+            n: {_shape(raw): frozenset(who) for raw, who in by} for n, by in plain["votes"].items()
         }
         return cls(settled, votes)
 
@@ -111,8 +112,8 @@ def _shape(raw: Any) -> Shape:
     return tuple((str(name), tuple(rows)) for name, rows in raw)
 
 
-def _difference(part: str, have: Shape, due: Shape) -> str:
-    mine, others = dict(have), dict(due)
+def _difference(part: str, have: Shape, settled: Shape) -> str:
+    mine, others = dict(have), dict(settled)
     for name in sorted(mine.keys() | others.keys()):
         where = f"{part}.{name}" if name else part
         if name not in others:

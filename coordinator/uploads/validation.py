@@ -25,8 +25,16 @@ from protofleet.values.prototypes import (
     Tensors,
 )
 from protofleet.wire import Envelope
+from protofleet.wire.codes import Reason
 
-IDENTITY = ("fleet", "run", "method", "agent", "round")
+# What of an envelope must be as expected; the first that is not is named.
+IDENTITY = (
+    ("fleet", Reason.WRONG_FLEET),
+    ("run", Reason.WRONG_RUN),
+    ("method", Reason.WRONG_METHOD),
+    ("agent", Reason.WRONG_AGENT),
+    ("round", Reason.WRONG_ROUND),
+)
 
 
 @dataclass(frozen=True)
@@ -51,54 +59,53 @@ class Expected:
 def identity(want: Expected, envelope: Envelope, agent: str, round: int) -> Refusal | None:
     """Whether the envelope is one of this run, and its sender who the topic says."""
     have = (envelope.fleet, envelope.run, envelope.method, envelope.agent, envelope.round)
-    due = (want.fleet, want.run, want.recipe.name, agent, round)
-    if have == due:
+    wants = (want.fleet, want.run, want.recipe.name, agent, round)
+    if have == wants:
         return None
-    name, said, meant = next(
-        each for each in zip(IDENTITY, have, due, strict=True) if each[1] != each[2]
-    )
-    return Refusal(f"wrong-{name}", f"{name} is {said!r} where {meant!r} is due")
+    fields = zip(IDENTITY, have, wants, strict=True)
+    (name, reason), actual, expected = next(f for f in fields if f[1] != f[2])
+    return Refusal(reason, f"{name} is {actual!r} where {expected!r} is due")
 
 
 def content(want: Expected, parts: Parts, talks: bool) -> Refusal | None:
     """Whether every part is of this fleet's sizes, and its numbers are plausible."""
     if talks and not parts:
-        return Refusal("empty", "an upload without parts, in a round of exchange")
+        return Refusal(Reason.EMPTY, "an upload without parts, in a round of exchange")
     if not talks and parts:
-        return Refusal("not-now", "parts in a round without exchange")
+        return Refusal(Reason.NOT_NOW, "parts in a round without exchange")
     for name, part in parts.items():
-        wrong = _part(want, name, part)
-        if wrong is not None:
-            return Refusal(wrong.code, f"{name}: {wrong.words}")
+        refusal = _part(want, name, part)
+        if refusal is not None:
+            return Refusal(refusal.code, f"{name}: {refusal.words}")
     return None
 
 
 def _part(want: Expected, name: str, part: Part) -> Refusal | None:
+    # Values keep their classes sorted and from 0 up, so the last one speaks for all.
     if (
         not isinstance(part, Tensors)
         and part.classes.size
         and part.classes[-1] >= want.contract.n_classes
     ):
-        return Refusal("class", f"class {part.classes[-1]} of {want.contract.n_classes}")
-    due = want.contract.embedding
+        return Refusal(Reason.CLASS, f"class {part.classes[-1]} of {want.contract.n_classes}")
+    width = want.contract.embedding
     if (
         isinstance(part, (Prototypes, Mixtures))
         and name not in want.recipe.traits.own_width
-        and part.dim != due
+        and part.dim != width
     ):
-        return Refusal("dimension", f"{part.dim} numbers a row where {due} are due")
+        return Refusal(Reason.DIMENSION, f"{part.dim} numbers a row where {width} are due")
     if isinstance(part, (Prototypes, Mixtures)) and part.counts is not None and part.counts.size:
-        most = max(part.counts.tolist())
+        most = max(part.counts.tolist())  # of a few numbers quicker than numpy's
         if most > want.bounds.count:
             return Refusal(
-                "count", f"{most} samples of a class, at most {want.bounds.count} are plausible"
+                Reason.COUNT,
+                f"{most} samples of a class, at most {want.bounds.count} are plausible",
             )
     if isinstance(part, Prototypes):
         return _lengths(want.bounds, part)
-    return next(
-        filter(None, (_numbers(want.bounds, name, array) for name, array in _arrays(part).items())),
-        None,
-    )
+    refusals = (_numbers(want.bounds, name, array) for name, array in _arrays(part).items())
+    return next(filter(None, refusals), None)
 
 
 def _numbers(bounds: Bounds, name: str, array: NDArray[Any]) -> Refusal | None:
@@ -107,24 +114,26 @@ def _numbers(bounds: Bounds, name: str, array: NDArray[Any]) -> Refusal | None:
     if array.dtype.kind != "f":  # samples or steps: other whole numbers no method sends
         most = max(int(array.max()), -int(array.min()))
         words = f"{name} holds {most}, at most {bounds.count} is plausible"
-        return Refusal("count", words) if most > bounds.count else None
+        return Refusal(Reason.COUNT, words) if most > bounds.count else None
     largest = float(np.abs(array).max())
     words = f"{name} holds {largest:.3g}, at most {bounds.largest:g} is plausible"
-    return Refusal("size", words) if largest > bounds.largest else None
+    return Refusal(Reason.SIZE, words) if largest > bounds.largest else None
 
 
 def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:
+    # No temporary as large as the vectors themselves, which their squares would be.
     squares = np.einsum("ij,ij->i", part.vectors, part.vectors)
     longest = math.sqrt(max(squares.tolist(), default=0.0))
     if longest > bounds.norm:
         return Refusal(
-            "norm", f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible"
+            Reason.NORM,
+            f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible",
         )
     # No number is larger than its row is long, so most rows need no second look.
     largest = float(np.abs(part.vectors).max()) if longest > bounds.largest else 0.0
     if largest > bounds.largest:
         return Refusal(
-            "size", f"vectors holds {largest:.3g}, at most {bounds.largest:g} is plausible"
+            Reason.SIZE, f"vectors holds {largest:.3g}, at most {bounds.largest:g} is plausible"
         )
     return None
 

@@ -53,8 +53,8 @@ def core(
         cut,
     )
     terms = Terms(expected, hyper, staleness, share >= 1, lost_after=100.0)
-    voice = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
-    return Core(journal, rules, terms, topics, voice, Log(io.StringIO()))
+    messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
+    return Core(journal, rules, terms, topics, messages, Log(io.StringIO()))
 
 
 def birth(agent, online=True, boot="b1", fleet="orchard", **more):

@@ -91,9 +91,9 @@ def test_a_crash_at_any_commit_ends_in_the_same_state(tmp_path, dies_at):
     made.journal.commit = dying
     for _ in range(40):
         try:
-            if made.standing.number == 0:
+            if made.run_state.number == 0:
                 joined(made)
-            number, base = made.standing.number, made.journal.rounds(1)[0].base
+            number, base = made.run_state.number, made.journal.rounds(1)[0].base
             for agent in AGENTS:
                 for who, status, _ in receipts(made.take([upload(agent, number, base)], 1.0)):
                     receipted.add((number, who))
@@ -104,7 +104,7 @@ def test_a_crash_at_any_commit_ends_in_the_same_state(tmp_path, dies_at):
             joined(made)
             for number, agent in receipted:
                 assert made.journal.upload(number, agent) is not None
-        if made.standing.phase == "done":
+        if made.run_state.phase == "done":
             break
     assert made.state.sha256 == expected(made, 3).sha256
 
@@ -163,8 +163,8 @@ def test_refusals_say_why(tmp_path):
 def test_who_was_not_asked_is_told_so(tmp_path):
     made = core(tmp_path, share=0.34)
     _, _, base = joined(made)
-    (asked,) = made.standing.asked[:1]
-    other = next(a for a in AGENTS if a not in made.standing.asked)
+    (asked,) = made.run_state.asked[:1]
+    other = next(a for a in AGENTS if a not in made.run_state.asked)
     assert receipts(made.take([upload(other, 1, base)], 1.0)) == [(other, "refused", "not-asked")]
     assert receipts(made.take([upload(asked, 1, base)], 1.0))[0] == (asked, "accepted", "")
 
@@ -173,7 +173,7 @@ def test_late_uploads_are_recorded_and_not_fused(tmp_path):
     made = core(tmp_path, quorum=0.5)
     _, _, base = joined(made)
     made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
-    assert announced(made.tick(61.0))[:2] == (2, "open")
+    assert announced(made.take([], 61.0))[:2] == (2, "open")
     assert receipts(made.take([upload("c", 1, base)], 62.0)) == [("c", "late", "")]
     assert receipts(made.take([upload("c", 1, base)], 63.0)) == [("c", "late", "")]
     assert made.journal.upload(1, "c").status == "late"
@@ -184,10 +184,10 @@ def test_with_staleness_a_late_upload_enters_the_next_round_with_less_weight(tmp
     made = core(tmp_path, quorum=0.5, staleness=1)
     _, _, base = joined(made)
     made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
-    _, _, second = announced(made.tick(61.0))
+    _, _, second = announced(made.take([], 61.0))
     assert receipts(made.take([upload("c", 1, base)], 62.0)) == [("c", "accepted", "")]
     made.take([upload("a", 2, second), upload("b", 2, second)], 63.0)
-    made.tick(200.0)
+    made.take([], 200.0)
     assert made.journal.cut(2).counted == ((2, "a", 16), (2, "b", 16), (1, "c", 11))
 
 
@@ -200,7 +200,7 @@ def test_asynchronous_rounds_are_cuts_of_so_many_uploads(tmp_path):
     made.take([upload("c", 1, base)], 2.0)
     made.take([upload("a", 2, second)], 3.0)
     assert made.journal.cut(2).counted == ((2, "a", 16), (1, "c", 11))
-    assert made.standing.number == 3
+    assert made.run_state.number == 3
 
 
 def test_a_late_upload_that_cannot_be_folded_or_is_unlike_what_is_settled_is_refused(tmp_path):
@@ -216,13 +216,13 @@ def test_a_late_upload_that_cannot_be_folded_or_is_unlike_what_is_settled_is_ref
     for who in "ab":
         said = made.take([upload(who, 1, base, weights(w=3), method="fedavg")], 1.0)
         assert receipts(said) == [(who, "accepted", "")]
-    _, _, second = announced(made.tick(61.0))
+    _, _, second = announced(made.take([], 61.0))
     strange = upload("c", 1, base, {"others": parts_of("c", 1)["prototypes"]}, method="fedavg")
     assert receipts(made.take([strange], 62.0))[0][:2] == ("c", "refused")
     unlike = upload("c", 1, base, weights(w=5), method="fedavg")
     assert receipts(made.take([unlike], 62.0)) == [("c", "refused", "unlike")]
     made.take([upload(who, 2, second, weights(w=3), method="fedavg") for who in "ab"], 63.0)
-    made.tick(200.0)
+    made.take([], 200.0)
     assert [agent for _, agent, _ in made.journal.cut(2).counted] == ["a", "b"]
     made.journal.close()
     core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2).recover(0.0)
@@ -237,9 +237,9 @@ def test_held_uploads_too_old_to_be_fused_do_not_count_toward_a_cut(tmp_path):
     made.take([upload("a", 2, second)], 3.0)
     for number in (3, 4, 5):
         base = made.state.base
-        assert made.standing.number == number
+        assert made.run_state.number == number
         made.take([upload("a", number, base)], 4.0)
-        assert made.standing.number == number
+        assert made.run_state.number == number
         made.take([upload("b", number, base)], 5.0)
 
 
@@ -268,8 +268,8 @@ def test_a_restart_asks_the_devices_it_knows_except_those_that_left(tmp_path):
     again.recover(0.0)
     again.take([upload("b", 1, base)], 1.0)
     again.take([upload("c", 1, base)], 1.0)
-    assert again.standing.number == 2
-    assert again.standing.asked == ("a", "b")
+    assert again.run_state.number == 2
+    assert again.run_state.asked == ("a", "b")
 
 
 def test_the_death_of_an_earlier_life_is_ignored(tmp_path):
@@ -284,10 +284,10 @@ def test_a_device_that_was_lost_is_asked_until_patience_ends(tmp_path):
     _, _, base = joined(made)
     made.take([birth("c", online=False, reason="lost")], 1.0)
     said = made.take([upload(a, 1, base) for a in AGENTS], 2.0)
-    assert made.standing.asked == AGENTS
+    assert made.run_state.asked == AGENTS
     made.take([upload("a", 2, announced(said)[2]), upload("b", 2, announced(said)[2])], 200.0)
-    made.tick(400.0)
-    assert made.standing.asked == ("a", "b")
+    made.take([], 400.0)
+    assert made.run_state.asked == ("a", "b")
 
 
 def test_replay_computes_the_same_states(tmp_path):

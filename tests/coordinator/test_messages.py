@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.messages import TEMPLATES, Messages
+from coordinator.messages import TEMPLATES, BundleBlob, Messages
 from coordinator.rounds.machine import RoundRules, RunState
 from protofleet import registry, wire
 from protofleet.exchange.state import GlobalState
@@ -79,5 +79,5 @@ def test_what_the_broker_keeps_is_retained_and_a_device_without_a_part_is_told_s
 
 
 def test_a_channel_without_a_bundle_is_emptied():
-    nothing = messages().bundle("stable", "", "", 0)
+    nothing = messages().bundle("stable", BundleBlob("", "", 0))
     assert (nothing.payload, nothing.retain) == (b"", True)

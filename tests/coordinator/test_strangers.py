@@ -128,7 +128,7 @@ def test_whatever_a_stranger_sends_first_the_honest_are_all_accepted_and_end_in_
             )
 
         for round in (1, 2):
-            assert made.standing.number == round
+            assert made.run_state.number == round
             base = states[round - 1].base
             first = receipts(send(STRANGER, round, base, parts))
             if round == 2:
@@ -136,7 +136,7 @@ def test_whatever_a_stranger_sends_first_the_honest_are_all_accepted_and_end_in_
             said = []
             for each in uploads[round]:
                 said += send(each.agent, round, base, each.parts)
-            made_receipts = receipts(said + made.tick(100.0 * round))
+            made_receipts = receipts(said + made.take([], 100.0 * round))
             assert [r for r in made_receipts if r[0] != STRANGER] == [
                 (a, "accepted", "") for a in agents
             ], what
@@ -144,7 +144,7 @@ def test_whatever_a_stranger_sends_first_the_honest_are_all_accepted_and_end_in_
                 who == STRANGER and status == "refused" for who, status, _ in first + made_receipts
             ), what
             assert made.state.sha256 == states[round].sha256, what
-        assert made.standing.phase == "done"
+        assert made.run_state.phase == "done"
         made.journal.close()
 
 
@@ -161,7 +161,7 @@ def test_of_two_likenesses_with_as_many_votes_neither_is_fused_and_a_third_devic
     _, _, base = joined(made)
     answer(made, "a", 1, base, weights(9))
     answer(made, "b", 1, base, weights(3))
-    said = made.tick(61.0)
+    said = made.take([], 61.0)
     assert sorted(receipts(said)) == [("a", "refused", "unlike"), ("b", "refused", "unlike")]
     assert (announced(said)[0], announced(said)[2]) == (2, base)
     answer(made, "a", 2, base, weights(9))

@@ -34,7 +34,12 @@ def jumping(attempt: Attempt) -> str:
                     # The wall clock alone: waiting goes by the monotonic one, which does not jump.
                     wall = _leaping(rng)
                     with build.service(
-                        settings, Address.parse(broker_url), Log(words), {}, once=True, wall=wall
+                        settings,
+                        Address.parse(broker_url),
+                        Log(words),
+                        {},
+                        build.ServeOptions(until_done=True),
+                        wall,
                     ) as service:
                         service.run()
             except Exception:

@@ -27,7 +27,7 @@ def made(tmp_path):
 
 
 def lineage(made):
-    return made.classes.bank(1, STATE).about.lineage
+    return made.catalogue.bank(1, STATE).about.lineage
 
 
 def offer(made, name="owl", vector=(9, 9, 9), agent="x", **changes):
@@ -59,12 +59,12 @@ def test_the_same_offer_again_gets_the_same_answer_and_changes_nothing(made):
     said = made.take([offer(made)], 2.0)
     assert receipts(said)[0][1] == "accepted"
     assert not banks(said)
-    assert len(made.classes.versions) == 2
+    assert len(made.catalogue.versions) == 2
 
 
 def test_it_is_remembered_over_a_restart(made):
     made.take([offer(made)], 1.0)
-    again = Catalogue(made.journal, made.voice, "auto", made.log)
+    again = Catalogue(made.journal, made.messages, "auto", made.log)
     assert "owl" in names(again.bank(1, STATE))
 
 
@@ -73,7 +73,7 @@ def test_training_goes_on_beneath_it(made):
     moved = GlobalState(
         shared={"prototypes": Prototypes(np.arange(2), STATE.shared["prototypes"].vectors + 1)}
     )
-    assert made.classes.bank(2, moved).points.vectors[:, 0].tolist() == [1, 1, 9]
+    assert made.catalogue.bank(2, moved).points.vectors[:, 0].tolist() == [1, 1, 9]
 
 
 @pytest.mark.parametrize(
@@ -107,41 +107,41 @@ def test_a_class_close_to_another_is_said_to_be(made):
 
 
 def test_an_operator_admits_where_the_policy_says_so(made):
-    made.classes.policy = "manual"
+    made.catalogue.policy = "manual"
     said = made.take([offer(made)], 1.0)
     assert receipts(said)[0][1] == "waiting"
     assert not banks(said)
-    found, changed = made.classes.told("admit", {"name": "owl"}, 1, STATE)
+    found, changed = made.catalogue.execute("admit", {"name": "owl"}, 1, STATE)
     assert changed
     assert not found["waiting"]
-    assert "owl" in names(made.classes.bank(1, STATE))
+    assert "owl" in names(made.catalogue.bank(1, STATE))
 
 
 def test_nobody_enrols_where_it_is_off(made):
-    made.classes.policy = "off"
+    made.catalogue.policy = "off"
     assert receipts(made.take([offer(made)], 1.0))[0][2] == "enrol-off"
 
 
 def test_rename_remove_and_back(made):
-    told = made.classes.told
+    told = made.catalogue.execute
     made.take([offer(made)], 1.0)
     told("rename", {"name": "owl", "to": "tawny owl"}, 1, STATE)
     told("rename", {"name": CONTRACT.classes[0], "to": "first"}, 1, STATE)
-    assert names(made.classes.bank(1, STATE)) == ["first", CONTRACT.classes[1], "tawny owl"]
+    assert names(made.catalogue.bank(1, STATE)) == ["first", CONTRACT.classes[1], "tawny owl"]
     told("remove", {"name": "tawny owl"}, 1, STATE)
     told("remove", {"name": "first"}, 1, STATE)
-    assert names(made.classes.bank(1, STATE)) == [CONTRACT.classes[1]]
+    assert names(made.catalogue.bank(1, STATE)) == [CONTRACT.classes[1]]
     found, _ = told("back", {"version": 1}, 1, STATE)
-    assert names(made.classes.bank(1, STATE)) == [*CONTRACT.classes[:2], "owl"]
+    assert names(made.catalogue.bank(1, STATE)) == [*CONTRACT.classes[:2], "owl"]
     assert len(found["versions"]) == 7
     told("back", {"version": 0}, 1, STATE)
-    assert names(made.classes.bank(1, STATE)) == list(CONTRACT.classes[:2])
+    assert names(made.catalogue.bank(1, STATE)) == list(CONTRACT.classes[:2])
 
 
 def test_a_removed_class_can_be_enrolled_anew(made):
-    made.classes.told("remove", {"name": CONTRACT.classes[1]}, 1, STATE)
+    made.catalogue.execute("remove", {"name": CONTRACT.classes[1]}, 1, STATE)
     assert receipts(made.take([offer(made, CONTRACT.classes[1])], 1.0))[0][1] == "accepted"
-    assert made.classes.bank(1, STATE).points.vectors[-1].tolist() == [9, 9, 9]
+    assert made.catalogue.bank(1, STATE).points.vectors[-1].tolist() == [9, 9, 9]
 
 
 ANTS = Bank(
@@ -151,7 +151,7 @@ ANTS = Bank(
 
 def frozen(made, bank=ANTS, **changes):
     file = packed_bundle(made.journal.directory / "b.pfb", bank, **changes)
-    made.classes.told("freeze", {"file": str(file)}, 1, STATE)
+    made.catalogue.execute("freeze", {"file": str(file)}, 1, STATE)
     return file.read_bytes()
 
 
@@ -161,7 +161,7 @@ def slips(said):
 
 def test_a_frozen_extractor_takes_the_place_of_the_run(made):
     frozen(made)
-    now = made.classes.bank(1, STATE)
+    now = made.catalogue.bank(1, STATE)
     assert (now.about.lineage, len(now.about.bundle), now.about.classes) == (
         "extractor:e",
         64,
@@ -176,19 +176,19 @@ def test_its_bundle_is_announced_and_kept_for_those_who_fetch_it(made):
     (said,) = slips(made.greetings())
     slip = wire.decode(said.payload)
     assert (slip.envelope.t, slip.body["of"], said.retain) == ("slip", "bundle", True)
-    assert slip.body["bundle"] == made.classes.bank(1, STATE).about.bundle
+    assert slip.body["bundle"] == made.catalogue.bank(1, STATE).about.bundle
     assert made.journal.file(slip.body["digest"]) == data
     assert slip.body["size"] == len(data)
-    again = Catalogue(made.journal, made.voice, "auto", made.log)
+    again = Catalogue(made.journal, made.messages, "auto", made.log)
     assert slips(again.publications(1, STATE)) == [said]
 
 
 def test_going_back_takes_the_announcement_back_and_the_bundle_stays_to_go_forth_to(made):
     data = frozen(made)
-    made.classes.told("back", {"version": 0}, 1, STATE)
+    made.catalogue.execute("back", {"version": 0}, 1, STATE)
     (said,) = slips(made.greetings())
     assert (said.payload, said.retain) == (b"", True)
-    made.classes.told("back", {"version": 1}, 1, STATE)
+    made.catalogue.execute("back", {"version": 1}, 1, STATE)
     (said,) = slips(made.greetings())
     assert made.journal.file(wire.decode(said.payload).body["digest"]) == data
 
@@ -211,16 +211,16 @@ def test_going_back_takes_the_announcement_back_and_the_bundle_stays_to_go_forth
 def test_a_bundle_that_cannot_be_the_fleets_changes_nothing(made, bank, changes, words):
     with pytest.raises(FleetError, match=words):
         frozen(made, bank, **changes)
-    assert len(made.classes.versions) == 1
-    assert made.classes.bank(1, STATE).about.lineage.startswith("run:")
+    assert len(made.catalogue.versions) == 1
+    assert made.catalogue.bank(1, STATE).about.lineage.startswith("run:")
 
 
 def test_a_file_that_is_no_bundle_changes_nothing(made, tmp_path):
     (tmp_path / "junk").write_bytes(b"PK junk")
     for file in ("junk", "nowhere"):
         with pytest.raises(FleetError, match=file):
-            made.classes.told("freeze", {"file": str(tmp_path / file)}, 1, STATE)
-    assert len(made.classes.versions) == 1
+            made.catalogue.execute("freeze", {"file": str(tmp_path / file)}, 1, STATE)
+    assert len(made.catalogue.versions) == 1
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_file_that_is_no_bundle_changes_nothing(made, tmp_path):
 )
 def test_words_that_mean_nothing(made, what, arguments):
     with pytest.raises(UsageError):
-        made.classes.told(what, arguments, 1, STATE)
+        made.catalogue.execute(what, arguments, 1, STATE)
 
 
 def summary(made, agent, vector, count, name="ant", **changes):
@@ -255,11 +255,11 @@ def test_summaries_of_a_frozen_extractor_become_the_prototypes(made):
     assert bank.points.only([0]).vectors.tolist() == [[1, 3, 0]]
     assert bank.points.only([1]).vectors.tolist() == [[0, 1, 0]]
     made.take([summary(made, "y", (4, 0, 0), 3)], 1.0)  # a newer one replaces the device's own
-    assert made.classes.bank(1, STATE).points.only([0]).vectors.tolist() == [[4, 0, 0]]
-    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == ["x", "y"]
+    assert made.catalogue.bank(1, STATE).points.only([0]).vectors.tolist() == [[4, 0, 0]]
+    assert made.catalogue.execute("list", {}, 1, STATE)[0]["summaries"] == ["x", "y"]
     frozen(made)
-    made.classes.told("back", {"version": 0}, 1, STATE)
-    assert made.classes.told("list", {}, 1, STATE)[0]["summaries"] == []
+    made.catalogue.execute("back", {"version": 0}, 1, STATE)
+    assert made.catalogue.execute("list", {}, 1, STATE)[0]["summaries"] == []
 
 
 def test_summaries_that_do_not_fit_are_refused(made):

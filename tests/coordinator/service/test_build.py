@@ -16,8 +16,9 @@ def test_every_life_has_an_epoch_of_its_own_and_knows_the_boot_ids_before_it(tmp
     plan = FleetConfig(contract, ServeSection(fleet="orchard", data_dir=str(tmp_path / "data")))
     lives = []
     for above in (0, 0, 7):
-        with build.service(plan, NOWHERE, Log(io.StringIO()), {}, epoch_above=above) as service:
-            lives.append((service.around.voice, service.around.boots))
-    assert [voice.epoch for voice, _ in lives] == [1, 2, 8]
-    assert len({voice.contract.run for voice, _ in lives}) == 1
+        options = build.ServeOptions(epoch_above=above)
+        with build.service(plan, NOWHERE, Log(io.StringIO()), {}, options) as service:
+            lives.append((service.deps.messages, service.deps.boots))
+    assert [messages.epoch for messages, _ in lives] == [1, 2, 8]
+    assert len({messages.contract.run for messages, _ in lives}) == 1
     assert lives[2][1] == {lives[0][0].boot, lives[1][0].boot}

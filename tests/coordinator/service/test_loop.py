@@ -79,7 +79,7 @@ def made(tmp_path):
     link, inner = Wire(), core(tmp_path / "data", rounds=2)
 
     def missing(agent, round, digest, ranges):
-        return inner.voice.receipt(agent, round, digest, "missing", missing=tuple(ranges))
+        return inner.messages.receipt(agent, round, digest, "missing", missing=tuple(ranges))
 
     post = BlobServer(
         link, TOPICS, BlobLimits(), Path(tmp_path / "spool"), missing, lambda: link.now
@@ -90,7 +90,7 @@ def made(tmp_path):
             link,
             inner,
             post,
-            inner.voice,
+            inner.messages,
             TOPICS,
             log,
             Notifier({}),
@@ -148,8 +148,8 @@ def test_after_trouble_with_the_journal_the_round_goes_on_and_everything_is_said
     link.script += [uploads, []]
     service.run()
     assert inner.journal.state_hash(1) is not None
-    assert inner.standing.number == 2
-    assert inner.standing.phase == "collecting"
+    assert inner.run_state.number == 2
+    assert inner.run_state.phase == "collecting"
     assert link.heard("shared_state")[-1].envelope.round == 1
     assert link.heard("round")[-1].envelope.round == 2
     answered = {m.envelope.agent for m in link.heard("receipt")}

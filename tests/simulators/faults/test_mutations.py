@@ -25,7 +25,7 @@ SEEDS = 8
 
 
 def core_of(setup, folder):
-    voice = Messages(TOPICS, setup.contract, setup.recipe, setup.hyper, 1, "boot", 131_072)
+    messages = Messages(TOPICS, setup.contract, setup.recipe, setup.hyper, 1, "boot", 131_072)
     terms = Terms(
         Expected("lab", setup.contract.run, setup.recipe, setup.contract),
         setup.hyper,
@@ -34,7 +34,7 @@ def core_of(setup, folder):
         100.0,
     )
     rules = RoundRules(lambda number, agents: sorted(agents), 1, 3, 0.8, 60.0)
-    return Core(Journal(folder, lambda: 0.0), rules, terms, TOPICS, voice, Log(io.StringIO()))
+    return Core(Journal(folder, lambda: 0.0), rules, terms, TOPICS, messages, Log(io.StringIO()))
 
 
 def birth(agent):
@@ -88,6 +88,6 @@ def test_two_strange_uploads_and_an_honest_one(small_lab, tmp_path, method):
                 for to, body in told
                 if to != agent
             )
-        core.tick(100.0)
+        core.take([], 100.0)
         core.journal.close()
         core_of(setup, tmp_path / str(seed)).recover(0.0)

@@ -10,7 +10,7 @@ from edge_agent.config import Config
 from edge_agent.data.source import fit, read
 from edge_agent.networks import backbones
 from edge_agent.store import Store
-from export.source import Source, Trial, chosen_rows, of_agent
+from export.source import Source, TrainedAgent, Trial, chosen_rows, of_agent
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError
@@ -25,25 +25,26 @@ def from_store(config: Config, data_dir: Path | None, run: str | None = None) ->
     try:
         name = run or store.newest_run()
         checkpoint = None if name is None else store.checkpoint(name)
-        plan: dict[str, Any] = json.loads(store.noted(f"plan/{name}") or "{}")
+        # What the fleet's announcement said, noted by the training process that followed it.
+        spec: dict[str, Any] = json.loads(store.noted(f"plan/{name}") or "{}")
         message = None if name is None else store.newest("global", name)
-        if name is None or checkpoint is None or message is None or not plan:
+        if name is None or checkpoint is None or message is None or not spec:
             raise CheckpointError(
                 f"{config.data_dir}: no round was trained yet",
                 "a bundle can be made after the first",
             )
-        came = wire.decode(message)
-        round, base = came.envelope.round or 0, came.envelope.base or ""
+        shared = wire.decode(message)
+        round, base = shared.envelope.round or 0, shared.envelope.base or ""
         own = store.held("own", name, round, base)
     finally:
         store.close()
-    contract, recipe = from_plain(Contract, plan["contract"]), registry.load(plan["method"])
-    hyper = from_plain(recipe.hyper, plan["hyper"])
+    contract, recipe = from_plain(Contract, spec["contract"]), registry.load(spec["method"])
+    hyper = from_plain(recipe.hyper, spec["hyper"])
     fitted = fit(read(config.data, data_dir, contract.input), contract)
     samples = chosen_rows(
         contract, Trial(fitted.train.x, fitted.train.y), Trial(fitted.test.x, fitted.test.y)
     )
-    state = GlobalState(came.body, {} if own is None else {config.id: wire.decode(own).body})
-    backbone = config.data.backbone or backbones.default_for(contract.input)
-    held = unpack(checkpoint.body)
-    return of_agent(contract, recipe, hyper, config.id, backbone, held, state, round, samples)
+    state = GlobalState(shared.body, {} if own is None else {config.id: wire.decode(own).body})
+    backbone = backbones.of_device(config.data.backbone, recipe.traits.backbone, contract.input)
+    agent = TrainedAgent(config.id, backbone, unpack(checkpoint.body), state, round)
+    return of_agent(contract, recipe, hyper, agent, samples)

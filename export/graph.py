@@ -19,7 +19,7 @@ from edge_agent.networks.net import FleetNet
 from protofleet.contract import Input
 from protofleet.errors import FleetError
 
-OPSET = 18
+OPSET = 18  # what torch's exporter writes by itself: other versions go through a converter
 OUTPUTS = ("score", "feature")
 
 
@@ -102,10 +102,11 @@ def to_onnx(module: nn.Module, kind: Input, points: Mapping[str, np.ndarray[Any,
     """The graph with points as inputs; the number of samples and of points may change from call to
     call.
     """
+    # Two samples: an axis of one would be taken for fixed.
     image = torch.zeros(
         2, *kind.shape, dtype=torch.uint8 if kind.kind == "image" else torch.float32
     )
-    given = [torch.from_numpy(np.array(array)) for array in points.values()]
+    point_inputs = [torch.from_numpy(np.array(array)) for array in points.values()]
     many = Dim("p", max=1 << 22)
     axes = {
         "image": {0: Dim("n", max=65_536)},
@@ -113,11 +114,12 @@ def to_onnx(module: nn.Module, kind: Input, points: Mapping[str, np.ndarray[Any,
         "proto_b": {0: many},
         "proto_c": None,
     }
+    # Its warnings are about itself, and the result is compared with the network in any case.
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module,
-            (image, *given),
+            (image, *point_inputs),
             dynamo=True,
             external_data=False,
             opset_version=OPSET,
@@ -135,25 +137,25 @@ def cleaned(model: onnx.ModelProto) -> onnx.ModelProto:
     """Without the exporter's notes, which hold paths of this machine; of the opset that was asked
     for.
     """
-    found = {each.domain or "ai.onnx": each.version for each in model.opset_import}
-    if found.get("ai.onnx") != OPSET:
+    versions = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
+    if versions.get("ai.onnx") != OPSET:
         raise ExportError(
-            f"the exporter wrote opset {found.get('ai.onnx')} where {OPSET} was asked for"
+            f"the exporter wrote opset {versions.get('ai.onnx')} where {OPSET} was asked for"
         )
     del model.metadata_props[:]
     model.doc_string, model.producer_version = "", ""
     for graph in _graphs(model.graph):
         graph.doc_string = ""
         del graph.metadata_props[:]
-        for each in (
+        for element in (
             *graph.node,
             *graph.initializer,
             *graph.value_info,
             *graph.input,
             *graph.output,
         ):
-            each.doc_string = ""
-            del each.metadata_props[:]
+            element.doc_string = ""
+            del element.metadata_props[:]
     for function in model.functions:
         function.doc_string = ""
         del function.metadata_props[:]
@@ -165,15 +167,15 @@ def cleaned(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
     inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
-    return [graph, *(each for g in inner for each in _graphs(g))]
+    return [graph, *(nested for g in inner for nested in _graphs(g))]
 
 
 def baked(model: bytes, points: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     """The same graph with these points inside it."""
     graph = onnx.load_from_string(model)
-    kept = [each for each in graph.graph.input if each.name not in points]
+    still_inputs = [node for node in graph.graph.input if node.name not in points]
     del graph.graph.input[:]
-    graph.graph.input.extend(kept)
+    graph.graph.input.extend(still_inputs)
     graph.graph.initializer.extend(
         onnx.numpy_helper.from_array(array, name) for name, array in points.items()
     )
@@ -201,10 +203,11 @@ def finished(model: bytes, notes: Mapping[str, str]) -> bytes:
     graph = onnx.load_from_string(model)
     inner = graph.graph
     del inner.value_info[:]
-    outer = {each.name for each in (*inner.input, *inner.output)}
+    # Inputs and outputs are called from outside, and the empty name is an input left out.
+    outer = {node.name for node in (*inner.input, *inner.output)}
     short: dict[str, str] = {"": ""} | {name: name for name in outer}
-    for each in inner.initializer:
-        each.name = short.setdefault(each.name, f"w{len(short)}")
+    for weight in inner.initializer:
+        weight.name = short.setdefault(weight.name, f"w{len(short)}")
     for i, node in enumerate(inner.node):
         node.name = f"n{i}"
         for names in (node.input, node.output):

@@ -24,11 +24,12 @@ def to_ort(model: bytes) -> dict[str, bytes]:
     )
     from onnxruntime.tools.mobile_helpers.usability_checker import analyze_model
 
-    told = io.StringIO()
+    report = io.StringIO()
+    # The checker says what it finds to a logger and to stdout, which is a command's JSON.
     log = logging.getLogger("protofleet.mobile")
     log.setLevel(logging.INFO)
     log.propagate = False
-    handler = logging.StreamHandler(told)
+    handler = logging.StreamHandler(report)
     log.addHandler(handler)
     with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
         folder = Path(name)
@@ -39,10 +40,11 @@ def to_ort(model: bytes) -> dict[str, bytes]:
         analyze_model(folder / "model.onnx", skip_optimize=True, logger=log)
         log.removeHandler(handler)
         operators = next((folder / "out").glob("*.config"))
-        report = told.getvalue().replace(name, "")
+        # Without comments and folders of this machine: the same graph gives the same bytes.
+        words = report.getvalue().replace(name, "")
         lines = [line for line in operators.read_text().splitlines() if not line.startswith("#")]
         return {
             "model.ort": (folder / "out" / "model.ort").read_bytes(),
             "operators.config": ("\n".join(lines) + "\n").encode(),
-            "mobile.txt": report.encode(),
+            "mobile.txt": words.encode(),
         }

@@ -40,6 +40,7 @@ class PackageMissing(FleetError):
 
 def write(bundle: Mapping[str, bytes], out: Path, node_modules: Path | None) -> list[str]:
     """The page with the bundle in it; packages from `node_modules`, else from npm."""
+    # A folder of ours is written over; anything else in it is somebody's.
     if out.exists() and any(out.iterdir()) and not (out / "protofleet.mjs").exists():
         raise UsageError(f"{out} is not empty and holds no page", "name another --web")
     (out / "bundle").mkdir(parents=True, exist_ok=True)
@@ -68,15 +69,9 @@ def write(bundle: Mapping[str, bytes], out: Path, node_modules: Path | None) -> 
 def fetched(package: str, version: str, scratch: Path) -> Path:
     """An npm package, unpacked in a folder; none of its scripts is run."""
     scratch.mkdir(parents=True, exist_ok=True)
-    command = [
-        "npm",
-        "pack",
-        f"{package}@{version}",
-        "--ignore-scripts",
-        "--silent",
-        "--pack-destination",
-        str(scratch),
-    ]
+    # `pack` and not `install`: no dependencies, no lock file, and no script of the package runs.
+    command = ["npm", "pack", f"{package}@{version}", "--ignore-scripts", "--silent"]
+    command += ["--pack-destination", str(scratch)]
     hint = "install Node.js, or name a folder of packages with --node-modules"
     try:
         run = subprocess.run(

@@ -33,6 +33,7 @@ def from_weights(weights: str, backbone: str, data: DataSet, fleet: str) -> Sour
     """
     if not data.n_train:
         raise UsageError(f"{data.name} holds no samples to make prototypes of")
+    # Without a projection to another size, whose random weights would spoil the published ones.
     size, _ = natural(backbone, data.input)
     contract = Contract(
         check_name("fleet", fleet), METHOD, 0, data.classes, data.input, size, freeze=True
@@ -44,11 +45,22 @@ def from_weights(weights: str, backbone: str, data: DataSet, fleet: str) -> Sour
     rows = slice(0, data.n_train)
     means = class_means(_embedded(net, contract, data.x[rows]), data.y[rows])
     scorers = {"prototype": NearestPrototype(means), "cosine": NearestPrototype(means, "cosine")}
-    held = Tensors({name: tensor.detach().numpy() for name, tensor in net.weights().items()})
-    calibration, check = trials(data, contract)
-    return Source(contract, METHOD, {}, backbone, 0, net, held, scorers, calibration, check)
+    samples = trials(data, contract)
+    return Source(
+        contract=contract,
+        method=METHOD,
+        hyper={},
+        backbone=backbone,
+        round=0,
+        net=net,
+        weights=Tensors({n: t.detach().numpy() for n, t in net.weights().items()}),
+        scorers=scorers,
+        calibration=samples.calibration,
+        check=samples.check,
+    )
 
 
+# Through the module that is exported, so that the means lie where the graph will put their samples.
 def _embedded(net: FleetNet, contract: Contract, x: NDArray[Any]) -> Floats:
     embedder = Embedder(net, contract.input, Reading("prototypes"))
     with torch.no_grad():

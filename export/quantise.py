@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,25 @@ from export.source import Trial
 from protofleet.exchange.published import Bank
 from protofleet.values.prototypes import Floats
 
-QUANTISED = (
-    "Conv",
-    "Gemm",
-    "MatMul",
-)  # what holds the weights and costs the time; the rest stays in floats between
+# What holds the weights and costs the time, and what stands between two of them: a float operation
+# in between would cost a conversion on each side.
+QUANTISED = ("Conv", "Gemm", "MatMul")
+# Scaling and reordering before the first weights. In uint8 they would round what the network was
+# trained to see exactly.
+PREPROCESSING = frozenset(
+    {
+        "Transpose",
+        "Cast",
+        "Mul",
+        "Add",
+        "Sub",
+        "Div",
+        "Concat",
+        "Tile",
+        "Expand",
+        "Reshape",
+    }
+)
 ACROSS = ("Relu", "MaxPool", "Add", "GlobalAveragePool", "ReduceMean", "Clip", "Concat", "Reshape")
 
 
@@ -47,7 +61,7 @@ def lowered(
     precision: Precision,
     model: bytes,
     calibration: Trial,
-    made: Ready,
+    points: Ready,
     bank: Bank,
     reading: Reading,
 ) -> Lower:
@@ -55,12 +69,15 @@ def lowered(
     does.
     """
     if precision == "fp16":
-        return Lower(halved(model), {}, made)
-    quantised = to_int8(model, calibration, made.inputs)
+        return Lower(halved(model), {}, points)
+    quantised = to_int8(model, calibration, points.inputs)
+    # A quantised extractor moves every feature a little and each class in a direction of its own.
+    # Prototypes that were made through the float one are moved along; the fleet's stay as they are.
+    # A head's weights are no points among the features and have nowhere to move.
     drift = {}
     if reading.by != "head":
-        _, before = verify.scores(model, calibration.x, made.inputs)
-        _, after = verify.scores(quantised, calibration.x, made.inputs)
+        _, before = verify.scores(model, calibration.x, points.inputs)
+        _, after = verify.scores(quantised, calibration.x, points.inputs)
         moved = after - before
         drift = {"": moved.mean(0)}
         drift |= {
@@ -135,32 +152,22 @@ class _Reader:
 
 def _head(graph: onnx.ModelProto) -> list[str]:
     """Nodes after the feature: what compares with points."""
-    found, names = {"feature", "proto_w", "proto_b", "proto_c"} - {""}, []
-    for node in graph.graph.node:
-        if set(node.input) & found:
-            found |= set(node.output)
-            names.append(node.name)
-    return names
+    return _reached(graph, {"feature", "proto_w", "proto_b", "proto_c"})
 
 
 def _before(graph: onnx.ModelProto) -> list[str]:
     """Nodes before the first weights: preprocessing."""
-    found, names = {"image"}, []
+    return _reached(graph, {"image"}, through=PREPROCESSING)
+
+
+def _reached(
+    graph: onnx.ModelProto, values: set[str], through: Collection[str] | None = None
+) -> list[str]:
+    """The nodes that these values flow into, however far; `through` nodes of these kinds only."""
+    reached, names = set(values), []
+    # One pass is enough: a graph's nodes are stored in the order of computation.
     for node in graph.graph.node:
-        if set(node.input) & found and node.op_type not in QUANTISED:
-            if node.op_type not in (
-                "Transpose",
-                "Cast",
-                "Mul",
-                "Add",
-                "Sub",
-                "Div",
-                "Concat",
-                "Tile",
-                "Expand",
-                "Reshape",
-            ):
-                continue
-            found |= set(node.output)
+        if set(node.input) & reached and (through is None or node.op_type in through):
+            reached |= set(node.output)
             names.append(node.name)
     return names

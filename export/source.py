@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from protofleet.settings.fields import from_plain
 from protofleet.util.seeds import generator
 from protofleet.values.prototypes import Ints, Parts, Tensors
 
-CHECKED, CALIBRATED = 1000, 256
+CHECKED, CALIBRATED = 1000, 256  # samples: enough for a tenth of a percent, and for ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,13 @@ class Trial:
 
     x: NDArray[Any]
     y: Ints
+
+
+class Trials(NamedTuple):
+    """Samples to calibrate a smaller graph with, and others to check every graph with."""
+
+    calibration: Trial
+    check: Trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +73,19 @@ class Source:
             return (run,)
         backbone = {n: a for n, a in self.weights.arrays.items() if n.startswith("backbone.")}
         return (extractor_lineage(Tensors(backbone), self.backbone, self.contract), run)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedAgent:
+    """A device as a laboratory or its own daemon has kept it: its checkpoint, and the state of a
+    round.
+    """
+
+    name: str
+    backbone: str
+    checkpoint: Mapping[str, Parts]
+    state: GlobalState
+    round: int
 
 
 @dataclass(frozen=True)
@@ -114,42 +134,44 @@ def from_run(
                 f"no agent is called {name!r}", f"there are: {', '.join(sorted(kinds)[:12])}"
             )
         groups = unpack((saved.folder / "agents" / f"{name}.cbor").read_bytes())
-        held = {group.removeprefix("memory/"): parts for group, parts in groups.items()}
+        checkpoint = {group.removeprefix("memory/"): parts for group, parts in groups.items()}
         state = unpack_state((saved.folder / "state.cbor").read_bytes())
     except (OSError, KeyError, ValueError) as error:
         raise CheckpointError(f"{saved.folder}: cannot be read ({error})") from None
+    # A round without exchange leaves the state of the one before it: that one names the bundle.
     round = saved.round
     while round and not recipe.talks(Turn(contract, hyper, round)):
         round -= 1
     resized = contract if image_size is None else at_size(contract, image_size)
-    return of_agent(
-        resized, recipe, hyper, name, kinds[name], held, state, round, trials(data, resized)
-    )
+    trained = TrainedAgent(name, kinds[name], checkpoint, state, round)
+    return of_agent(resized, recipe, hyper, trained, trials(data, resized))
 
 
 def of_agent(
-    contract: Contract,
-    recipe: Recipe[Any],
-    hyper: Any,
-    name: str,
-    backbone: str,
-    held: Mapping[str, Parts],
-    state: GlobalState,
-    round: int,
-    samples: tuple[Trial, Trial],
+    contract: Contract, recipe: Recipe[Any], hyper: Any, trained: TrainedAgent, samples: Trials
 ) -> Source:
     """A device from its checkpoint and the state of a round, taken in as the device would."""
+    name, round, state = trained.name, trained.round, trained.state
+    # Only where it computes differs from the device's own contract, which the bundle goes by.
     numerics = replace(contract.numerics, device="cpu", compile=False)
-    workshop = TrainingContext(replace(contract, numerics=numerics), recipe, hyper)
-    device = Agent(name, backbone, _nothing(contract), workshop)
-    device.restore({group: dict(parts) for group, parts in held.items()})
+    context = TrainingContext(replace(contract, numerics=numerics), recipe, hyper)
+    device = Agent(name, trained.backbone, _nothing(contract), context)
+    device.restore({group: dict(parts) for group, parts in trained.checkpoint.items()})
     device.receive(round, state.shared, state.for_agent(name))
     net = device.network().eval()
-    weights = Tensors({n: t.detach().cpu().numpy() for n, t in net.weights().items()})
-    scorers = scorers_of(
-        recipe, workshop.turn(round, name), {**state.shared, **state.for_agent(name)}
+    parts = {**state.shared, **state.for_agent(name)}
+    return Source(
+        contract=contract,
+        method=recipe.name,
+        hyper=hyper,
+        backbone=trained.backbone,
+        round=round,
+        net=net,
+        weights=Tensors({n: t.detach().cpu().numpy() for n, t in net.weights().items()}),
+        scorers=scorers_of(recipe, context.turn(round, name), parts),
+        calibration=samples.calibration,
+        check=samples.check,
     )
-    return Source(contract, recipe.name, hyper, backbone, round, net, weights, scorers, *samples)
 
 
 def at_size(contract: Contract, size: int) -> Contract:
@@ -160,27 +182,31 @@ def at_size(contract: Contract, size: int) -> Contract:
     return replace(contract, input=replace(kind, shape=(size, size, kind.shape[2])))
 
 
-def chosen_rows(contract: Contract, train: Trial, test: Trial) -> tuple[Trial, Trial]:
+def chosen_rows(contract: Contract, train: Trial, test: Trial) -> Trials:
     """Some of each, the same ones every time."""
     rng = generator("export", contract.seed, "trials")
-    some = [rng.permutation(len(each.y))[:n] for each, n in ((train, CALIBRATED), (test, CHECKED))]
-    return Trial(train.x[some[0]], train.y[some[0]]), Trial(test.x[some[1]], test.y[some[1]])
+    calibration = rng.permutation(len(train.y))[:CALIBRATED]
+    check = rng.permutation(len(test.y))[:CHECKED]
+    return Trials(
+        Trial(train.x[calibration], train.y[calibration]), Trial(test.x[check], test.y[check])
+    )
 
 
-def trials(data: DataSet | None, contract: Contract) -> tuple[Trial, Trial]:
+def trials(data: DataSet | None, contract: Contract) -> Trials:
     """Rows of the training split to calibrate with, of the test split to check with; the same ones
     every time.
     """
     if data is None:
         nothing = Trial(_empty(contract), np.zeros(0, np.int64))
-        return nothing, nothing
+        return Trials(nothing, nothing)
     if data.input.shape != contract.input.shape or data.input.kind != contract.input.kind:
         raise UsageError(
-            f"{data.name} holds inputs of {list(data.input.shape)}, the model takes {list(contract.input.shape)}"
+            f"{data.name} holds inputs of {list(data.input.shape)}, "
+            f"the model takes {list(contract.input.shape)}"
         )
     if data.classes != contract.classes:
-        known = {name: i for i, name in enumerate(contract.classes)}
-        ids = np.array([known.get(name, -1) for name in data.classes], np.int64)
+        of_contract = {name: i for i, name in enumerate(contract.classes)}
+        ids = np.array([of_contract.get(name, -1) for name in data.classes], np.int64)
     else:
         ids = np.arange(len(data.classes))
     y = ids[data.y]
@@ -189,6 +215,7 @@ def trials(data: DataSet | None, contract: Contract) -> tuple[Trial, Trial]:
     return chosen_rows(contract, Trial(data.x[train], y[train]), Trial(data.x[test], y[test]))
 
 
+# To classify as it does a device needs no samples; with none it cannot be trained by mistake.
 def _nothing(contract: Contract) -> LocalData:
     kind = contract.input
     shape = (kind.shape[2], *kind.shape[:2]) if kind.kind == "image" else kind.shape

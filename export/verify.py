@@ -23,7 +23,7 @@ from protofleet.util.seeds import generator
 from protofleet.values.prototypes import Floats
 
 LARGEST_DIFFERENCE = 1e-4  # of the largest score, for a graph in full precision
-VECTORS = 16
+VECTORS = 16  # of the self-test: few, since a device computes them at every start
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def session(model: bytes) -> Any:
 def scores(model: bytes, x: NDArray[Any], inputs: Mapping[str, Floats]) -> tuple[Floats, Floats]:
     """What the graph says of these samples: scores and features."""
     live = session(model)
-    found = [
+    blocks = [
         live.run(["score", "feature"], {"image": x[i : i + BLOCK], **inputs})
         for i in range(0, len(x), BLOCK)
     ]
-    score, feature = (np.concatenate(each) for each in zip(*found, strict=True))
+    score, feature = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     return score, feature
 
 
@@ -64,51 +64,52 @@ def by_torch(
     module: nn.Module, x: NDArray[Any], inputs: Mapping[str, Floats]
 ) -> tuple[Floats, Floats]:
     """What the network says of them."""
-    given = [torch.from_numpy(np.array(each)) for each in inputs.values()]
+    points = [torch.from_numpy(np.array(array)) for array in inputs.values()]
     with torch.inference_mode():
-        found = [
-            module(torch.from_numpy(x[i : i + BLOCK]), *given) for i in range(0, len(x), BLOCK)
+        blocks = [
+            module(torch.from_numpy(x[i : i + BLOCK]), *points) for i in range(0, len(x), BLOCK)
         ]
-    score, feature = (torch.cat(each).numpy() for each in zip(*found, strict=True))
+    score, feature = (torch.cat(parts).numpy() for parts in zip(*blocks, strict=True))
     return score, feature
 
 
 def check(
-    model: bytes, module: nn.Module, trial: Trial, made: Ready, by: str, own: Ready | None = None
+    model: bytes, module: nn.Module, trial: Trial, points: Ready, by: str, own: Ready | None = None
 ) -> Check:
     """Both on the same samples; `own` are the graph's own points where they are not the
     network's.
     """
-    due, _ = by_torch(module, trial.x, made.inputs)
-    got, _ = scores(model, trial.x, (own or made).inputs)
-    per_due, per_got = made.by_class(due, by), made.by_class(got, by)
-    apart = float(np.abs(per_got - per_due).max())
-    same = per_due.argmax(1) == per_got.argmax(1)
-    ranked = np.sort(per_due, axis=1)
+    expected = points.by_class(by_torch(module, trial.x, points.inputs)[0], by)
+    computed = points.by_class(scores(model, trial.x, (own or points).inputs)[0], by)
+    apart = float(np.abs(computed - expected).max())
+    same = expected.argmax(1) == computed.argmax(1)
+    ranked = np.sort(expected, axis=1)
+    # Two scores may each be off by `apart`: a margin of more than twice that cannot turn over.
     clear = (
         ranked[:, -1] - ranked[:, -2] > 2 * apart
         if ranked.shape[1] > 1
         else np.ones(len(same), np.bool_)
     )
     labelled = trial.y >= 0
-    before, after = (made.held[s.argmax(1)] == trial.y for s in (per_due, per_got))
+    before, after = (points.held[s.argmax(1)] == trial.y for s in (expected, computed))
     return Check(
         samples=len(trial.x),
-        difference=apart / float(np.abs(per_due).max()),
+        difference=apart / float(np.abs(expected).max()),
         agreement=float(same.mean()),
         agreement_clear=float(same[clear].mean()) if clear.any() else 1.0,
         accuracy_before=float(before[labelled].mean()) if labelled.any() else None,
         accuracy_after=float(after[labelled].mean()) if labelled.any() else None,
         bytes=len(finished(model, {})),
-        milliseconds=latency(model, trial.x[:1], (own or made).inputs),
+        milliseconds=latency(model, trial.x[:1], (own or points).inputs),
     )
 
 
-def must_agree(found: Check, what: str) -> None:
+def must_agree(check: Check, what: str) -> None:
     """A graph in full precision that differs is an error of the export, and is not written."""
-    if not found.difference <= LARGEST_DIFFERENCE or found.agreement_clear < 1:
+    # `not … <=`: a difference that is not a number must not pass.
+    if not check.difference <= LARGEST_DIFFERENCE or check.agreement_clear < 1:
         raise ExportError(
-            f"{what} differs from the network by {found.difference:.1e} of the largest score",
+            f"{what} differs from the network by {check.difference:.1e} of the largest score",
             "this network cannot be exported as it is",
         )
 
@@ -117,16 +118,18 @@ def latency(
     model: bytes, one: NDArray[Any], inputs: Mapping[str, Floats], blocks: int = 8
 ) -> float:
     """Milliseconds of CPU for one sample."""
-    live, given = session(model), {"image": one, **inputs}
-    live.run(["score"], given)
+    live, feeds = session(model), {"image": one, **inputs}
+    live.run(["score"], feeds)  # the first call allocates
     began = time.process_time()
-    live.run(["score"], given)
+    live.run(["score"], feeds)
+    # A block of 20 ms is long beside the clock's step. The fastest of some blocks is the graph's
+    # own time: whatever else the machine did made the others slower.
     repeats = max(1, int(0.02 / max(time.process_time() - began, 1e-5)))
     best = float("inf")
     for _ in range(blocks):
         began = time.process_time()
         for _ in range(repeats):
-            live.run(["score"], given)
+            live.run(["score"], feeds)
         best = min(best, (time.process_time() - began) / repeats)
     return best * 1e3
 
@@ -143,6 +146,8 @@ def patterns(kind: Input, n: int = VECTORS) -> NDArray[Any]:
             np.float32
         )
     height, width, channels = kind.shape
+    # Coarse squares and not noise: noise averages out in a network's first layers, and every score
+    # would be the same.
     coarse = rng.integers(0, 256, (n, 8, 8, channels), dtype=np.uint8)
     rows, columns = np.arange(height) * 8 // height, np.arange(width) * 8 // width
     return np.ascontiguousarray(coarse[:, rows][:, :, columns])

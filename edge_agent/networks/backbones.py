@@ -96,6 +96,11 @@ def default_for(input: Input) -> str:
     return "lenet" if _side(input) <= 64 else "resnet8"
 
 
+def of_device(own: str, of_method: str, input: Input) -> str:
+    """What a device's settings name, else what its method is made for, else what fits the input."""
+    return own or of_method or default_for(input)
+
+
 def mixed(input: Input, i: int) -> str:
     """The backbone of device number `i` in a fleet of mixed ones: a fixed rotation of four that fit
     the input.

@@ -213,7 +213,7 @@ class Worker:
         data = LocalData(*(SampleTensors.of(s.x, s.y, contract.input) for s in splits))
         context = self._context[1]
         of_method = context.recipe.traits.backbone
-        backbone = self.job.data.backbone or of_method or backbones.default_for(contract.input)
+        backbone = backbones.of_device(self.job.data.backbone, of_method, contract.input)
         agent = Agent(self.job.agent, backbone, data, context)
         saved = self.store.checkpoint(spec.run)
         if saved is not None:

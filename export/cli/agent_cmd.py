@@ -50,14 +50,12 @@ def export(
     config = need_source(settings(file, flags))
     data = os.environ.get("PROTOFLEET_DATA")
     source = agent.from_store(config, Path(data) if data else None, run)
-    made = writer.export(source, writer.Wanted(precision, smallest, by, freeze=freeze))
+    exported = writer.export(source, writer.Wanted(precision, smallest, by, freeze=freeze))
     target = out or Path(config.agent.export_to)
-    bundle = writer.write(made, target)
+    bundle = writer.write(exported, target)
+    report = exported.report
     if as_json:
-        click.echo(
-            json.dumps(
-                {"out": str(target), "digest": bundle.digest, "report": made.report}, indent=1
-            )
-        )
+        document = {"out": str(target), "digest": bundle.digest, "report": report}
+        click.echo(json.dumps(document, indent=1))
     else:
-        click.echo("\n".join(lines(made.manifest, made.report, str(target), bundle.digest)))
+        click.echo("\n".join(lines(exported.manifest, report, str(target), bundle.digest)))

@@ -107,12 +107,13 @@ def export(
     if where is not None and weights is None:
         model = of_run(where, agent, data, image_size)
     elif where is None and weights and backbone and data:
+        # What no fleet trained has no run: its prototypes can only belong to the extractor itself.
         model, freeze = of_weights(weights, backbone, data, fleet, image_size), True
     else:
         raise UsageError(
             "one of --from and --weights is due", "with --weights also --backbone and --data"
         )
-    made = writer.export(
+    exported = writer.export(
         model,
         writer.Wanted(
             precision,
@@ -124,18 +125,19 @@ def export(
             ort=formats == "onnx,ort",
         ),
     )
-    bundle = writer.write(made, out)
+    bundle = writer.write(exported, out)
     if web is not None:
         from export import page
         from protofleet.exchange.archive import MANIFEST
 
-        page.write({MANIFEST: writer.manifest_bytes(made), **made.files}, web, node_modules)
+        contents = {MANIFEST: writer.manifest_bytes(exported), **exported.files}
+        page.write(contents, web, node_modules)
+    report = exported.report
     if as_json:
-        click.echo(
-            json.dumps({"out": str(out), "digest": bundle.digest, "report": made.report}, indent=1)
-        )
+        document = {"out": str(out), "digest": bundle.digest, "report": report}
+        click.echo(json.dumps(document, indent=1))
     else:
-        click.echo("\n".join(lines(made.manifest, made.report, str(out), bundle.digest)))
+        click.echo("\n".join(lines(exported.manifest, report, str(out), bundle.digest)))
 
 
 def of_run(where: Path, agent: str | None, data: str | None, image_size: int | None) -> Source:
@@ -144,13 +146,13 @@ def of_run(where: Path, agent: str | None, data: str | None, image_size: int | N
     from export import source
 
     saved = source.find(where)
-    found = load(
+    samples = load(
         data or saved.config["dataset"],
         data_dir=folder(),
         seed=int(saved.config["seed"]),
         image_size=image_size or saved.config.get("image_size") or None,
     )
-    return source.from_run(saved, agent, found, image_size)
+    return source.from_run(saved, agent, samples, image_size)
 
 
 def of_weights(
@@ -173,21 +175,19 @@ def folder() -> Path | None:
 
 def lines(manifest: Any, report: Any, out: str, digest: str) -> list[str]:
     """The report as a person reads it."""
-    said = [
-        f"{out}: {manifest.backbone}, {manifest.method} round {manifest.round}, {manifest.precision}, {digest[:16]}"
+    rows = [
+        f"{out}: {manifest.backbone}, {manifest.method} round {manifest.round}, "
+        f"{manifest.precision}, {digest[:16]}",
+        f"{'':<6}{'bytes':>12}{'ms':>9}{'difference':>12}{'same class':>12}{'accuracy':>10}",
     ]
-    said.append(
-        f"{'':<6}{'bytes':>12}{'ms':>9}{'difference':>12}{'same class':>12}{'accuracy':>10}"
-    )
     for name in ("fp32", "fp16", "int8"):
         if name in report:
-            row = report[name]
-            accuracy = (
-                "" if row["accuracy_after"] is None else f"{100 * row['accuracy_after']:.2f} %"
+            check = report[name]
+            share = check["accuracy_after"]
+            accuracy = "" if share is None else f"{100 * share:.2f} %"
+            rows.append(
+                f"{name:<6}{check['bytes']:>12,}{check['milliseconds']:>9.3f}"
+                f"{check['difference']:>12.1e}{100 * check['agreement']:>10.2f} %{accuracy:>10}"
             )
-            said.append(
-                f"{name:<6}{row['bytes']:>12,}{row['milliseconds']:>9.3f}{row['difference']:>12.1e}"
-                f"{100 * row['agreement']:>10.2f} %{accuracy:>10}"
-            )
-    said += [f"kept {report['kept']}"] if "kept" in report else []
-    return [*said, f"classifies by {manifest.reading.by}, lineage {manifest.lineages[0]}"]
+    rows += [f"kept {report['kept']}"] if "kept" in report else []
+    return [*rows, f"classifies by {manifest.reading.by}, lineage {manifest.lineages[0]}"]

@@ -46,18 +46,15 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> DeviceAnswers:
         store.close()
     if checkpoint is None:
         raise FleetError(f"{agent} has not trained yet")
-    memory = unpack(checkpoint.body)
-    device = source.of_agent(
-        setup.contract,
-        setup.recipe,
-        setup.hyper,
-        agent,
-        setup.backbones[agent],
-        memory,
-        outcome.state,
-        outcome.rows[-1].round,
-        source.trials(setup.data, setup.contract),
+    trained = source.TrainedAgent(
+        name=agent,
+        backbone=setup.backbones[agent],
+        checkpoint=unpack(checkpoint.body),
+        state=outcome.state,
+        round=outcome.rows[-1].round,
     )
+    samples = source.trials(setup.data, setup.contract)
+    device = source.of_agent(setup.contract, setup.recipe, setup.hyper, trained, samples)
     bundle = folder / "device.pfb"
     writer.write(writer.export(device, writer.Wanted()), bundle)
     labels = _photos(outcome, agent, folder / "photos")

@@ -87,6 +87,7 @@ def serve(
     log = Log(sys.stderr, settings.serve.log_format)
     with _broker(settings.data_dir, settings.broker.url, with_broker) as url:
         address = replace(settings.broker, url=url).address(os.environ)
+        # Before the journal is opened: a coordinator that may not serve must leave no trace in it.
         above = fencing.epoch_to_top(
             address, settings.serve.fleet, settings.data_dir, take_over=take_over
         )
@@ -137,6 +138,7 @@ def _broker(data_dir: Path, url: str, start: bool) -> Iterator[str]:
     from protofleet.mqtt.broker.mosquitto import Listening
     from protofleet.mqtt.broker.run import running_broker
 
+    # Where the URL says that the broker is, it is to listen; name and password are the clients'.
     parts = urlsplit(url)
     listening = Listening(parts.hostname or "127.0.0.1", parts.port or 1883)
     with running_broker(data_dir / "broker", listening) as running:

@@ -88,6 +88,7 @@ def broker(
     if print_config:
         click.echo(deployment(listening, fleet), nl=False)
         return
+    # On this machine alone everyone may come in; what the network reaches is never open unasked.
     if not (users or names or tls_ca or _loopback(host)):
         raise UsageError(
             f"{host} is reached by others", "say who may come in with --user, --users or --tls-ca"
@@ -98,12 +99,14 @@ def broker(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="protofleet-broker-"))
             )
         logins = _logins(users, names, data_dir)
+        # Before the broker is started: a signal that comes while it starts must end it, too. A
+        # queue, because a handler may do nothing but wake the loop.
         signals: SimpleQueue[int] = SimpleQueue()
         for number in (signal.SIGTERM, signal.SIGINT):
             stack.callback(
                 signal.signal,
                 number,
-                signal.signal(number, lambda received, _: signals.put(received)),
+                signal.signal(number, lambda code, _: signals.put(code)),
             )
         up = stack.enter_context(
             running_broker(

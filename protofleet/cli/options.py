@@ -34,7 +34,7 @@ def options_of(cls: type, *, leave_out: tuple[str, ...] = ()) -> Callable[[F], F
     return add
 
 
-def taken(cls: type[T], values: dict[str, Any]) -> T:
+def settings_of(cls: type[T], values: dict[str, Any]) -> T:
     """Take the values of this dataclass's options out of a command's keywords, checked."""
     names = [f.name for f in dataclasses.fields(cls) if f.name in values]  # type: ignore[arg-type]
     return from_plain(cls, {name: values.pop(name) for name in names})

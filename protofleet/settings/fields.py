@@ -135,31 +135,45 @@ def _bounded(place: str, value: Any, metadata: Mapping[str, Any]) -> Any:
     return value
 
 
-def _convert(place: str, hint: Any, raw: Any) -> Any:  # noqa: PLR0911, PLR0912
+def _convert(place: str, hint: Any, raw: Any) -> Any:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        if raw is None or (
-            isinstance(raw, str) and raw.lower() in ("none", "null") and type(None) in args
-        ):
-            return None
-        return _convert(place, next(a for a in args if a is not type(None)), raw)
-    if origin is Literal:
-        if raw not in args:
-            raise SettingError(f"{place}: {raw!r} is not one of {', '.join(map(str, args))}")
-        return raw
+        return _optional(place, args, raw)
     if origin in (tuple, Sequence):
-        items = raw.split(",") if isinstance(raw, str) else raw
-        if not isinstance(items, Sequence):
-            raise SettingError(f"{place}: a list is due, not {raw!r}")
-        return tuple(
-            _convert(f"{place}[{i}]", args[0], item) for i, item in enumerate(items) if item != ""
-        )
-    if origin is not None and issubclass(origin, Mapping):
+        return _list(place, args[0], raw)
+    if origin is not None and origin is not Literal and issubclass(origin, Mapping):
         if not isinstance(raw, Mapping):
             raise SettingError(f"{place}: a map is due, not {raw!r}")
         return {str(k): _convert(f"{place}.{k}", args[1], v) for k, v in raw.items()}
     if dataclasses.is_dataclass(hint):
         return from_plain(typing.cast(type, hint), raw, place)
+    return _scalar(place, hint, raw)
+
+
+def _optional(place: str, kinds: tuple[Any, ...], raw: Any) -> Any:
+    """A value of the first kind, or None. Settings have no other unions."""
+    is_none = isinstance(raw, str) and raw.lower() in ("none", "null") and type(None) in kinds
+    if raw is None or is_none:
+        return None
+    return _convert(place, next(kind for kind in kinds if kind is not type(None)), raw)
+
+
+def _list(place: str, kind: Any, raw: Any) -> tuple[Any, ...]:
+    members = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(members, Sequence):
+        raise SettingError(f"{place}: a list is due, not {raw!r}")
+    # An empty text is no member: "" is the empty list, and "1,2," is 1 and 2.
+    return tuple(
+        _convert(f"{place}[{i}]", kind, member) for i, member in enumerate(members) if member != ""
+    )
+
+
+def _scalar(place: str, hint: Any, raw: Any) -> Any:
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        if raw not in choices:
+            raise SettingError(f"{place}: {raw!r} is not one of {', '.join(map(str, choices))}")
+        return raw
     if hint is bool:
         if isinstance(raw, str) and raw.lower() in _TRUE | _FALSE:
             return raw.lower() in _TRUE
@@ -178,6 +192,7 @@ def _number(place: str, kind: type[int] | type[float], raw: Any) -> int | float:
         if isinstance(raw, bool) or not isinstance(raw, str | int | float):
             raise ValueError
         number = kind(raw)
+        # In Python True is 1 and int(1.5) is 1; in a file of settings both are mistakes.
         if not math.isfinite(number) or (not isinstance(raw, str) and number != raw):
             raise ValueError
     except (ValueError, OverflowError):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from protofleet.cli.options import options_of, taken
+from protofleet.cli.options import options_of, settings_of
 from protofleet.contract import Numerics, Training
 from protofleet.errors import FleetError
 from simulators.run.config import LabConfig, Run
@@ -42,10 +42,10 @@ def config_of(values: dict[str, Any]) -> LabConfig:
     own.
     """
     return LabConfig(
-        run=taken(Run, values),
-        partition=taken(PartitionOptions, values),
-        training=taken(Training, values),
-        numerics=taken(Numerics, values),
+        run=settings_of(Run, values),
+        partition=settings_of(PartitionOptions, values),
+        training=settings_of(Training, values),
+        numerics=settings_of(Numerics, values),
         settings=tuple(values.pop("settings", ())),
     )
 

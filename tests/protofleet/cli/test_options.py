@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from coordinator.cli import coordinator
 from edge_agent.cli import agent
-from protofleet.cli.options import SettingFlags, options_of, taken
+from protofleet.cli.options import SettingFlags, options_of, settings_of
 from protofleet.errors import SettingError
 from protofleet.settings.fields import setting
 
@@ -52,11 +52,11 @@ def called(decorate, words):
 def test_every_field_is_an_option_and_comes_back_checked():
     values = called(options_of(Pace), ["--lr-decay", "0.5", "--kind", "fast", "--warm"])
     values["other"] = 1
-    assert taken(Pace, values) == Pace(0.5, "fast", warm=True)
+    assert settings_of(Pace, values) == Pace(0.5, "fast", warm=True)
     assert values == {"other": 1}  # the rest is the command's own
-    assert taken(Pace, called(options_of(Pace), [])) == Pace()
+    assert settings_of(Pace, called(options_of(Pace), [])) == Pace()
     with pytest.raises(SettingError, match="lr_decay: 2"):
-        taken(Pace, called(options_of(Pace), ["--lr-decay", "2"]))
+        settings_of(Pace, called(options_of(Pace), ["--lr-decay", "2"]))
 
 
 def test_what_is_left_out_is_no_option():

@@ -1,11 +1,7 @@
-from tests.papers.cell import accuracy
+from tests.papers.cell import accuracy, nearest_raw_mean
 
 
 def test_feddistill_learns_from_the_fleets_logits():
-    distilled, alone = (
-        accuracy("feddistill", "prototype", "lam=5"),
-        accuracy("feddistill", "prototype", "lam=0"),
-    )
-    assert distilled > 0.94
-    assert distilled > alone + 0.012
-    assert accuracy("feddistill", "head") > 0.92
+    distilled = accuracy("feddistill", "prototype", "lam=5")
+    assert distilled > accuracy("feddistill", "prototype", "lam=0") + 0.012
+    assert distilled > nearest_raw_mean(together=False) + 0.01

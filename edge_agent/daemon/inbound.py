@@ -79,8 +79,8 @@ class InboundDecoder:
         used.
         """
         if place.kind in ("shared_chunk", "own_chunk"):
-            blob = self.transfers.chunk(place.rest[0], int(place.rest[1]), payload)
-            return None if blob is None else self.take_in(blob.place, blob.payload)
+            blob = self.transfers.receiver.chunk(place, payload)
+            return None if blob is None else self.take_in(blob.parts, blob.payload)
         if place.kind not in KINDS or not payload:
             return None  # an empty payload takes a retained message back
         envelope, body = wire.unseal(payload)
@@ -106,8 +106,8 @@ class InboundDecoder:
         event = read_state(replace(message.envelope, t=kind))
         if self.store.held(kind, event.run, event.round, event.base) is not None:
             return event
-        blob = self.transfers.slip(place, message)
-        return None if blob is None else self.take_in(blob.place, blob.payload)
+        blob = self.transfers.receiver.announce(place, message)
+        return None if blob is None else self.take_in(blob.parts, blob.payload)
 
     def _document(self, envelope: Envelope, body: Mapping[str, Any]) -> Event | None:
         match envelope.t:

@@ -206,8 +206,9 @@ class Daemon:
             moments.append(me.delivery.retry_at)
         if me.not_before > now:
             moments.append(me.not_before)
-        if self.transfers.due is not None and me.connected:
-            moments.append(max(self.transfers.due, now + PUSH_PAUSE))
+        ask_at = self.transfers.receiver.due
+        if ask_at is not None and me.connected:
+            moments.append(max(ask_at, now + PUSH_PAUSE))
         if notifier.every:
             moments.append(now + notifier.every)
         return max(0.0, min(moments) - now)
@@ -236,7 +237,7 @@ class Daemon:
                 log.info("connected", broker=link.address, mqtt=event.protocol)
                 self._status = replace(self._status, connected=True, trouble="", coordinator=False)
                 self.silence.begins(self.deps.clock())
-                self.transfers.connected()
+                self.transfers.receiver.connected()
                 self.adoption.connected()
                 self._feed(LinkUp())
             case broker.Lost(reason):

@@ -1,4 +1,4 @@
-"""The bundle that a channel names: announced as a slip, fetched in pieces, checked before anybody
+"""The bundle that a channel names: announced by its descriptor, fetched in chunks, checked before anybody
 may use it.
 """
 
@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edge_agent.daemon.transfers import Transfers
 from edge_agent.inference.bundle import Bundle, unpacked
 from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.exchange.archive import BundleError
+from protofleet.mqtt.blobs.receiver import BlobReceiver
 from protofleet.mqtt.topics import TopicParts
 
 
@@ -25,12 +25,12 @@ class Fetched:
 class Fetch:
     """One bundle at a time: the one that is wanted, once it is announced."""
 
-    def __init__(self, transfers: Transfers) -> None:
-        self._transfers = transfers
+    def __init__(self, receiver: BlobReceiver) -> None:
+        self._receiver = receiver
         self._announced: tuple[TopicParts, wire.Message] | None = None
-        self._bad: str | None = (
-            None  # the parcel that turned out to be of no use; it is not fetched again
-        )
+        # The digest of what turned out to be of no use: it is not fetched again, else a bad bundle
+        # on a channel would cost every device the traffic of fetching it for ever.
+        self._bad: str | None = None
         self.wanted = ""
         self.under_way = False
 
@@ -41,7 +41,7 @@ class Fetch:
         self.wanted = name
         return self._begin()
 
-    def announced(self, place: TopicParts, payload: bytes) -> Fetched | None:
+    def announced(self, parts: TopicParts, payload: bytes) -> Fetched | None:
         """What a channel says of its bundle; `WireError` if that is nothing."""
         if not payload:
             self._announced = None
@@ -49,10 +49,10 @@ class Fetch:
         message = wire.decode(payload)
         if message.envelope.t != "slip" or message.body.get("of") != "bundle":
             raise WireError("bundle: a slip for a bundle is due")
-        known = self._announced
-        if known is not None and known[1].body == message.body and self.under_way:
-            return None
-        self._announced = (place, message)
+        before = self._announced
+        if before is not None and before[1].body == message.body and self.under_way:
+            return None  # retained, it comes again with each connection
+        self._announced = (parts, message)
         return self._begin()
 
     def whole(self, data: bytes) -> Fetched | None:
@@ -78,13 +78,13 @@ class Fetch:
 
     def _begin(self) -> Fetched | None:
         if self.under_way:
-            self._transfers.forget("bundle")
+            self._receiver.forget("bundle")
             self.under_way = False
         if self._announced is None or not self.wanted:
             return None
-        place, message = self._announced
+        parts, message = self._announced
         if message.body.get("bundle") != self.wanted or message.body.get("digest") == self._bad:
             return None
         self.under_way = True
-        whole = self._transfers.slip(place, message)
-        return None if whole is None else self.whole(whole.payload)
+        blob = self._receiver.announce(parts, message)
+        return None if blob is None else self.whole(blob.payload)

@@ -1,5 +1,5 @@
 """Prototypes that stay fresh: a channel's retained state, and the bundle it names, fetched in
-pieces where large.
+chunks where large.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from edge_agent.daemon.transfers import Blob, Transfers
 from edge_agent.inference.classifier import Classifier
 from edge_agent.updates.cache import settled
 from edge_agent.updates.fetch import Fetch
@@ -23,22 +22,24 @@ from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.exchange.archive import LARGEST_PARCEL
 from protofleet.mqtt.address import Address
+from protofleet.mqtt.blobs.receiver import Blob, BlobReceiver, device_receiver
 from protofleet.mqtt.link.link import Arrival, Connected, Link, LinkSettings, Refused
 from protofleet.mqtt.topics import TopicParts, Topics, check_name
 from protofleet.util.logs import Log
 
-FIRST = 5.0  # seconds to wait for the fleet's state before a call that ends falls back to what is at hand
+# Seconds to wait for the fleet's state before a call that ends falls back to what is at hand.
+FIRST = 5.0
 FETCHING = 300.0  # for a bundle that it takes to use them
 
 
 class ChannelListener:
-    """Listens to one channel, in a thread of its own; what is large is fetched in pieces."""
+    """Listens to one channel, in a thread of its own; what is large is fetched in chunks."""
 
     def __init__(
-        self, succession: BundleSwitch, link: Link, transfers: Transfers, log: Log
+        self, switch: BundleSwitch, link: Link, receiver: BlobReceiver, topics: Topics, log: Log
     ) -> None:
-        self._succession, self._link, self._log = succession, link, log
-        self._transfers = transfers
+        self._switch, self._link, self._receiver = switch, link, receiver
+        self._topics, self._log = topics, log
         self.fresh = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="follow", daemon=True)
@@ -47,7 +48,7 @@ class ChannelListener:
         """Whether the fleet's word came in time; a bundle that is on its way gets longer."""
         if self.fresh.wait(FIRST):
             return True
-        return self._succession.fetching and self.fresh.wait(FETCHING)
+        return self._switch.fetching and self.fresh.wait(FETCHING)
 
     def start(self) -> None:
         """Listen until `stop`."""
@@ -61,49 +62,48 @@ class ChannelListener:
 
     def _listen(self) -> None:
         while not self._stop.is_set():
-            due = self._transfers.due
-            wait = 1.0 if due is None else min(1.0, max(0.0, due - time.monotonic()))
+            ask_at = self._receiver.due
+            wait = 1.0 if ask_at is None else min(1.0, max(0.0, ask_at - time.monotonic()))
             for event in self._link.poll(wait):
                 match event:
                     case Connected():
-                        self._transfers.connected()
+                        self._receiver.connected()
                     case Arrival(topic, payload):
-                        self._heard(topic, payload)
+                        self._receive(topic, payload)
                         self._link.ack(event)
                     case Refused(reason):
                         self._log.warning(
                             f"the broker refuses us: {reason}", broker=self._link.address
                         )
-            self._transfers.push()
+            self._receiver.ask_due()
 
-    def _heard(self, topic: str, payload: bytes) -> None:
-        place = self._transfers.topics.parse(topic)
-        if place is None:
+    def _receive(self, topic: str, payload: bytes) -> None:
+        parts = self._topics.parse(topic)
+        if parts is None:
             return
         try:
-            if self._came(place, payload):
+            if self._take_in(parts, payload):
                 self.fresh.set()
         except FleetError as error:
             self._log.warning(f"what came cannot be used: {error}", topic=topic)
 
-    def _came(self, place: TopicParts, payload: bytes) -> bool:
-        if place.kind == "bundle":
-            return self._succession.announced(place, payload)
-        if place.kind == "own_chunk":
-            whole = self._transfers.chunk(place.rest[0], int(place.rest[1]), payload)
+    def _take_in(self, parts: TopicParts, payload: bytes) -> bool:
+        """Whether this is the fleet's word: what it says is in use, or cannot be."""
+        if parts.kind == "bundle":
+            return self._switch.announced(parts, payload)
+        if parts.kind == "own_chunk":
+            blob = self._receiver.chunk(parts, payload)
         elif not payload:
             return False  # an empty payload takes a retained message back
         elif wire.unseal(payload)[0].t == "slip":
-            whole = self._transfers.slip(place, wire.decode(payload))
+            blob = self._receiver.announce(parts, wire.decode(payload))
         else:
-            whole = Blob(place, payload)
-        if whole is None:
+            blob = Blob(parts, payload)
+        if blob is None:
             return False
-        return (
-            self._succession.whole(whole.payload)
-            if whole.place.kind == "bundle"
-            else self._succession.state(whole.payload)
-        )
+        if blob.parts.kind == "bundle":
+            return self._switch.whole(blob.payload)
+        return self._switch.state(blob.payload)
 
 
 @contextmanager
@@ -126,29 +126,30 @@ def following(
     name = f"infer-{secrets.token_hex(6)}"
     settings = LinkSettings(clean_start=True, session_expiry=0)
     link = Link(address, name, settings, rng=random.Random())
-    who = (
-        address.username or name
-    )  # a broker's rules let a device ask for pieces under its own name only
+    # A broker's rules let a device ask for chunks under its own name only.
+    agent = address.username or name
     settled(classifier, bundle)
-    with TemporaryDirectory(prefix="protofleet-") as spool:
-        transfers = Transfers(topics, who, Path(spool), link, time.monotonic, LARGEST_PARCEL)
-        succession = BundleSwitch(classifier, bundle, Fetch(transfers) if fetch else None, log)
-        ear = ChannelListener(succession, link, transfers, log)
-        heard = (
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        receiver = device_receiver(
+            topics, agent, Path(folder), link, time.monotonic, LARGEST_PARCEL
+        )
+        switch = BundleSwitch(classifier, bundle, Fetch(receiver) if fetch else None, log)
+        listener = ChannelListener(switch, link, receiver, topics, log)
+        channel_topics = (
             topics.bundle(check_name("channel", channel)),
             topics.proto(channel),
-            f"{topics.prefix}/d/{who}/blob/+/+",
+            f"{topics.prefix}/d/{agent}/blob/+/+",
         )
-        link.subscribe([(topic, 1) for topic in heard])
+        link.subscribe([(topic, 1) for topic in channel_topics])
         link.start()
-        ear.start()
+        listener.start()
         try:
-            if wait and not ear.wait():
+            if wait and not listener.wait():
                 log.warning(
                     "the fleet's prototypes did not come in time; those at hand are used",
                     broker=address,
                 )
             yield
         finally:
-            ear.stop()
+            listener.stop()
             link.stop(patience=1.0)

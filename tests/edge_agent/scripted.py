@@ -20,7 +20,7 @@ from coordinator.uploads.fuse import as_published, fuse_round
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.mqtt.blobs.descriptor import BlobDescriptor, slip_message
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor, descriptor_message
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.blobs.store import IncomingBlob
 from protofleet.mqtt.topics import Topics
@@ -80,7 +80,7 @@ class Scripted:
         )
         if self.chunk and t in ("global", "own") and len(data) > self.chunk:
             self.large = OutgoingBlob(data, self.chunk)
-            data = slip_message(head, self.large.slip)
+            data = descriptor_message(head, self.large.descriptor)
         self.client.publish(topic, data, 1, retain).wait_for_publish(10)
 
     def publish_state(self) -> None:
@@ -156,23 +156,23 @@ class Scripted:
             -1
         ].body
         assert self.large is not None
-        assert asked["digest"] == self.large.slip.digest
+        assert asked["digest"] == self.large.descriptor.digest
         for first, last in asked["missing"]:
             for index in range(first, last + 1):
                 topic = self.topics.own_chunk(agent, asked["digest"], index)
                 self.client.publish(topic, self.large.chunk(index), 1).wait_for_publish(10)
 
     def large_upload(self, agent: str, round: int, folder: Path) -> wire.Message:
-        """Ask for every chunk of an upload for which a slip came, as a coordinator does that has
+        """Ask for every chunk of an upload for which a descriptor came, as a coordinator does that has
         none.
         """
-        slip = BlobDescriptor.from_body(self.upload(agent, round).body)
-        incoming = IncomingBlob(folder / "parcel", slip, time.monotonic)
+        descriptor = BlobDescriptor.from_body(self.upload(agent, round).body)
+        incoming = IncomingBlob(folder / "blob", descriptor, time.monotonic)
         body = {
-            "digest": slip.digest,
+            "digest": descriptor.digest,
             "round": round,
             "status": "missing",
-            "missing": [[0, slip.chunks - 1]],
+            "missing": [[0, descriptor.chunks - 1]],
         }
         self.say(self.topics.receipt(agent), "receipt", body, retain=False, round=round)
 
@@ -182,7 +182,7 @@ class Scripted:
                 if (
                     place is not None
                     and place.kind == "upload_chunk"
-                    and place.rest[0] == slip.digest
+                    and place.rest[0] == descriptor.digest
                 ):
                     incoming.add(int(place.rest[1]), payload)
             return incoming.payload()

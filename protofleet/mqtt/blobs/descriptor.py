@@ -1,4 +1,7 @@
-"""The slip that stands in for a payload too large for one packet, and runs of chunk numbers."""
+"""What stands in for a payload too large for one packet, and runs of chunk numbers.
+
+On the wire a descriptor is a message of type `slip`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 Ranges = list[tuple[int, int]]  # first and last chunk of each run
 
 HEADROOM = 1024  # bytes of a packet that are not payload: topic, header, properties
+# A descriptor comes from outside and decides how much is set aside for it: the receiver keeps a byte
+# a chunk in memory, so that many and tiny ones are refused.
 MOST_CHUNKS = 65_536
 SMALLEST = 256  # bytes in a chunk, unless the payload is one chunk
 HEX = re.compile(r"[0-9a-f]{64}")
@@ -64,18 +69,19 @@ class BlobDescriptor:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> BlobDescriptor:
-        """From the body of a decoded message; `ParcelError` if it makes no sense."""
+        """From the body of a decoded message; `BlobError` if it makes no sense."""
         digest, size, chunk = (body.get(name) for name in ("digest", "size", "chunk"))
         if not isinstance(digest, str) or not HEX.fullmatch(digest):
             raise BlobError("slip.digest: not a sha256 in hexadecimal")
+        # `type`, not `isinstance`: True is an int, too.
         if type(size) is not int or type(chunk) is not int or size <= 0 or chunk <= 0:
             raise BlobError("slip: size and chunk are not whole numbers above 0")
-        slip = cls(digest, size, chunk)
-        if (chunk < SMALLEST and slip.chunks > 1) or slip.chunks > MOST_CHUNKS:
+        descriptor = cls(digest, size, chunk)
+        if (chunk < SMALLEST and descriptor.chunks > 1) or descriptor.chunks > MOST_CHUNKS:
             raise BlobError(
-                f"slip: {slip.chunks} chunks of {chunk} bytes are too many or too small"
+                f"slip: {descriptor.chunks} chunks of {chunk} bytes are too many or too small"
             )
-        return slip
+        return descriptor
 
     def length(self, index: int) -> int:
         """Bytes in a chunk."""
@@ -85,13 +91,13 @@ class BlobDescriptor:
         return [(0, self.chunks - 1)]
 
 
-def slip_message(envelope: Envelope, slip: BlobDescriptor) -> bytes:
+def descriptor_message(envelope: Envelope, descriptor: BlobDescriptor) -> bytes:
     """The message that travels on the topic of the payload whose envelope this is."""
     from dataclasses import replace
 
     from protofleet import wire
 
-    return wire.encode(replace(envelope, t="slip"), {**slip.body(), "of": envelope.t})
+    return wire.encode(replace(envelope, t="slip"), {**descriptor.body(), "of": envelope.t})
 
 
 def ranges_of(indices: Iterable[int], most: int = 256) -> Ranges:
@@ -108,7 +114,7 @@ def ranges_of(indices: Iterable[int], most: int = 256) -> Ranges:
 
 
 def read_ranges(value: Any, chunks: int) -> Ranges:
-    """`[[first, last], ...]` from a document; `ParcelError` for anything that is not rising and
+    """`[[first, last], ...]` from a document; `BlobError` for anything that is not rising and
     within the payload.
     """
     runs: Ranges = []

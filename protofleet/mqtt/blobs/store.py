@@ -5,6 +5,35 @@ after the bytes. So a transfer goes on after a restart; whatever a crash left ha
 by the hash, which empties it.
 """
 
+# Theory of operation
+#
+# Files. A payload with base name B is `B.parcel`, as long as the payload from the start, and
+# `B.marks`, a byte for each chunk: 1 for there, 0 for missing. B is made of owner, digest, size and
+# chunk length, so that the files of an earlier process are found again by whoever announces the
+# same, and by nobody else.
+#
+#   event                          bytes                 marks                 afterwards
+#   open, nothing there            sparse file           all 0                 all missing
+#   open, files that fit           as they are           as they are           the rest missing
+#   open, files that do not fit    made anew             made anew, before     all missing
+#   add                            written in place      1, after the bytes    one missing less
+#   payload, hash right            read                  -                     close removes both
+#   payload, hash wrong            made anew             made anew, before     all missing
+#
+# The marks follow the bytes and go before them, so a process that is killed at any point leaves at
+# most a chunk that is there and unmarked: it is asked for again. A machine that loses power may
+# leave the reverse, for nothing is synced: the hash finds that, and costs the whole payload. To
+# sync each chunk would cost every payload more.
+#
+# Bounds. A payload may be as large as `largest`, all of them together as `total`; what does not fit
+# is made to fit by forgetting what was touched longest ago. Memory is a byte a chunk. The sizes
+# count from the moment of `open` (a sparse file is going to be filled), so that nothing has to be
+# refused half-way.
+#
+# Leftovers, the files of an earlier process, count on disk until their owner opens them, or room is
+# needed, or `sweep` has come round once. `sweep` is for receivers whose senders may simply be gone;
+# a device, which awaits its own few, does without.
+
 from __future__ import annotations
 
 import contextlib
@@ -16,58 +45,60 @@ from pathlib import Path
 from protofleet.errors import BlobError
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, Ranges, ranges_of
 
+# The suffixes are on devices' disks: a transfer goes on over an update, too.
 DATA, MARKS = ".parcel", ".marks"
 
 
 class IncomingBlob:
     """One payload on its way in. `touched` is when something last came, by the given clock."""
 
-    def __init__(self, base: Path, slip: BlobDescriptor, clock: Callable[[], float]) -> None:
-        self.slip = slip
+    def __init__(self, base: Path, descriptor: BlobDescriptor, clock: Callable[[], float]) -> None:
+        self.descriptor = descriptor
         self._data, self._marks = base.with_suffix(DATA), base.with_suffix(MARKS)
         self._clock = clock
         self.touched = clock()
-        self._have = self._found()
-        self._left = self._have.count(0)
+        self._have = self._left_over()
+        self._missing = self._have.count(0)
 
-    def _found(self) -> bytearray:
+    def _left_over(self) -> bytearray:
         """The marks of an earlier life, if they fit."""
         try:
-            have = self._marks.read_bytes()
+            marks = self._marks.read_bytes()
             if (
-                len(have) == self.slip.chunks
-                and self._data.stat().st_size == self.slip.size
-                and set(have) <= {0, 1}
+                len(marks) == self.descriptor.chunks
+                and self._data.stat().st_size == self.descriptor.size
+                and set(marks) <= {0, 1}
             ):
-                return bytearray(have)
+                return bytearray(marks)
         except OSError:
             pass
         return self._empty()
 
     def _empty(self) -> bytearray:
-        have = bytearray(self.slip.chunks)
-        self._marks.write_bytes(have)
+        # Marks first: killed between the two, no mark speaks of bytes that are gone.
+        marks = bytearray(self.descriptor.chunks)
+        self._marks.write_bytes(marks)
         with self._data.open("wb") as file:
-            file.truncate(self.slip.size)
-        return have
+            file.truncate(self.descriptor.size)
+        return marks
 
     @property
     def complete(self) -> bool:
-        return self._left == 0
+        return self._missing == 0
 
     def add(self, index: int, chunk: bytes) -> bool:
         """Put a chunk in its place; False if it is not one of ours, of the wrong length, or there
         already.
         """
-        if not 0 <= index < self.slip.chunks or len(chunk) != self.slip.length(index):
+        if not 0 <= index < self.descriptor.chunks or len(chunk) != self.descriptor.length(index):
             return False
         self.touched = self._clock()
         if self._have[index]:
             return False
-        _write(self._data, index * self.slip.chunk, chunk)
+        _write(self._data, index * self.descriptor.chunk, chunk)
         _write(self._marks, index, b"\1")
         self._have[index] = 1
-        self._left -= 1
+        self._missing -= 1
         return True
 
     def missing(self, most: int = 256) -> Ranges:
@@ -80,11 +111,12 @@ class IncomingBlob:
         """
         if not self.complete:
             return None
-        data = self._data.read_bytes()
-        if sha256(data).hexdigest() == self.slip.digest:
-            return data
+        payload = self._data.read_bytes()
+        if sha256(payload).hexdigest() == self.descriptor.digest:
+            return payload
+        # Which chunk is wrong cannot be told: only the whole has a hash.
         self._have = self._empty()
-        self._left = len(self._have)
+        self._missing = len(self._have)
         return None
 
     def remove(self) -> None:
@@ -100,86 +132,89 @@ class BlobStore:
     def __init__(
         self, dir: Path, *, largest: int, total: int, expiry: float, clock: Callable[[], float]
     ) -> None:
-        self._dir, self._largest, self._total, self._expiry, self._clock = (
-            dir,
-            largest,
-            total,
-            expiry,
-            clock,
-        )
-        self._held: dict[tuple[str, str], IncomingBlob] = {}
-        self._strangers: set[Path] = set()
+        self._dir, self._clock = dir, clock
+        self._largest, self._total, self._expiry = largest, total, expiry
+        self._incoming: dict[tuple[str, str], IncomingBlob] = {}
         dir.mkdir(parents=True, exist_ok=True)
-        self._strangers = {
+        self._leftovers = {
             path.with_suffix("") for path in dir.iterdir() if path.suffix in (DATA, MARKS)
         }
 
-    def open(self, owner: str, slip: BlobDescriptor) -> IncomingBlob:
-        """Where the chunks of this slip go, begun already or not. `ParcelError` if it is too
+    def open(self, owner: str, descriptor: BlobDescriptor) -> IncomingBlob:
+        """Where the chunks of this payload go, begun already or not. `BlobError` if it is too
         large.
         """
-        if slip.size > min(self._largest, self._total):
+        if descriptor.size > min(self._largest, self._total):
             raise BlobError(
-                f"{slip.size} bytes, at most {min(self._largest, self._total)} are taken in"
+                f"{descriptor.size} bytes, at most {min(self._largest, self._total)} are taken in"
             )
-        held = self._held.get((owner, slip.digest))
-        if held is not None and held.slip == slip:
-            held.touched = self._clock()
-            return held
-        self.close(owner, slip.digest)
-        base = self._dir / sha256(repr((owner, slip)).encode()).hexdigest()[:32]
-        self._make_room(slip.size, base)
-        self._strangers.discard(base)
+        incoming = self._incoming.get((owner, descriptor.digest))
+        if incoming is not None and incoming.descriptor == descriptor:
+            incoming.touched = self._clock()
+            return incoming
+        # The same bytes, cut in another way: the chunks that are there fit no more.
+        self.close(owner, descriptor.digest)
+        base = self._dir / _name(owner, descriptor)
+        self._make_room(descriptor.size, base)
+        self._leftovers.discard(base)
         try:
-            incoming = IncomingBlob(base, slip, self._clock)
+            incoming = IncomingBlob(base, descriptor, self._clock)
         except OSError as error:
             _remove(base)
             raise BlobError(
-                f"no room for {slip.size} bytes in {self._dir}: {error.strerror}"
+                f"no room for {descriptor.size} bytes in {self._dir}: {error.strerror}"
             ) from None
-        self._held[owner, slip.digest] = incoming
+        self._incoming[owner, descriptor.digest] = incoming
         return incoming
 
     def find(self, owner: str, digest: str) -> IncomingBlob | None:
         """Where a chunk goes that has just come; None for what nobody announced."""
-        return self._held.get((owner, digest))
+        return self._incoming.get((owner, digest))
 
     def close(self, owner: str, digest: str) -> None:
         """It was taken out, or nobody wants it any more."""
-        held = self._held.pop((owner, digest), None)
-        if held is not None:
-            held.remove()
+        incoming = self._incoming.pop((owner, digest), None)
+        if incoming is not None:
+            incoming.remove()
 
     def sweep(self) -> None:
         """Forget what nothing was added to for too long, and what an earlier process left and
         nobody asked for.
         """
-        old = self._clock() - self._expiry
-        for owner, digest in [key for key, held in self._held.items() if held.touched < old]:
+        oldest = self._clock() - self._expiry
+        for owner, digest in [key for key, i in self._incoming.items() if i.touched < oldest]:
             self.close(owner, digest)
-        for base in self._strangers:
+        for base in self._leftovers:
             _remove(base)
-        self._strangers.clear()
+        self._leftovers.clear()
 
     @property
     def size(self) -> int:
         """Bytes set aside."""
-        return sum(held.slip.size for held in self._held.values())
+        return sum(incoming.descriptor.size for incoming in self._incoming.values())
 
     def _make_room(self, size: int, keep: Path) -> None:
-        for base in self._strangers - {keep}:
+        for base in self._leftovers - {keep}:
             if self._on_disk() + size > self._total:
                 _remove(base)
-        self._strangers = {base for base in self._strangers if base.with_suffix(DATA).exists()}
-        while self._held and self.size + size > self._total:
-            self.close(*min(self._held, key=lambda key: self._held[key].touched))
+        self._leftovers = {base for base in self._leftovers if base.with_suffix(DATA).exists()}
+        while self._incoming and self.size + size > self._total:
+            self.close(*min(self._incoming, key=lambda key: self._incoming[key].touched))
 
     def _on_disk(self) -> int:
-        strangers = 0
-        for base in self._strangers:
+        leftovers = 0
+        for base in self._leftovers:
             with contextlib.suppress(OSError):
-                strangers += base.with_suffix(DATA).stat().st_size
-        return self.size + strangers
+                leftovers += base.with_suffix(DATA).stat().st_size
+        return self.size + leftovers
+
+
+def _name(owner: str, descriptor: BlobDescriptor) -> str:
+    """What the files are called: the same again in the next process."""
+    # The text, down to the word `Slip`, is that of the first version: what a device had gathered
+    # before an update is found by the name.
+    cut = f"digest={descriptor.digest!r}, size={descriptor.size}, chunk={descriptor.chunk}"
+    return sha256(f"({owner!r}, Slip({cut}))".encode()).hexdigest()[:32]
 
 
 def _remove(base: Path) -> None:

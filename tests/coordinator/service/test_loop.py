@@ -14,7 +14,7 @@ from coordinator.errors import JournalError, Superseded
 from coordinator.service.blobs import BlobServer
 from coordinator.service.loop import RETRY, Service, ServiceDeps
 from protofleet import wire
-from protofleet.mqtt.blobs.descriptor import BlobLimits, slip_message
+from protofleet.mqtt.blobs.descriptor import BlobLimits, descriptor_message
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.link.events import Arrival, Connected, Ticket
 from protofleet.util.logs import Log
@@ -161,9 +161,9 @@ def test_a_spool_without_room_costs_the_upload_and_not_the_service(made, tmp_pat
     inner.recover(0.0)
     base = inner.state.base
     payload = upload("a", 1, base)[1]
-    parcel = OutgoingBlob(payload, 256)
-    slip = slip_message(wire.unseal(payload)[0], parcel.slip)
-    chunk = came(TOPICS.upload_chunk("a", parcel.slip.digest, 0), parcel.chunk(0))
+    blob = OutgoingBlob(payload, 256)
+    slip = descriptor_message(wire.unseal(payload)[0], blob.descriptor)
+    chunk = came(TOPICS.upload_chunk("a", blob.descriptor.digest, 0), blob.chunk(0))
     births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
     link.script = [[Connected(False, "5"), *births], [came(TOPICS.upload("a", 1), slip)]]
     link.script += [lambda: shutil.rmtree(tmp_path / "spool"), [chunk]]

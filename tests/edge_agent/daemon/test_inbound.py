@@ -17,7 +17,7 @@ from edge_agent.store import Store
 from protofleet import wire
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError, LinkError, SettingError, WireError
-from protofleet.mqtt.blobs.descriptor import slip_message
+from protofleet.mqtt.blobs.descriptor import descriptor_message
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.topics import TopicParts
 from protofleet.settings.fields import to_plain
@@ -139,24 +139,26 @@ def test_what_is_of_another_fleet_or_in_the_wrong_place_changes_nothing(decoder)
         decoder.take_in(SHARED, stranger)
     blob = OutgoingBlob(LARGE, 1000)
     with pytest.raises(LinkError, match="a slip for 'global' has no place here"):
-        decoder.take_in(OWN, slip_message(STATE, blob.slip))
+        decoder.take_in(OWN, descriptor_message(STATE, blob.descriptor))
     assert decoder.store.held("global", "r", 2, BASE) is None
-    assert decoder.transfers.due is None
+    assert decoder.transfers.receiver.due is None
 
 
 def test_a_large_state_is_an_event_once_its_last_chunk_came_and_never_fetched_again(decoder):
     blob = OutgoingBlob(LARGE, 1000)
-    slip = slip_message(STATE, blob.slip)
-    assert decoder.take_in(SHARED, slip) is None
+    descriptor = descriptor_message(STATE, blob.descriptor)
+    assert decoder.take_in(SHARED, descriptor) is None
     events = [
-        decoder.take_in(TopicParts(None, "shared_chunk", (blob.slip.digest, str(n))), blob.chunk(n))
-        for n in range(blob.slip.chunks)
+        decoder.take_in(
+            TopicParts(None, "shared_chunk", (blob.descriptor.digest, str(n))), blob.chunk(n)
+        )
+        for n in range(blob.descriptor.chunks)
     ]
-    assert events == [None] * (blob.slip.chunks - 1) + [Shared("r", 3, 2, BASE)]
+    assert events == [None] * (blob.descriptor.chunks - 1) + [Shared("r", 3, 2, BASE)]
     assert decoder.store.held("global", "r", 2, BASE) == LARGE
-    # The retained slip comes again with every connection.
-    assert decoder.take_in(SHARED, slip) == Shared("r", 3, 2, BASE)
-    assert decoder.transfers.due is None
+    # The retained descriptor comes again with every connection.
+    assert decoder.take_in(SHARED, descriptor) == Shared("r", 3, 2, BASE)
+    assert decoder.transfers.receiver.due is None
 
 
 def test_an_announcement_says_how_large_packets_may_be_and_keeps_silent_about_it(decoder):

@@ -31,9 +31,7 @@ class ServeSection:
         "the fleet's name, the same word at every device",
         flag="The fleet's name.",
     )
-    method: str = setting(
-        "fleet", "a method of `protofleet methods`", flag="A method of `protofleet methods`."
-    )
+    method: str = setting("fleet", "a method of `protofleet methods`")
     data_dir: str = setting(
         "coordinator-data",
         "where the journal is kept; relative to this file",
@@ -44,19 +42,10 @@ class ServeSection:
         "name of the run; empty: one is made for a new journal",
         flag="Name of the run; by default one is made up.",
     )
-    rounds: int = setting(0, "rounds in all; 0: no end", low=0, flag="Rounds in all; 0: no end.")
-    min_agents: int = setting(
-        1,
-        "devices that must be there before a round opens",
-        low=1,
-        flag="Devices that must be there before a round opens.",
-    )
+    rounds: int = setting(0, "rounds in all; 0: no end", low=0)
+    min_agents: int = setting(1, "devices that must be there before a round opens", low=1)
     quorum: float = setting(
-        0.8,
-        "share of those asked that is enough at the deadline",
-        low=0,
-        high=1,
-        flag="Share of those asked that is enough at the deadline.",
+        0.8, "share of those asked that is enough at the deadline", low=0, high=1
     )
     round_timeout: float = setting(
         300.0,
@@ -72,18 +61,9 @@ class ServeSection:
         flag="Seconds from one round's opening to the next, at least.",
     )
     participation: float = setting(
-        1.0,
-        "share of the devices that is asked in a round",
-        low=0,
-        high=1,
-        flag="Share of the devices that is asked in a round.",
+        1.0, "share of the devices that is asked in a round", low=0, high=1
     )
-    max_staleness: int = setting(
-        0,
-        "rounds an upload may be late and still be fused",
-        low=0,
-        flag="Rounds an upload may be late and still be fused.",
-    )
+    max_staleness: int = setting(0, "rounds an upload may be late and still be fused", low=0)
     mode: Literal["sync", "async"] = setting(
         "sync",
         "async: fuse whenever `cut` uploads have come",

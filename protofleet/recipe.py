@@ -25,9 +25,9 @@ there is.
 #
 # What keeps the two the same, and what a new method has to keep to:
 #
-# - A move is a function of its arguments. What is random comes from `turn.rng(purpose)`, a generator
-#   of its own for (seed, run, round, agent, purpose): no draw depends on what ran before, so a
-#   device that was killed and trains again sends the same bytes.
+# - A move is a function of its arguments. Chance comes from `turn.rng(purpose)`, a generator of its
+#   own for (seed, run, round, agent, purpose): no draw depends on what ran before, so a device that
+#   was killed and trains again sends the same bytes.
 # - What a device remembers between rounds is in `me.memory`, as parts, and in its network. Both are
 #   in its checkpoint; a variable of the recipe's module is not.
 # - `fold` may only add (`Sum`) or keep whole (`Bag`). Everything that is not linear belongs to

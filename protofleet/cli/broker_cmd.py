@@ -135,8 +135,8 @@ def deployment(at: Listening, fleet: str | None) -> str:
     return "\n".join(
         [
             f"# ----- {folder}/conf.d/protofleet.conf",
-            f"# Users: mosquitto_passwd -c {at.passwords} coordinator; then each device by its agent"
-            " id.",
+            f"# Users: mosquitto_passwd -c {at.passwords} coordinator;"
+            " then each device by its agent id.",
             config_text(at, Path("/var/lib/mosquitto")),
             f"# ----- {at.acl}",
             acl_text(fleet),

@@ -56,7 +56,8 @@ class SettingFlags:
         """The command with its options."""
         for path in reversed(self.paths):
             field, name = self._setting(path)
-            words = field.metadata["flag"] or field.metadata["help"]
+            help = field.metadata["help"]
+            words = field.metadata["flag"] or f"{help[0].upper()}{help[1:]}."
             flag = "--" + name.replace("_", "-")
             command = click.option(flag, name, default=None, help=words)(command)
         return command

@@ -45,8 +45,8 @@ def setting(
     flag: str = "",
     flag_name: str = "",
 ) -> T:
-    """A dataclass field with its help and bounds (inclusive); `flag` is its help on a command line
-    and `flag_name` its name there, where these differ from those in a file.
+    """A dataclass field with its help and bounds (inclusive); `flag` is its sentence on a command
+    line and `flag_name` its name there, where these are others than in a file.
     """
     metadata = {"help": help, "low": low, "high": high, "flag": flag, "flag_name": flag_name}
     field: T = dataclasses.field(default=default, metadata=metadata)

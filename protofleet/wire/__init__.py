@@ -1,7 +1,7 @@
 """The wire: values of the vocabulary to bytes and back, through one encoder and one strict decoder.
 
-`decode` (whole messages) and `decode_parts` (their bodies) are the only ways in. Both return a
-value or raise `WireError`, and nothing else ever.
+`decode` (a whole message), its halves `unseal` (the envelope) and `decode_body`, and `decode_parts`
+are the only ways in. Each returns a value or raises `WireError`, and nothing else ever.
 """
 
 from protofleet.wire.arrays import Precision

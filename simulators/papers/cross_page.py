@@ -241,10 +241,11 @@ def page(seeds: int, out: Path, beside: Path | None) -> str:
         lines += [f"### {task.title}", "", *table(task, results, (FLEET, *PAPERS, *improved)), ""]
     if beside is not None:
         picture = Path("images/fleet-bytes.png")
-        plots.against_bytes(
-            {task.title: _curves(task, results) for task in TASKS[:4]}, beside / picture
-        )
-        lines += [f"![accuracy against bytes]({picture})", ""]
+        panels = {task.title: _curves(task, results) for task in TASKS[:4]}
+        panels = {title: series for title, series in panels.items() if series}
+        if panels:
+            plots.against_bytes(panels, beside / picture)
+            lines += [f"![accuracy against bytes]({picture})", ""]
     lines += ["### Rounds", "", *speed(results), ""]
     lines += ["### What each part gives", ""]
     for task in TASKS:

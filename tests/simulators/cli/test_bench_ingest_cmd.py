@@ -1,0 +1,37 @@
+"""`protofleet bench ingest` prints medians, the spread of the rates, and one ratio."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from simulators.cli.bench_ingest_cmd import ingest
+from simulators.speed import ingest as measuring
+from simulators.speed.ingest import Ingested
+
+
+@pytest.fixture(autouse=True)
+def measured(monkeypatch):
+    def runs(name, rates, **waits):
+        return [Ingested(name, 60, 0, rate, 100.0, 30.0, 7.0, 9.0, **waits) for rate in rates]
+
+    rows = [
+        *runs("bare", (8000.0, 10_000.0, 30_000.0)),
+        *runs("coordinator", (2000.0, 2500.0, 2600.0), p50_ms=1.5, p99_ms=9.25),
+    ]
+    monkeypatch.setattr(measuring, "bench_ingest", lambda *_: rows)
+    return rows
+
+
+def test_the_ratio_is_that_of_the_medians():
+    lines = CliRunner().invoke(ingest, ["--uploads", "60", "--runs", "3"]).stdout.splitlines()
+    assert lines[0].startswith("60 uploads of 20 KB")
+    assert lines[2].split() == ["bare", "10,000", "100", "0", "30"]
+    assert lines[3].split() == ["coordinator", "2,500", "100", "0", "30", "1.5", "9.2"]
+    assert lines[4].startswith("bare: 8,000 to 30,000 uploads/s")
+    assert lines[-1].startswith("ratio 0.25;")
+
+
+def test_programs_get_every_run(measured):
+    rows = json.loads(CliRunner().invoke(ingest, ["--json"]).stdout)
+    assert [row["per_second"] for row in rows] == [row.per_second for row in measured]

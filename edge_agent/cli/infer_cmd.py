@@ -126,11 +126,11 @@ def infer(
     with ExitStack() as stack:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
         if follow:
-            from edge_agent.updates.listener import following
+            from edge_agent.updates.listener import Channel, following
 
-            broker = reach(follow)
+            source = Channel(reach(follow), channel, fleet)
             stack.enter_context(
-                following(classifier, bundle, broker, channel, fleet, wait=not endless, fetch=fetch)
+                following(classifier, bundle, source, wait=not endless, fetch=fetch)
             )
         else:
             settled(classifier, bundle)

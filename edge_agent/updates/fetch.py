@@ -64,7 +64,8 @@ class Fetch:
             bundle = unpacked(data, f"the bundle {self.wanted[:16]}")
             if bundle.digest != self.wanted:
                 raise BundleError(
-                    f"the channel names the bundle {self.wanted[:16]}, what came is {bundle.digest[:16]}"
+                    f"the channel names the bundle {self.wanted[:16]}, "
+                    f"what came is {bundle.digest[:16]}"
                 )
         except BundleError:
             self.refuse()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -106,13 +107,20 @@ class ChannelListener:
         return self._switch.state(blob.payload)
 
 
+@dataclass(frozen=True)
+class Channel:
+    """Which channel of which fleet, and at which broker; without a fleet the bundle's own."""
+
+    broker: Address
+    name: str
+    fleet: str | None = None
+
+
 @contextmanager
 def following(
     classifier: Classifier,
     bundle: Path,
-    address: Address,
-    channel: str,
-    fleet: str | None,
+    channel: Channel,
     *,
     wait: bool,
     fetch: bool = True,
@@ -122,7 +130,8 @@ def following(
     bundles, too.
     """
     log = log or Log(sys.stderr)
-    topics = Topics(fleet or classifier.bundle.manifest.fleet)
+    address = channel.broker
+    topics = Topics(channel.fleet or classifier.bundle.manifest.fleet)
     name = f"infer-{secrets.token_hex(6)}"
     settings = LinkSettings(clean_start=True, session_expiry=0)
     link = Link(address, name, settings, rng=random.Random())
@@ -136,8 +145,8 @@ def following(
         switch = BundleSwitch(classifier, bundle, Fetch(receiver) if fetch else None, log)
         listener = ChannelListener(switch, link, receiver, topics, log)
         channel_topics = (
-            topics.bundle(check_name("channel", channel)),
-            topics.proto(channel),
+            topics.bundle(check_name("channel", channel.name)),
+            topics.proto(channel.name),
             f"{topics.prefix}/d/{agent}/blob/+/+",
         )
         link.subscribe([(topic, 1) for topic in channel_topics])

@@ -102,7 +102,10 @@ def test_a_frozen_extractor_reaches_every_device_and_their_means_are_the_fleets_
     follower = Classifier(bundle)
     (tmp_path / "elsewhere").mkdir()
     with listener.following(
-        follower, tmp_path / "elsewhere" / "b", Address.parse(url), "stable", "f", wait=True
+        follower,
+        tmp_path / "elsewhere" / "b",
+        listener.Channel(Address.parse(url), "stable", "f"),
+        wait=True,
     ):
         bank = follower.loaded.bank
     assert (bank.about.bundle, bank.about.lineage.partition(":")[0]) == (name, "extractor")

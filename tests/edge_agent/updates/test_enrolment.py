@@ -153,7 +153,11 @@ def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
             frozen(tmp_path / "c", packed_bundle(tmp_path / "few.pfb", bank))
             second = Classifier(other)
             with listener.following(
-                second, other, Address.parse(url), "stable", "f", wait=True, log=Log(StringIO())
+                second,
+                other,
+                listener.Channel(Address.parse(url), "stable", "f"),
+                wait=True,
+                log=Log(StringIO()),
             ):
                 assert "9" not in second.loaded.labels
                 new = enrolment.embedded(first, "9", nines())

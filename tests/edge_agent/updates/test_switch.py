@@ -77,7 +77,11 @@ def test_a_follower_of_another_lineage_fetches_the_bundle_in_pieces_and_is_whole
     classifier, due = Classifier(own), Classifier(bundles[1]).look(X)
     with coordinator(broker, tmp_path / "c", 2048):
         with listener.following(
-            classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(StringIO())
+            classifier,
+            own,
+            listener.Channel(Address.parse(broker), "stable", "f"),
+            wait=False,
+            log=Log(StringIO()),
         ):
             before = classifier.look(X)
             assert not np.array_equal(before.features.shape, due.features.shape)
@@ -87,7 +91,11 @@ def test_a_follower_of_another_lineage_fetches_the_bundle_in_pieces_and_is_whole
             assert classifier.look(X).best == due.best
         late = Classifier(own)  # it comes when all has been said
         with listener.following(
-            late, own, Address.parse(broker), "stable", "f", wait=True, log=Log(StringIO())
+            late,
+            own,
+            listener.Channel(Address.parse(broker), "stable", "f"),
+            wait=True,
+            log=Log(StringIO()),
         ):
             assert late.look(X).best == due.best
     again = Classifier(own)
@@ -117,9 +125,7 @@ def test_one_that_must_not_fetch_stays_and_says_so_in_one_line(own, bundles, bro
         with listener.following(
             classifier,
             own,
-            Address.parse(broker),
-            "stable",
-            "f",
+            listener.Channel(Address.parse(broker), "stable", "f"),
             wait=True,
             fetch=False,
             log=Log(log),
@@ -140,7 +146,11 @@ def test_a_bundle_that_fails_its_self_test_is_refused_once_and_the_old_one_stays
 ):
     classifier, log = Classifier(own), StringIO()
     follower = listener.following(
-        classifier, own, Address.parse(broker), "stable", "f", wait=False, log=Log(log)
+        classifier,
+        own,
+        listener.Channel(Address.parse(broker), "stable", "f"),
+        wait=False,
+        log=Log(log),
     )
     with coordinator(broker, tmp_path / "c", 4096), follower:
         before = classifier.in_use
@@ -163,7 +173,11 @@ def test_a_bundle_without_a_graph_is_refused(own, broker, tmp_path):
     with coordinator(broker, tmp_path / "c"):
         frozen(tmp_path / "c", packed_bundle(tmp_path / "empty.pfb", bank))
         with listener.following(
-            classifier, own, Address.parse(broker), "stable", "f", wait=True, log=Log(log)
+            classifier,
+            own,
+            listener.Channel(Address.parse(broker), "stable", "f"),
+            wait=True,
+            log=Log(log),
         ):
             pass
     assert classifier.bundle.digest == open_bundle(own).digest

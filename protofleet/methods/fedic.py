@@ -142,10 +142,10 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     if extractor is not None:
         shared = {**shared, "extractor": extractor}
         if turn.hyper.combine == "qp":
-            # (12) learns β on the device's held-out samples. The paper has no samples held back,
-            # says the cost is the server's and builds on FedPAC: so it is FedPAC's quadratic
-            # program over the members of the cluster, row by row, since (11)'s cluster is a
-            # class's.
+            # (12) learns β on the device's validation samples, for which every device would need
+            # the rows of all its mates. The text puts the cost on the server, with no burden on
+            # clients, and builds on FedPAC: so it is FedPAC's quadratic program among the members
+            # of the cluster, row by row, since a cluster of (11) is one class's.
             rows = [need(parts, "head", Head) for parts in uploads]
             likeness = heads.Collaboration.of(uploads, turn.contract)
             combined = heads.mixed_within(rows, groups, likeness)

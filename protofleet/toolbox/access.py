@@ -38,8 +38,8 @@ def one_number(parts: Parts, name: str, tensor: str, low: float) -> float:
     """The one number that somebody sent in this part, and not less than `low`."""
     arrays = need(parts, name, Tensors).arrays
     array = arrays.get(tensor)
-    # `not x >= low` and not `x < low`: it refuses NaN as well, which compares false with
-    # everything. Other tensors in the part are refused too, since nobody would read them.
+    # Written as `not x >= low` it refuses NaN too, which compares false with everything. A further
+    # tensor in the part is refused, since nobody would read it.
     if array is None or len(arrays) > 1 or array.size != 1 or not array.item() >= low:
         raise FusionError(f"{name}.{tensor}: one number from {low:g} up is due")
     return float(array.item())

@@ -131,9 +131,9 @@ def _apart(points: Points, fixed: Points | None, rng: np.random.Generator) -> Po
     direction.
     """
     # Fixed points come first, so that they are earlier than any that may move. `tril` keeps each
-    # row's products with earlier rows only: of two that coincide one stays, and a row of zeros (the
-    # first) clashes with none. 1 − ε²  rather than 1 − ε²/2, the cosine at distance ε: a little
-    # early.
+    # row's products with earlier rows only, so of two that coincide the later one moves, and the
+    # first row never does. Two points at distance ε have the cosine 1 − ε²/2: the test is a little
+    # generous.
     everything = points if fixed is None else np.concatenate([fixed, points])
     nearest = np.tril(everything @ everything.T, -1).max(1)[len(everything) - len(points) :]
     clash = nearest > 1.0 - _SAME**2

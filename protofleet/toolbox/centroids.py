@@ -66,14 +66,14 @@ def dbscan(
         near = NearestNeighbors(n_neighbors=neighbours).fit(rows).kneighbors(rows)[0][:, -1]
         # Identical samples have a median distance of 0, and the library refuses a radius of 0.
         radius = max(reach * float(np.median(near)), 1e-9)
-        groups = np.asarray(DBSCAN(eps=radius, min_samples=neighbours).fit_predict(rows), np.int64)
-        if (groups < 0).all():
+        group = np.asarray(DBSCAN(eps=radius, min_samples=neighbours).fit_predict(rows), np.int64)
+        if (group < 0).all():
             return one_group
         # Stable, so that of equally large clusters the one that was found first stays: samples are
         # in the order of the data set, and the outcome is the same on every machine.
-        sizes = np.bincount(groups[groups >= 0])
+        sizes = np.bincount(group[group >= 0])
         largest = np.argsort(-sizes, kind="stable")[:most]
-        return np.where(np.isin(groups, largest), groups, -1)
+        return np.where(np.isin(group, largest), group, -1)
 
     return _means_of(features, labels, groups)
 

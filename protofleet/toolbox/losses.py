@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 # What holds of all of them. A class without a prototype is told by `have` (1.0 or 0.0 a class id),
 # by which terms are multiplied, never by a branch: a branch on values cannot be traced into a
-# compiled step, and an absent row must not give NaN, which times zero is NaN. Whatever network
-# computed in bf16, exponents and logarithms are taken in float32: bf16 has three digits, a
-# temperature of 0.07 makes 14 of 1, and e¹⁴ forgives no third digit.
+# compiled step. So an absent row must give a finite term, since NaN times zero is NaN. And whatever
+# the network computed in, exponents and logarithms are taken in float32: bf16 has barely three
+# digits, and a temperature of 0.07 multiplies what is wrong with a score by 14 before the
+# exponential.
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -92,8 +93,9 @@ def supcon(
     # the log of nothing, −inf, and 0 · inf below is NaN. e^(−10⁹) is 0 beside any real score.
     log_shares = scores - scores.masked_fill(others == 0, -1e9).logsumexp(1, keepdim=True)
     per_anchor = (positives * log_shares).sum(1) / positives.sum(1).clamp(min=1)
-    # |I| in (3) counts the anchors that have a positive (SupCon's code; the paper takes 2B, where
-    # every sample has its prototype for one). Both clamps divide 0 by 1 where there is nobody.
+    # |I| in (3) counts the anchors that have a positive, as in the authors' code; the paper takes
+    # 2B, where every sample has its prototype for one. Both clamps divide 0 by 1 where there is
+    # nobody.
     anchors = there * (positives.sum(1) > 0)
     return -(anchors * per_anchor).sum() / anchors.sum().clamp(min=1)
 

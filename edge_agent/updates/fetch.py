@@ -1,5 +1,5 @@
-"""The bundle that a channel names: announced by its descriptor, fetched in chunks, checked before anybody
-may use it.
+"""The bundle that a channel names: announced by its descriptor, fetched in chunks, checked before
+anybody may use it.
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ def broker(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="protofleet-broker-"))
             )
         logins = _logins(users, names, data_dir)
+        # Before the broker starts: a signal that comes while it does must not leave it behind.
         # Before the broker is started: a signal that comes while it starts must end it, too. A
         # queue, because a handler may do nothing but wake the loop.
         signals: SimpleQueue[int] = SimpleQueue()
@@ -209,6 +210,8 @@ def _tell(up: RunningBroker, data_dir: Path, names: Sequence[str]) -> None:
 
 
 def _wait(up: RunningBroker, signals: SimpleQueue[int]) -> None:
+    # A queue and not a flag: `get` returns at once on a signal, and once a second it is seen whether
+    # the broker still lives.
     while True:
         try:
             signals.get(timeout=1.0)

@@ -67,8 +67,10 @@ class Address:
         elif path:
             raise UsageError(f"broker URL: {parts.scheme}:// has no path", EXAMPLE)
         files = {"CA": ca, "client certificate": cert, "client key": key}
-        given = {what: file for what, file in files.items() if file is not None}
-        if given and parts.scheme not in ("mqtts", "wss"):
+        present = {what: file for what, file in files.items() if file is not None}
+        # Certificates with an unencrypted scheme are a misunderstanding: somebody believes to be
+        # safe. Better no connection than one in the open.
+        if present and parts.scheme not in ("mqtts", "wss"):
             raise UsageError(
                 f"broker URL: {parts.scheme}:// is not encrypted",
                 "use mqtts:// or wss:// with certificates",
@@ -77,7 +79,7 @@ class Address:
             raise UsageError(
                 "a client certificate and its key go together", "give both files or none"
             )
-        for what, file in given.items():
+        for what, file in present.items():
             if not file.is_file():
                 raise UsageError(f"{what} file {file} is not there")
         return cls(
@@ -88,7 +90,7 @@ class Address:
 def _split(url: str) -> tuple[SplitResult, int]:
     try:
         parts = urlsplit(url.strip())
-        port = parts.port
+        port = parts.port  # parsed only now: this may raise, too
     except ValueError:
         raise UsageError("broker URL: the host or the port is malformed", EXAMPLE) from None
     if parts.scheme not in PORTS or "://" not in url:
@@ -103,6 +105,8 @@ def _split(url: str) -> tuple[SplitResult, int]:
 
 
 def _shown(scheme: str) -> str:
+    # A URL without a scheme may begin with a password ("name:secret@host"): only what looks like a
+    # scheme is repeated in the error.
     return repr(scheme) if scheme.isalnum() and len(scheme) < 16 else "(none)"
 
 
@@ -112,8 +116,10 @@ def _credentials(
     if file is not None:
         return _from_file(file)
     if parts.username:
-        inside = None if parts.password is None else unquote(parts.password)
-        return unquote(parts.username), inside or environ.get("PROTOFLEET_MQTT_PASSWORD")
+        password = None if parts.password is None else unquote(parts.password)
+        # A name in the URL and its password elsewhere is the usual split: command lines are seen by
+        # everybody on the machine.
+        return unquote(parts.username), password or environ.get("PROTOFLEET_MQTT_PASSWORD")
     username = environ.get("PROTOFLEET_MQTT_USERNAME")
     password = environ.get("PROTOFLEET_MQTT_PASSWORD")
     if password and not username:

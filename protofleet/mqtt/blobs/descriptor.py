@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Ranges = list[tuple[int, int]]  # first and last chunk of each run
 
 HEADROOM = 1024  # bytes of a packet that are not payload: topic, header, properties
-# A descriptor comes from outside and decides how much is set aside for it: the receiver keeps a byte
-# a chunk in memory, so that many and tiny ones are refused.
+# A descriptor comes from outside and decides how much is set aside for it: the receiver keeps a
+# byte a chunk in memory, so that many and tiny ones are refused.
 MOST_CHUNKS = 65_536
 SMALLEST = 256  # bytes in a chunk, unless the payload is one chunk
 HEX = re.compile(r"[0-9a-f]{64}")

@@ -41,8 +41,10 @@ class Peeked(ReaderAdapter):  # type: ignore[misc]
             first, self._first = self._first, b""
             return first + rest
         if self._first:
-            taken, self._first = self._first[:n], self._first[n:]
-            return taken
+            head, self._first = self._first[:n], self._first[n:]
+            return head
+        # To amqtt no bytes mean that the stream has ended; a part of what it asked for it would
+        # take for the whole.
         with contextlib.suppress(asyncio.IncompleteReadError):
             return await self._reader.readexactly(n)
         return b""
@@ -53,6 +55,8 @@ class Peeked(ReaderAdapter):  # type: ignore[misc]
 
 async def first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, int]:
     """What was read, and the protocol level in it (0 if this is no CONNECT)."""
+    # A fixed header of two to five bytes (the length is 1 to 4), then "MQTT" with its length of two
+    # bytes, then the level: 4 is 3.1.1, 5 is 5.
     head = await reader.readexactly(2)
     while head[-1] & 0x80 and len(head) < 5:
         head += await reader.readexactly(1)
@@ -81,7 +85,7 @@ async def serve(config: dict[str, Any]) -> None:
         listeners["ws"] = {"type": "ws", "bind": f"{config['host']}:{config['ws_port']}", **secure}
     broker = Broker(config={"listeners": listeners, "plugins": plugins})
 
-    async def come_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             first, level = await asyncio.wait_for(first_bytes(reader), 10)
             if level == 4:
@@ -89,6 +93,7 @@ async def serve(config: dict[str, Any]) -> None:
                     Peeked(first, reader), StreamWriterAdapter(writer), GATE
                 )
             else:
+                # In the words of 3.1.1, which every client of 5 understands as a no.
                 writer.write(REFUSED)
                 await writer.drain()
         writer.close()
@@ -99,18 +104,18 @@ async def serve(config: dict[str, Any]) -> None:
         context.load_cert_chain(config["cert"], config["key"])
         context.verify_mode = ssl.CERT_NONE if config["ca"] is None else ssl.CERT_REQUIRED
     await broker.start()
-    server = await asyncio.start_server(come_in, config["host"], config["port"], ssl=context)
+    server = await asyncio.start_server(admit, config["host"], config["port"], ssl=context)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     parent = os.getppid()
-    while not stop.is_set() and os.getppid() == parent:  # a parent that was killed cannot stop us
+    # A parent that was killed cannot stop us: its children get another one, and that is seen here.
+    while not stop.is_set() and os.getppid() == parent:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 1)
     server.close()
-    os._exit(
-        0
-    )  # nothing is kept, so nothing is to be finished; amqtt's own shutdown waits for web sockets
+    # Nothing is kept, so there is nothing to finish; amqtt's own shutdown waits for web sockets.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,32 @@ you run yourself.
 A device's user name is its agent id: the rules let it write under its own id and nowhere else.
 """
 
+# Theory of operation
+#
+# What the fleet needs of its broker, and the settings that give it:
+#
+#   need                                            setting
+#   a retained state outlives the broker            persistence, autosave every 10 s
+#   a device that was away gets what it missed      persistent_client_expiration 14 d
+#   the coordinator commits many uploads at once    max_inflight_messages 1000
+#   a thousand devices may all send in one second   max_queued_messages, max_queued_bytes
+#   no client fills its memory with one packet      max_packet_size
+#   nobody speaks for another device                the access rules, use_username_as_clientid
+#
+# - Written every ten seconds and not with each message: what a power cut takes is said again. The
+#   coordinator publishes everything retained on each connect, and a device keeps an upload until it
+#   has the receipt. Written with each message, the whole database would be written each time.
+# - The coordinator acknowledges an upload once it is in the journal, and commits in groups; with
+#   the default of 20 in flight a group could never be larger than that. Its own receive maximum
+#   is the bound that counts.
+# - In MQTT a client id belongs to nobody: a second connection under it ends the first one and takes
+#   its session over. With the user name as client id, that needs the password (or the certificate)
+#   of the one that is to be thrown out.
+# - The rules know a device by its user name, `%u`, never by its client id, `%c`, which it chooses.
+#   With a certificate, its common name is the user name. A will is checked like a publication.
+# - Where nobody has to log in there is no user name, so that access rules mean nothing; such a
+#   broker is for one machine, and the command refuses to listen elsewhere without users.
+
 from __future__ import annotations
 
 import base64
@@ -16,9 +42,12 @@ from pathlib import Path
 from protofleet.mqtt.topics import ROOT, check_name
 
 COORDINATOR = "coordinator"
-PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
+# Where packages put daemons; the PATH of an ordinary user leaves them out.
+FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
 MEGABYTE = 2**20
 AUTOSAVE = 10  # seconds
+ROUNDS = 1000  # of the password hash
+# What stands behind d/{id}/ (`topics`); as text, because brokers in the field have it as text.
 READS = ("desired", "down", "rcpt", "blob/+/+", "cmd")
 WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt")
 
@@ -48,9 +77,9 @@ class Listening:
 
 def find() -> str | None:
     """The mosquitto program, also where the PATH of an ordinary user does not look."""
-    found = shutil.which("mosquitto")
-    return found or next(
-        (str(path) for place in PLACES if (path := Path(place, "mosquitto")).is_file()), None
+    on_path = shutil.which("mosquitto")
+    return on_path or next(
+        (str(path) for folder in FOLDERS if (path := Path(folder, "mosquitto")).is_file()), None
     )
 
 
@@ -77,8 +106,10 @@ def config_text(
         lines.append("use_username_as_clientid true  # nobody can take over another's session")
     lines += [
         "",
-        "# Retained messages and sessions outlive the broker; a power cut costs up to so many seconds. That is",
-        "# enough: what is retained is published again on each connect, and a device keeps an upload until it is",
+        "# Retained messages and sessions outlive the broker; a power cut costs up to so many "
+        "seconds. That is",
+        "# enough: what is retained is published again on each connect, and a device keeps an "
+        "upload until it is",
         "# receipted. (autosave_on_changes would write everything again for each message.)",
         "persistence true",
         f"persistence_location {data_dir}/",
@@ -86,7 +117,8 @@ def config_text(
         f"autosave_interval {AUTOSAVE}",
         "persistent_client_expiration 14d",
         "",
-        "# The coordinator takes many uploads before it acknowledges any: the default of 20 would hold them back.",
+        "# The coordinator takes many uploads before it acknowledges any: the default of 20 would "
+        "hold them back.",
         "max_inflight_messages 1000",
         "max_queued_messages 100000",
         f"max_queued_bytes {256 * MEGABYTE}",
@@ -138,6 +170,7 @@ def passwords_text(users: Mapping[str, str], salts: Mapping[str, bytes]) -> str:
     return "".join(f"{name}:{_hashed(password, salts[name])}\n" for name, password in users.items())
 
 
-def _hashed(password: str, salt: bytes, rounds: int = 1000) -> str:
-    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, rounds, 64)
-    return f"$7${rounds}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+def _hashed(password: str, salt: bytes) -> str:
+    # As mosquitto_passwd makes them: $7$ is PBKDF2 with SHA-512.
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ROUNDS, 64)
+    return f"$7${ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from coordinator import devices
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
-from coordinator.ledger.catalogue import Catalogue
+from coordinator.ledger.catalogue import Catalogue, Policy
 from coordinator.messages import Messages
 from coordinator.rounds import machine
 from coordinator.rounds.machine import RoundRules, RunState
@@ -79,7 +79,7 @@ class Terms:
     staleness: int
     everyone: bool  # all devices take part, so one that joins in the middle may answer, too
     lost_after: float
-    enrol: str = "auto"
+    enrol: Policy = "auto"
 
 
 class Birth(NamedTuple):
@@ -286,8 +286,8 @@ class Core:
             self.run_state, actions = machine.step(self.rules, self.run_state, event, now)
             for action in actions:
                 match action:
-                    case machine.Open(number, asked):
-                        publications += self._open(number, asked)
+                    case machine.Open(number, participants):
+                        publications += self._open(number, participants)
                         events.append(machine.Counted(self._held_agents(number)))
                     case machine.Cut(number, reason):
                         publications += self._cut(number, reason, now)
@@ -300,9 +300,10 @@ class Core:
                         publications += self._rest(number)
         return publications
 
-    def _open(self, number: int, asked: Sequence[str]) -> list[Publication]:
+    def _open(self, number: int, participants: Sequence[str]) -> list[Publication]:
         talks = self.terms.expected.recipe.talks(self.aggregator.turn(number))
-        opened = RoundRecord(number, self.state.base, self.base_round, tuple(asked), talks)
+        base, base_round = self.state.base, self.base_round
+        opened = RoundRecord(number, base, base_round, tuple(participants), talks)
         with self.journal.commit():
             self.journal.add_round(opened)
         self.aggregator.begin(number)
@@ -409,8 +410,8 @@ class Core:
         """Whose held uploads fill this round, before anyone answers it."""
         if self.rules.cut is None:
             return frozenset()
-        held = self._usable(self.journal.uploads(None, "held"), set(), number)
-        return frozenset(upload.agent for upload in held)
+        uploads = self._usable(self.journal.uploads(None, "held"), set(), number)
+        return frozenset(upload.agent for upload in uploads)
 
     def _usable(
         self, uploads: Sequence[UploadRecord], present: set[str], number: int

@@ -52,8 +52,8 @@ def with_birth(
     if agent not in devices or (before.boot and boot != before.boot):
         return devices
     # Only a device that leaves says why; a will is sent for one that was merely cut off.
-    left = body.get("reason") == "left"
-    return {**devices, agent: replace(before, boot=boot, online=False, left=left, seen=now)}
+    leaves = body.get("reason") == "left"
+    return {**devices, agent: replace(before, boot=boot, online=False, left=leaves, seen=now)}
 
 
 def alive(devices: Devices, agent: str, now: float, **changes: Any) -> Devices:

@@ -21,7 +21,7 @@ def classes() -> None:
 @where
 def show(data_dir: Path, as_json: bool) -> None:
     """Every class, those that wait, and every earlier version."""
-    said(ask(data_dir, "classes", what="list"), as_json)
+    echo_classes(ask(data_dir, "classes", what="list"), as_json)
 
 
 @classes.command()
@@ -29,7 +29,7 @@ def show(data_dir: Path, as_json: bool) -> None:
 @where
 def admit(name: str, data_dir: Path, as_json: bool) -> None:
     """Let a class in that waits (policy manual)."""
-    said(ask(data_dir, "classes", what="admit", name=name), as_json)
+    echo_classes(ask(data_dir, "classes", what="admit", name=name), as_json)
 
 
 @classes.command()
@@ -37,7 +37,7 @@ def admit(name: str, data_dir: Path, as_json: bool) -> None:
 @where
 def remove(name: str, data_dir: Path, as_json: bool) -> None:
     """Take a class off every following device."""
-    said(ask(data_dir, "classes", what="remove", name=name), as_json)
+    echo_classes(ask(data_dir, "classes", what="remove", name=name), as_json)
 
 
 @classes.command()
@@ -46,7 +46,7 @@ def remove(name: str, data_dir: Path, as_json: bool) -> None:
 @where
 def rename(name: str, to: str, data_dir: Path, as_json: bool) -> None:
     """Call a class something else, on every following device."""
-    said(ask(data_dir, "classes", what="rename", name=name, to=to), as_json)
+    echo_classes(ask(data_dir, "classes", what="rename", name=name, to=to), as_json)
 
 
 @classes.command()
@@ -54,23 +54,23 @@ def rename(name: str, to: str, data_dir: Path, as_json: bool) -> None:
 @where
 def back(version: int, data_dir: Path, as_json: bool) -> None:
     """Go back to an earlier version; the versions since stay in the list."""
-    said(ask(data_dir, "classes", what="back", version=version), as_json)
+    echo_classes(ask(data_dir, "classes", what="back", version=version), as_json)
 
 
-def said(found: dict[str, Any], as_json: bool) -> None:
+def echo_classes(listing: dict[str, Any], as_json: bool) -> None:
     """The answer, for people or programs."""
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(listing, indent=1))
         return
-    click.echo(f"lineage {found['lineage'] or 'none yet'}, new classes: {found['policy']}")
-    if found["bundle"]:
-        click.echo(f"bundle {found['bundle'][:16]}, means of {len(found['summaries'])} devices")
-    if found["awaited"]:
-        click.echo(f"still to send theirs: {', '.join(found['awaited'])}")
-    for row in found["classes"]:
+    click.echo(f"lineage {listing['lineage'] or 'none yet'}, new classes: {listing['policy']}")
+    if listing["bundle"]:
+        click.echo(f"bundle {listing['bundle'][:16]}, means of {len(listing['summaries'])} devices")
+    if listing["awaited"]:
+        click.echo(f"still to send theirs: {', '.join(listing['awaited'])}")
+    for row in listing["classes"]:
         note = "enrolled" if row["enrolled"] else "" if row["rows"] else "not known yet"
         click.echo(f"  {row['name']:<24} {row['rows']:>3} prototypes  {note}".rstrip())
-    for name in found["waiting"]:
+    for name in listing["waiting"]:
         click.echo(f"  {name:<24} waits: coordinator classes admit {name!r}")
-    for row in found["versions"]:
+    for row in listing["versions"]:
         click.echo(f"version {row['version']}: {row['why']}")

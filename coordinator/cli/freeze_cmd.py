@@ -15,7 +15,7 @@ from secrets import token_hex
 
 import click
 
-from coordinator.cli.classes_cmd import said
+from coordinator.cli.classes_cmd import echo_classes
 from coordinator.cli.live_cmd import where
 from coordinator.service.control import ask
 from protofleet.errors import DataError, UsageError
@@ -57,17 +57,17 @@ def freeze(
         if weights
         else ["--freeze", "--from", source]
     )
-    with staged(source, data_dir, how) as file:
-        found = ask(data_dir, "classes", what="freeze", file=str(file.resolve()))
+    with bundle_file(source, data_dir, how) as file:
+        listing = ask(data_dir, "classes", what="freeze", file=str(file.resolve()))
     end = time.monotonic() + wait
-    while wait and found["awaited"] and time.monotonic() < end:
+    while wait and listing["awaited"] and time.monotonic() < end:
         time.sleep(NAP)
-        found = ask(data_dir, "classes", what="list")
-    said(found, as_json)
+        listing = ask(data_dir, "classes", what="list")
+    echo_classes(listing, as_json)
 
 
 @contextmanager
-def staged(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator[Path]:
+def bundle_file(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator[Path]:
     """The bundle as one file in the coordinator's own directory, which is all that it may be
     allowed to read.
     """
@@ -77,7 +77,7 @@ def staged(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator[Path
         if source.suffix in WEIGHTS or (
             source.is_dir() and not (source / archive.MANIFEST).exists()
         ):
-            exported(source, [*how, "--fleet", fleet, "--out", file])
+            export(source, [*how, "--fleet", fleet, "--out", file])
         else:
             file.write_bytes(archive.packed_bytes(source))
         yield file
@@ -87,11 +87,12 @@ def staged(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator[Path
         file.unlink(missing_ok=True)
 
 
-def exported(source: Path, how: Sequence[object]) -> None:
+def export(source: Path, how: Sequence[object]) -> None:
     """An extractor as a bundle, by the export room's own command: a coordinator has no torch."""
     words = [sys.executable, "-m", "protofleet", "export", *map(str, how)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip() or "error: no word why").splitlines()[-1]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    if run.returncode:
+        # The command's own line without its prefix and code: this error adds its own.
+        last = (run.stderr.strip() or "error: no word why").splitlines()[-1]
         why = re.sub(r"^error: | \([a-z-]+\)$", "", last)
         raise DataError(f"{source} is no bundle and cannot be exported: {why}")

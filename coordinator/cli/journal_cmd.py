@@ -20,22 +20,20 @@ def replay(directory: Path, as_json: bool) -> None:
     from coordinator.journal.journal import Journal
     from coordinator.service.replay import replayed
 
-    if not (directory / "journal.db").exists():
-        raise FleetError(f"{directory} holds no journal")
+    _check(directory)
     journal = Journal(directory, time.time)
     try:
-        found = replayed(journal)
+        states = replayed(journal)
     finally:
         journal.close()
     if as_json:
-        click.echo(json.dumps([vars(each) for each in found], indent=1))
+        click.echo(json.dumps([vars(state) for state in states], indent=1))
     else:
-        for each in found:
-            click.echo(f"round {each.round:<6} {each.verdict:<10} {each.recorded[:16]}")
-        click.echo(
-            f"{sum(e.verdict == 'same' for e in found)} of {len(found)} states computed again to the same hash"
-        )
-    if any(each.verdict == "differs" for each in found):
+        for state in states:
+            click.echo(f"round {state.round:<6} {state.verdict:<10} {state.recorded[:16]}")
+        same = sum(state.verdict == "same" for state in states)
+        click.echo(f"{same} of {len(states)} states computed again to the same hash")
+    if any(state.verdict == "differs" for state in states):
         raise FleetError(
             "a state differs from what was recorded", "was it made with other versions?"
         )
@@ -52,8 +50,7 @@ def compact(directory: Path, keep: int) -> None:
     """
     from coordinator.journal.journal import Journal
 
-    if not (directory / "journal.db").exists():
-        raise FleetError(f"{directory} holds no journal")
+    _check(directory)
     journal = Journal(directory, time.time)
     try:
         freed = journal.compact(keep)
@@ -70,9 +67,10 @@ def backup(directory: Path, target: Path) -> None:
     from coordinator.journal.journal import Journal
     from coordinator.service.control import NotRunning, ask
 
-    if not (directory / "journal.db").exists():
-        raise FleetError(f"{directory} holds no journal")
+    _check(directory)
     try:
+        # A journal that is in use belongs to the service: SQLite could copy it, but where the bytes
+        # of uploads lie changes while it does.
         answer: dict[str, Any] = ask(directory, "backup", target=str(target.absolute()))
     except NotRunning:
         journal = Journal(directory, time.time)
@@ -82,3 +80,9 @@ def backup(directory: Path, target: Path) -> None:
             journal.close()
         answer = {"written": str(target)}
     click.echo(f"written: {answer['written']}")
+
+
+def _check(directory: Path) -> None:
+    """A directory without a journal is no place to begin one."""
+    if not (directory / "journal.db").exists():
+        raise FleetError(f"{directory} holds no journal")

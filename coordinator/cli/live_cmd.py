@@ -36,8 +36,9 @@ def where(command: F) -> F:
 def status(data_dir: Path, as_json: bool, watch: bool) -> None:
     """Round, devices, accuracy, bytes, refusals."""
     if not watch:
-        found = ask(data_dir, "status")
-        click.echo(json.dumps(found, indent=1) if as_json else "\n".join(status_lines(found)))
+        document = ask(data_dir, "status")
+        text = json.dumps(document, indent=1) if as_json else "\n".join(status_lines(document))
+        click.echo(text)
         return
     from rich.live import Live
 
@@ -47,26 +48,28 @@ def status(data_dir: Path, as_json: bool, watch: bool) -> None:
             time.sleep(1.0)
 
 
-def status_lines(found: dict[str, Any]) -> list[str]:
+def status_lines(status: dict[str, Any]) -> list[str]:
     """The status as a person reads it."""
-    of = f" of {found['rounds']}" if found["rounds"] else ""
-    left = (
-        "" if found["seconds_left"] is None else f", {found['seconds_left']:.0f} s to the deadline"
-    )
-    missing = found["missing"][:8] + ["..."] * (len(found["missing"]) > 8)
+    rounds, seconds = status["rounds"], status["seconds_left"]
+    of = f" of {rounds}" if rounds else ""
+    deadline = "" if seconds is None else f", {seconds:.0f} s to the deadline"
+    answered = f"{status['answered']} of {status['asked']} answered{deadline}"
+    missing = status["missing"][:8] + ["..."] * (len(status["missing"]) > 8)
+    accuracy = ", ".join(f"{k} {100 * v:.2f} %" for k, v in status["accuracy"].items())
+    size = f"{status['upload_bytes'] / 1e6:.2f} MB"
+    refused = ", ".join(f"{n} {code}" for code, n in sorted(status["refused"].items()))
+    fleet, run, method, epoch = (status[key] for key in ("fleet", "run", "method", "epoch"))
     rows = {
-        "fleet": f"{found['fleet']}, run {found['run']}, {found['method']}, epoch {found['epoch']}",
-        "broker": "connected" if found["connected"] else "not connected",
-        "round": f"{found['round']}{of}, {found['phase']}: {found['answered']} of {found['asked']} answered{left}",
+        "fleet": f"{fleet}, run {run}, {method}, epoch {epoch}",
+        "broker": "connected" if status["connected"] else "not connected",
+        "round": f"{status['round']}{of}, {status['phase']}: {answered}",
         "missing": ", ".join(missing) or "nobody",
-        "devices": f"{found['agents_online']} online of {found['agents_known']}",
-        "accuracy": ", ".join(f"{k} {100 * v:.2f} %" for k, v in found["accuracy"].items())
-        or "not reported yet",
-        "uploads": f"{found['uploads']} ({found['upload_bytes'] / 1e6:.2f} MB), {found['duplicates']} sent again",
-        "late": str(found["late"]),
-        "refused": ", ".join(f"{n} {code}" for code, n in sorted(found["refused"].items()))
-        or "none",
-        "state": f"of round {found['state_round']}, {found['state_sha256'][:16]}",
+        "devices": f"{status['agents_online']} online of {status['agents_known']}",
+        "accuracy": accuracy or "not reported yet",
+        "uploads": f"{status['uploads']} ({size}), {status['duplicates']} sent again",
+        "late": str(status["late"]),
+        "refused": refused or "none",
+        "state": f"of round {status['state_round']}, {status['state_sha256'][:16]}",
     }
     return [f"{name:<9} {value}" for name, value in rows.items()]
 
@@ -75,27 +78,22 @@ def status_lines(found: dict[str, Any]) -> list[str]:
 @where
 def agents(data_dir: Path, as_json: bool) -> None:
     """Every device: there or not, what it holds, how well it classifies."""
-    found = ask(data_dir, "agents")
+    document = ask(data_dir, "agents")
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(document, indent=1))
         return
-    for d in found["agents"]:
-        there = (
-            "online"
-            if d["online"]
-            else "left"
-            if d["left"]
-            else f"lost {d['seen_seconds_ago']:.0f} s ago"
-        )
-        accuracy = ", ".join(f"{k} {100 * v:.1f} %" for k, v in d["accuracy"].items())
-        holds = f"{d.get('samples', '?')} samples of {len(d.get('classes', []))} classes"
-        click.echo(
-            "  ".join(
-                x
-                for x in (f"{d['agent']:<20}", f"{there:<14}", holds, accuracy, d["declines"])
-                if x
-            )
-        )
+    for device in document["agents"]:
+        accuracy = ", ".join(f"{k} {100 * v:.1f} %" for k, v in device["accuracy"].items())
+        holds = f"{device.get('samples', '?')} samples of {len(device.get('classes', []))} classes"
+        name, presence = f"{device['agent']:<20}", f"{_presence(device):<14}"
+        columns = (name, presence, holds, accuracy, device["declines"])
+        click.echo("  ".join(column for column in columns if column))
+
+
+def _presence(device: dict[str, Any]) -> str:
+    if device["online"]:
+        return "online"
+    return "left" if device["left"] else f"lost {device['seen_seconds_ago']:.0f} s ago"
 
 
 @click.command()
@@ -103,16 +101,15 @@ def agents(data_dir: Path, as_json: bool) -> None:
 @click.option("--last", default=20, show_default=True, help="So many of the newest.")
 def rounds(data_dir: Path, as_json: bool, last: int) -> None:
     """The newest rounds: asked, fused, how they closed, the state's hash."""
-    found = ask(data_dir, "rounds", last=last)
+    document = ask(data_dir, "rounds", last=last)
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(document, indent=1))
         return
-    for r in found["rounds"]:
-        closed = r["reason"] or "open"
-        state = (r["state_sha256"] or "no new state")[:16]
-        click.echo(
-            f"round {r['round']:<6} asked {r['asked']:<5} uploads {r['uploads']:<5} {closed:<10} {state}"
-        )
+    for row in document["rounds"]:
+        closed = row["reason"] or "open"
+        state = (row["state_sha256"] or "no new state")[:16]
+        counts = f"asked {row['asked']:<5} uploads {row['uploads']:<5}"
+        click.echo(f"round {row['round']:<6} {counts} {closed:<10} {state}")
 
 
 @click.command()
@@ -120,30 +117,28 @@ def rounds(data_dir: Path, as_json: bool, last: int) -> None:
 @where
 def show(round: int, data_dir: Path, as_json: bool) -> None:
     """One round: every upload with its digest, and what happened."""
-    found = ask(data_dir, "show", round=round)
+    document = ask(data_dir, "show", round=round)
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(document, indent=1))
         return
-    click.echo(
-        f"round {round} on the state of round {found['base_round']}, {found['reason'] or 'open'}"
-    )
-    for u in found["uploads"]:
-        cut = "" if u["cut"] is None else f"fused in {u['cut']}"
-        click.echo(f"  {u['agent']:<20} {u['status']:<9} {u['digest'][:16]}  {cut}")
-    for e in found["events"]:
-        click.echo(
-            f"  {e['kind']} {json.dumps({k: v for k, v in e.items() if k not in ('kind', 'at', 'round')})}"
-        )
+    closed = document["reason"] or "open"
+    click.echo(f"round {round} on the state of round {document['base_round']}, {closed}")
+    for upload in document["uploads"]:
+        cut = "" if upload["cut"] is None else f"fused in {upload['cut']}"
+        digest = upload["digest"][:16]
+        click.echo(f"  {upload['agent']:<20} {upload['status']:<9} {digest}  {cut}")
+    for event in document["events"]:
+        details = {k: v for k, v in event.items() if k not in ("kind", "at", "round")}
+        click.echo(f"  {event['kind']} {json.dumps(details)}")
 
 
 def _plain(name: str, help: str) -> click.Command:
     @click.command(name=name, help=help)
     @where
     def command(data_dir: Path, as_json: bool) -> None:
-        found = ask(data_dir, name)
-        click.echo(
-            json.dumps(found) if as_json else ", ".join(f"{k}: {v}" for k, v in found.items())
-        )
+        answer = ask(data_dir, name)
+        words = ", ".join(f"{key}: {value}" for key, value in answer.items())
+        click.echo(json.dumps(answer) if as_json else words)
 
     return command
 

@@ -387,5 +387,5 @@ def _locked(directory: Path) -> TextIO:
         raise JournalError(f"{directory} cannot be used: {error.strerror}") from error
 
 
-def _round(number: int, base: str, base_round: int, asked: str, talks: int) -> RoundRecord:
-    return RoundRecord(number, base, base_round, tuple(json.loads(asked)), bool(talks))
+def _round(number: int, base: str, base_round: int, agents: str, talks: int) -> RoundRecord:
+    return RoundRecord(number, base, base_round, tuple(json.loads(agents)), bool(talks))

@@ -1,8 +1,5 @@
 """What devices classify with: the run's prototypes, the classes enrolled since, and an operator's
 decisions.
-
-Every decision is a new version of one small book in the journal, so any earlier one can be gone
-back to.
 """
 
 from __future__ import annotations
@@ -35,6 +32,29 @@ from protofleet.values.prototypes import Prototypes
 from protofleet.wire import Envelope
 from protofleet.wire.codes import Reason, UploadStatus
 
+# Theory of operation
+#
+# What is published on a channel is never stored. It is made each time from three things:
+#
+#   the base      what the run has learnt in its newest round, or, while an extractor is frozen, the
+#                 prototypes of its bundle with the class means of the devices in their place
+#   the book      classes removed from the base, classes admitted to it, names they are shown by
+#   the bundle    which one its embeddings are of, for devices that have to fetch it
+#
+# So training goes on beneath what was enrolled: a new round's prototypes take the place of the old
+# ones, and the classes that devices brought stay.
+#
+# A book is a value. Every decision, a device's or an operator's, is a new version of it in the
+# journal, with its reason, and `back` writes an old one as the newest: nothing is undone, so going
+# back can be gone back from. The last VERSIONS are kept, and the bundles that they name.
+#
+# Names. A class is admitted, removed and found by its first name; `renamed` says what it is shown
+# by. Operators speak of classes by what is shown, so their words go through `_first_name`.
+#
+# Embeddings of two extractors mean nothing to each other, and their numbers would not show it.
+# Everything carries its lineage, and an offer of another lineage is refused, whatever it looks
+# like.
+
 Policy = Literal["auto", "manual", "off"]
 VERSIONS = 100
 LONGEST_NAME, MOST, ROWS = 64, 1024, 1024
@@ -60,7 +80,7 @@ class Book:
 class Catalogue:
     """The book, the offers that come in, and what is published."""
 
-    def __init__(self, journal: Journal, messages: Messages, policy: str, log: Log) -> None:
+    def __init__(self, journal: Journal, messages: Messages, policy: Policy, log: Log) -> None:
         self.journal, self.messages, self.policy, self.log = journal, messages, policy, log
 
     @property

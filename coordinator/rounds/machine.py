@@ -253,9 +253,9 @@ def _maybe_open(rules: RoundRules, state: RunState, eligible: tuple[str, ...], n
     few, early = len(eligible) < max(rules.min_agents, 1), now < state.opened + rules.every
     if state.paused or few or early:
         return state, []
-    asked = () if rules.cut is not None else tuple(rules.choose(number, eligible))
-    collecting = RunState("collecting", number, asked, deadline=now + rules.timeout, opened=now)
-    return collecting, [Open(number, asked)]
+    chosen = () if rules.cut is not None else tuple(rules.choose(number, eligible))
+    collecting = RunState("collecting", number, chosen, deadline=now + rules.timeout, opened=now)
+    return collecting, [Open(number, chosen)]
 
 
 def _maybe_cut(rules: RoundRules, state: RunState, now: float) -> Step:

@@ -13,9 +13,9 @@ from protofleet.util import seeds
 
 def participants(contract: Contract, round: int, agents: Sequence[str], share: float) -> list[str]:
     """At least one agent, the share rounded up, in the order of their names."""
-    known = sorted(agents)
-    count = max(1, math.ceil(share * len(known) - 1e-9))
-    if count >= len(known):
-        return known
+    names = sorted(agents)
+    count = max(1, math.ceil(share * len(names) - 1e-9))  # 0.1 of 30 is 3, whatever floats say
+    if count >= len(names):
+        return names
     rng = seeds.generator(contract.seed, contract.run, round, "participants")
-    return sorted(rng.choice(known, size=count, replace=False).tolist())
+    return sorted(rng.choice(names, size=count, replace=False).tolist())

@@ -11,11 +11,15 @@ from coordinator.journal.journal import Journal
 from coordinator.messages import Messages
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules
+from coordinator.uploads.fuse import fuse_round
 from coordinator.uploads.validation import Expected
 from protofleet import registry, wire
 from protofleet.contract import Contract, Input
 from protofleet.exchange import archive, published
+from protofleet.exchange.published import About, Bank
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.mqtt.topics import Topics
+from protofleet.recipe import Turn
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 
@@ -97,6 +101,20 @@ def parsed(topic):
     return Topics(topic.split("/")[2]).parse(topic)
 
 
+def as_sent(agent, round):
+    return wire.decode(upload(agent, round, "00" * 32)[1]).body
+
+
+def expected(made, rounds, agents=AGENTS):
+    """The states of an undisturbed run."""
+    state = made.journal.state(0)[1]
+    recipe, hyper = made.terms.expected.recipe, made.terms.hyper
+    for r in range(1, rounds + 1):
+        uploads = [Upload(a, r, state.base, as_sent(a, r)) for a in agents]
+        state = fuse_round(recipe, Turn(CONTRACT, hyper, r), state, uploads)
+    return state
+
+
 def receipts(said):
     """(agent, status, reason) of every receipt among publications."""
     found = []
@@ -139,3 +157,32 @@ def packed_bundle(path, bank, **changes):
         archive.pack({archive.MANIFEST: json.dumps(manifest | changes).encode(), **files})
     )
     return path
+
+
+LEARNT = GlobalState(
+    shared={"prototypes": Prototypes(np.arange(2), np.array([[0, 0, 1], [0, 4, 1]], np.float32))}
+)
+ANTS = Bank(
+    About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32))
+)
+
+
+def learnt(folder):
+    """A core after a round of three-dimensional prototypes."""
+    made = core(folder)
+    made.recover(0.0)
+    made.state, made.base_round = LEARNT, 1
+    return made
+
+
+def frozen(made, bank=ANTS, **changes):
+    """Make a bundle the fleet's extractor; its bytes."""
+    file = packed_bundle(made.journal.directory / "b.pfb", bank, **changes)
+    made.catalogue.execute("freeze", {"file": str(file)}, 1, LEARNT)
+    return file.read_bytes()
+
+
+def banks(publications):
+    """What is classified with, where it was published."""
+    topics = [p for p in publications if p.topic.endswith("/g/stable/proto")]
+    return [published.read(p.payload).bank for p in topics]

@@ -4,27 +4,19 @@ change nothing.
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.errors import JournalError
-from coordinator.service.replay import replayed
-from coordinator.uploads.fuse import fuse_round
 from protofleet import wire
-from protofleet.exchange.state import Upload
-from protofleet.recipe import Turn
-from protofleet.toolbox import summaries
-from protofleet.values.prototypes import Prototypes, Tensors
 from tests.coordinator.made import (
     AGENTS,
-    CONTRACT,
     announced,
     birth,
     core,
+    expected,
     joined,
-    parts_of,
     receipts,
     upload,
 )
@@ -32,20 +24,6 @@ from tests.coordinator.made import (
 QUICK = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-
-
-def as_sent(agent, round):
-    return wire.decode(upload(agent, round, "00" * 32)[1]).body
-
-
-def expected(made, rounds, agents=AGENTS):
-    """The states of an undisturbed run."""
-    state = made.journal.state(0)[1]
-    recipe, hyper = made.terms.expected.recipe, made.terms.hyper
-    for r in range(1, rounds + 1):
-        uploads = [Upload(a, r, state.base, as_sent(a, r)) for a in agents]
-        state = fuse_round(recipe, Turn(CONTRACT, hyper, r), state, uploads)
-    return state
 
 
 def test_a_run_of_three_rounds(tmp_path):
@@ -128,58 +106,6 @@ def test_a_journal_that_cannot_be_written_is_not_answered_and_nothing_is_lost(tm
     assert made.state.sha256 == expected(made, 1).sha256
 
 
-def test_refusals_say_why(tmp_path):
-    made = core(tmp_path)
-    _, _, base = joined(made)
-    wide = {"prototypes": Prototypes(np.array([0]), np.ones((1, 9)), np.array([1]))}
-    high = {"prototypes": Prototypes(np.array([7]), np.ones((1, 4)), np.array([1]))}
-    huge = {"prototypes": Prototypes(np.array([0]), np.full((1, 4), 5e6), np.array([1]))}
-    many = {"prototypes": Prototypes(np.array([0]), np.ones((1, 4)), np.array([10**12]))}
-    topic, payload = upload("a", 1, base)
-    cases = {
-        "dimension": upload("a", 1, base, wide),
-        "class": upload("a", 1, base, high),
-        "norm": upload("a", 1, base, huge),
-        "count": upload("a", 1, base, many),
-        "empty": upload("a", 1, base, {}),
-        "bad-fusion": upload("a", 1, base, {"others": parts_of("a", 1)["prototypes"]}),
-        "unknown-round": upload("a", 9, base),
-        "wrong-base": upload("a", 1, "11" * 32),
-        "wrong-run": upload("a", 1, base, run="r2"),
-        "wrong-fleet": upload("a", 1, base, fleet="vineyard"),
-        "wrong-method": upload("a", 1, base, method="fedavg"),
-        "wrong-agent": (topic, upload("b", 1, base)[1]),
-        "bad-bytes": (topic, payload[:-7]),
-    }
-    for code, message in cases.items():
-        ((agent, status, reason),) = receipts(made.take([message], 1.0))
-        assert (agent, status) == ("a", "refused")
-        assert reason == code
-    assert receipts(made.take([(topic, payload)], 1.0)) == [("a", "accepted", "")]
-    other = upload("a", 1, base, parts_of("z", 1))
-    assert receipts(made.take([other], 1.0)) == [("a", "conflict", "conflict")]
-
-
-def test_who_was_not_asked_is_told_so(tmp_path):
-    made = core(tmp_path, share=0.34)
-    _, _, base = joined(made)
-    (asked,) = made.run_state.asked[:1]
-    other = next(a for a in AGENTS if a not in made.run_state.asked)
-    assert receipts(made.take([upload(other, 1, base)], 1.0)) == [(other, "refused", "not-asked")]
-    assert receipts(made.take([upload(asked, 1, base)], 1.0))[0] == (asked, "accepted", "")
-
-
-def test_late_uploads_are_recorded_and_not_fused(tmp_path):
-    made = core(tmp_path, quorum=0.5)
-    _, _, base = joined(made)
-    made.take([upload("a", 1, base), upload("b", 1, base)], 1.0)
-    assert announced(made.take([], 61.0))[:2] == (2, "open")
-    assert receipts(made.take([upload("c", 1, base)], 62.0)) == [("c", "late", "")]
-    assert receipts(made.take([upload("c", 1, base)], 63.0)) == [("c", "late", "")]
-    assert made.journal.upload(1, "c").status == "late"
-    assert made.state.sha256 == expected(made, 1, ("a", "b")).sha256
-
-
 def test_with_staleness_a_late_upload_enters_the_next_round_with_less_weight(tmp_path):
     made = core(tmp_path, quorum=0.5, staleness=1)
     _, _, base = joined(made)
@@ -201,31 +127,6 @@ def test_asynchronous_rounds_are_cuts_of_so_many_uploads(tmp_path):
     made.take([upload("a", 2, second)], 3.0)
     assert made.journal.cut(2).counted == ((2, "a", 16), (1, "c", 11))
     assert made.run_state.number == 3
-
-
-def test_a_late_upload_that_cannot_be_folded_or_is_unlike_what_is_settled_is_refused(tmp_path):
-    made = core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2)
-
-    def weights(**sizes):
-        return {
-            "weights": Tensors({name: np.ones(size) for name, size in sizes.items()}),
-            "data": summaries.sample_count(5),
-        }
-
-    _, _, base = joined(made)
-    for who in "ab":
-        said = made.take([upload(who, 1, base, weights(w=3), method="fedavg")], 1.0)
-        assert receipts(said) == [(who, "accepted", "")]
-    _, _, second = announced(made.take([], 61.0))
-    strange = upload("c", 1, base, {"others": parts_of("c", 1)["prototypes"]}, method="fedavg")
-    assert receipts(made.take([strange], 62.0))[0][:2] == ("c", "refused")
-    unlike = upload("c", 1, base, weights(w=5), method="fedavg")
-    assert receipts(made.take([unlike], 62.0)) == [("c", "refused", "unlike")]
-    made.take([upload(who, 2, second, weights(w=3), method="fedavg") for who in "ab"], 63.0)
-    made.take([], 200.0)
-    assert [agent for _, agent, _ in made.journal.cut(2).counted] == ["a", "b"]
-    made.journal.close()
-    core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2).recover(0.0)
 
 
 def test_held_uploads_too_old_to_be_fused_do_not_count_toward_a_cut(tmp_path):
@@ -288,29 +189,3 @@ def test_a_device_that_was_lost_is_asked_until_patience_ends(tmp_path):
     made.take([upload("a", 2, announced(said)[2]), upload("b", 2, announced(said)[2])], 200.0)
     made.take([], 400.0)
     assert made.run_state.asked == ("a", "b")
-
-
-def test_replay_computes_the_same_states(tmp_path):
-    import json
-
-    from protofleet.settings.fields import to_plain
-
-    made = core(tmp_path)
-    _, _, base = joined(made)
-    for number in (1, 2, 3):
-        base = announced(made.take([upload(a, number, base) for a in AGENTS], 1.0))[2]
-    agreement = {
-        "method": "fedproto",
-        "settings": to_plain(made.terms.hyper),
-        "contract": to_plain(CONTRACT),
-    }
-    with made.journal.commit():
-        made.journal.set_meta("agreement", json.dumps(agreement))
-    assert [each.verdict for each in replayed(made.journal)] == ["same"] * 4
-    made.journal.compact(1)
-    assert [each.verdict for each in replayed(made.journal)] == [
-        "same",
-        "compacted",
-        "compacted",
-        "compacted",
-    ]

@@ -11,23 +11,16 @@ from protofleet.exchange.published import About, Bank
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.topics import TopicParts
 from protofleet.values.prototypes import Prototypes
-from tests.coordinator.made import CONTRACT, core, packed_bundle, receipts
-
-STATE = GlobalState(
-    shared={"prototypes": Prototypes(np.arange(2), np.array([[0, 0, 1], [0, 4, 1]], np.float32))}
-)
+from tests.coordinator.made import CONTRACT, LEARNT, banks, frozen, learnt, receipts
 
 
 @pytest.fixture
 def made(tmp_path):
-    made = core(tmp_path)
-    made.recover(0.0)
-    made.state, made.base_round = STATE, 1
-    return made
+    return learnt(tmp_path)
 
 
 def lineage(made):
-    return made.catalogue.bank(1, STATE).about.lineage
+    return made.catalogue.bank(1, LEARNT).about.lineage
 
 
 def offer(made, name="owl", vector=(9, 9, 9), agent="x", **changes):
@@ -35,10 +28,6 @@ def offer(made, name="owl", vector=(9, 9, 9), agent="x", **changes):
     bank = Bank(about, Prototypes(np.array([0]), np.array([vector], np.float32)))
     envelope = wire.Envelope("enrol", CONTRACT.fleet, agent=changes.get("sender", agent))
     return TopicParts(agent, "upload", ("0",)), published.write(bank, envelope, "float32")
-
-
-def banks(said):
-    return [published.read(p.payload).bank for p in said if p.topic.endswith("/g/stable/proto")]
 
 
 def names(bank):
@@ -65,13 +54,13 @@ def test_the_same_offer_again_gets_the_same_answer_and_changes_nothing(made):
 def test_it_is_remembered_over_a_restart(made):
     made.take([offer(made)], 1.0)
     again = Catalogue(made.journal, made.messages, "auto", made.log)
-    assert "owl" in names(again.bank(1, STATE))
+    assert "owl" in names(again.bank(1, LEARNT))
 
 
 def test_training_goes_on_beneath_it(made):
     made.take([offer(made)], 1.0)
     moved = GlobalState(
-        shared={"prototypes": Prototypes(np.arange(2), STATE.shared["prototypes"].vectors + 1)}
+        shared={"prototypes": Prototypes(np.arange(2), LEARNT.shared["prototypes"].vectors + 1)}
     )
     assert made.catalogue.bank(2, moved).points.vectors[:, 0].tolist() == [1, 1, 9]
 
@@ -111,10 +100,10 @@ def test_an_operator_admits_where_the_policy_says_so(made):
     said = made.take([offer(made)], 1.0)
     assert receipts(said)[0][1] == "waiting"
     assert not banks(said)
-    found, changed = made.catalogue.execute("admit", {"name": "owl"}, 1, STATE)
+    found, changed = made.catalogue.execute("admit", {"name": "owl"}, 1, LEARNT)
     assert changed
     assert not found["waiting"]
-    assert "owl" in names(made.catalogue.bank(1, STATE))
+    assert "owl" in names(made.catalogue.bank(1, LEARNT))
 
 
 def test_nobody_enrols_where_it_is_off(made):
@@ -125,34 +114,23 @@ def test_nobody_enrols_where_it_is_off(made):
 def test_rename_remove_and_back(made):
     told = made.catalogue.execute
     made.take([offer(made)], 1.0)
-    told("rename", {"name": "owl", "to": "tawny owl"}, 1, STATE)
-    told("rename", {"name": CONTRACT.classes[0], "to": "first"}, 1, STATE)
-    assert names(made.catalogue.bank(1, STATE)) == ["first", CONTRACT.classes[1], "tawny owl"]
-    told("remove", {"name": "tawny owl"}, 1, STATE)
-    told("remove", {"name": "first"}, 1, STATE)
-    assert names(made.catalogue.bank(1, STATE)) == [CONTRACT.classes[1]]
-    found, _ = told("back", {"version": 1}, 1, STATE)
-    assert names(made.catalogue.bank(1, STATE)) == [*CONTRACT.classes[:2], "owl"]
+    told("rename", {"name": "owl", "to": "tawny owl"}, 1, LEARNT)
+    told("rename", {"name": CONTRACT.classes[0], "to": "first"}, 1, LEARNT)
+    assert names(made.catalogue.bank(1, LEARNT)) == ["first", CONTRACT.classes[1], "tawny owl"]
+    told("remove", {"name": "tawny owl"}, 1, LEARNT)
+    told("remove", {"name": "first"}, 1, LEARNT)
+    assert names(made.catalogue.bank(1, LEARNT)) == [CONTRACT.classes[1]]
+    found, _ = told("back", {"version": 1}, 1, LEARNT)
+    assert names(made.catalogue.bank(1, LEARNT)) == [*CONTRACT.classes[:2], "owl"]
     assert len(found["versions"]) == 7
-    told("back", {"version": 0}, 1, STATE)
-    assert names(made.catalogue.bank(1, STATE)) == list(CONTRACT.classes[:2])
+    told("back", {"version": 0}, 1, LEARNT)
+    assert names(made.catalogue.bank(1, LEARNT)) == list(CONTRACT.classes[:2])
 
 
 def test_a_removed_class_can_be_enrolled_anew(made):
-    made.catalogue.execute("remove", {"name": CONTRACT.classes[1]}, 1, STATE)
+    made.catalogue.execute("remove", {"name": CONTRACT.classes[1]}, 1, LEARNT)
     assert receipts(made.take([offer(made, CONTRACT.classes[1])], 1.0))[0][1] == "accepted"
-    assert made.catalogue.bank(1, STATE).points.vectors[-1].tolist() == [9, 9, 9]
-
-
-ANTS = Bank(
-    About("extractor:e", ("ant", "bee")), Prototypes(np.arange(2), np.eye(2, 3, dtype=np.float32))
-)
-
-
-def frozen(made, bank=ANTS, **changes):
-    file = packed_bundle(made.journal.directory / "b.pfb", bank, **changes)
-    made.catalogue.execute("freeze", {"file": str(file)}, 1, STATE)
-    return file.read_bytes()
+    assert made.catalogue.bank(1, LEARNT).points.vectors[-1].tolist() == [9, 9, 9]
 
 
 def slips(said):
@@ -161,7 +139,7 @@ def slips(said):
 
 def test_a_frozen_extractor_takes_the_place_of_the_run(made):
     frozen(made)
-    now = made.catalogue.bank(1, STATE)
+    now = made.catalogue.bank(1, LEARNT)
     assert (now.about.lineage, len(now.about.bundle), now.about.classes) == (
         "extractor:e",
         64,
@@ -176,51 +154,21 @@ def test_its_bundle_is_announced_and_kept_for_those_who_fetch_it(made):
     (said,) = slips(made.greetings())
     slip = wire.decode(said.payload)
     assert (slip.envelope.t, slip.body["of"], said.retain) == ("slip", "bundle", True)
-    assert slip.body["bundle"] == made.catalogue.bank(1, STATE).about.bundle
+    assert slip.body["bundle"] == made.catalogue.bank(1, LEARNT).about.bundle
     assert made.journal.file(slip.body["digest"]) == data
     assert slip.body["size"] == len(data)
     again = Catalogue(made.journal, made.messages, "auto", made.log)
-    assert slips(again.publications(1, STATE)) == [said]
+    assert slips(again.publications(1, LEARNT)) == [said]
 
 
 def test_going_back_takes_the_announcement_back_and_the_bundle_stays_to_go_forth_to(made):
     data = frozen(made)
-    made.catalogue.execute("back", {"version": 0}, 1, STATE)
+    made.catalogue.execute("back", {"version": 0}, 1, LEARNT)
     (said,) = slips(made.greetings())
     assert (said.payload, said.retain) == (b"", True)
-    made.catalogue.execute("back", {"version": 1}, 1, STATE)
+    made.catalogue.execute("back", {"version": 1}, 1, LEARNT)
     (said,) = slips(made.greetings())
     assert made.journal.file(wire.decode(said.payload).body["digest"]) == data
-
-
-@pytest.mark.parametrize(
-    ("bank", "changes", "words"),
-    [
-        (Bank(About("run:f/r/0", ANTS.about.classes), ANTS.points), {}, "export it with --freeze"),
-        (Bank(ANTS.about, Prototypes([], np.zeros((0, 3)))), {}, "not one prototype"),
-        (ANTS, {"state": "0" * 64}, "not the state"),
-        (ANTS, {"schema": "other"}, "schema 'other' is not known"),
-        (
-            ANTS,
-            {"files": {"model.onnx": "0", "prototypes.cbor": "0", "selftest.npz": "0"}},
-            "damaged",
-        ),
-        (ANTS, {"files": {}}, "names no model.onnx"),
-    ],
-)
-def test_a_bundle_that_cannot_be_the_fleets_changes_nothing(made, bank, changes, words):
-    with pytest.raises(FleetError, match=words):
-        frozen(made, bank, **changes)
-    assert len(made.catalogue.versions) == 1
-    assert made.catalogue.bank(1, STATE).about.lineage.startswith("run:")
-
-
-def test_a_file_that_is_no_bundle_changes_nothing(made, tmp_path):
-    (tmp_path / "junk").write_bytes(b"PK junk")
-    for file in ("junk", "nowhere"):
-        with pytest.raises(FleetError, match=file):
-            made.catalogue.execute("freeze", {"file": str(tmp_path / file)}, 1, STATE)
-    assert len(made.catalogue.versions) == 1
 
 
 @pytest.mark.parametrize(
@@ -235,41 +183,11 @@ def test_a_file_that_is_no_bundle_changes_nothing(made, tmp_path):
 )
 def test_words_that_mean_nothing(made, what, arguments):
     with pytest.raises(UsageError):
-        made.catalogue.execute(what, arguments, 1, STATE)
+        made.catalogue.execute(what, arguments, 1, LEARNT)
 
 
-def summary(made, agent, vector, count, name="ant", **changes):
-    bank = Bank(
-        About(changes.get("lineage", "extractor:e"), (name,)),
-        Prototypes(np.array([0]), np.array([vector], np.float32), np.array([count])),
-    )
-    envelope = wire.Envelope("enrol", CONTRACT.fleet, agent=agent, method="summarise")
-    return TopicParts(agent, "upload", ("0",)), published.write(bank, envelope, "float32")
-
-
-def test_summaries_of_a_frozen_extractor_become_the_prototypes(made):
-    frozen(made)
-    made.take([summary(made, "x", (4, 0, 0), 1)], 1.0)
-    said = made.take([summary(made, "y", (0, 4, 0), 3)], 1.0)
-    (bank,) = banks(said)
-    assert bank.points.only([0]).vectors.tolist() == [[1, 3, 0]]
-    assert bank.points.only([1]).vectors.tolist() == [[0, 1, 0]]
-    made.take([summary(made, "y", (4, 0, 0), 3)], 1.0)  # a newer one replaces the device's own
-    assert made.catalogue.bank(1, STATE).points.only([0]).vectors.tolist() == [[4, 0, 0]]
-    assert made.catalogue.execute("list", {}, 1, STATE)[0]["summaries"] == ["x", "y"]
-    frozen(made)
-    made.catalogue.execute("back", {"version": 0}, 1, STATE)
-    assert made.catalogue.execute("list", {}, 1, STATE)[0]["summaries"] == []
-
-
-def test_summaries_that_do_not_fit_are_refused(made):
-    assert (
-        receipts(made.take([summary(made, "x", (1, 0, 0), 1, lineage=lineage(made))], 1.0))[0][2]
-        == "not-frozen"
-    )
-    frozen(made)
-    assert (
-        receipts(made.take([summary(made, "x", (1, 0, 0), 1, name="wasp")], 1.0))[0][2] == "class"
-    )
-    assert receipts(made.take([summary(made, "x", (1, 0, 0), 0)], 1.0))[0][2] == "counts"
-    assert receipts(made.take([summary(made, "x", (1, 0), 1)], 1.0))[0][2] == "dimension"
+def test_a_bundle_that_is_refused_changes_nothing(made):
+    with pytest.raises(FleetError):
+        frozen(made, state="0" * 64)
+    assert len(made.catalogue.versions) == 1
+    assert made.catalogue.bank(1, LEARNT).about.lineage.startswith("run:")

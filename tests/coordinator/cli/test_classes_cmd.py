@@ -1,0 +1,48 @@
+"""The classes of a fleet as a person reads them."""
+
+import json
+
+from coordinator.cli.classes_cmd import echo_classes
+
+LISTING = {
+    "lineage": "extractor:e",
+    "policy": "manual",
+    "bundle": "ab" * 32,
+    "summaries": ["x"],
+    "awaited": ["y", "z"],
+    "classes": [
+        {"name": "ant", "rows": 2, "enrolled": False},
+        {"name": "owl", "rows": 1, "enrolled": True},
+        {"name": "yak", "rows": 0, "enrolled": False},
+    ],
+    "waiting": ["tawny owl"],
+    "versions": [{"version": 0, "why": "the run's own"}],
+}
+
+
+def test_each_class_has_a_line_with_where_it_comes_from(capsys):
+    echo_classes(LISTING, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "lineage extractor:e, new classes: manual",
+        f"bundle {'ab' * 8}, means of 1 devices",
+        "still to send theirs: y, z",
+    ]
+    assert [line.split() for line in lines[3:6]] == [
+        ["ant", "2", "prototypes"],
+        ["owl", "1", "prototypes", "enrolled"],
+        ["yak", "0", "prototypes", "not", "known", "yet"],
+    ]
+    assert lines[6].endswith("waits: coordinator classes admit 'tawny owl'")
+    assert lines[7] == "version 0: the run's own"
+
+
+def test_before_anything_is_learnt_there_is_little_to_say(capsys):
+    nothing = {"lineage": "", "bundle": "", "awaited": [], "classes": [], "waiting": []}
+    echo_classes({**LISTING, **nothing, "versions": []}, as_json=False)
+    assert capsys.readouterr().out == "lineage none yet, new classes: manual\n"
+
+
+def test_for_programs_it_is_the_listing_itself(capsys):
+    echo_classes(LISTING, as_json=True)
+    assert json.loads(capsys.readouterr().out) == LISTING

@@ -1,0 +1,61 @@
+"""`coordinator freeze`: what may be given, and the file that the service is handed."""
+
+import subprocess
+
+import pytest
+
+from coordinator.cli import freeze_cmd
+from protofleet.errors import DataError, UsageError
+from tests.coordinator.made import ANTS, packed_bundle
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The commands that a service was asked."""
+    commands = []
+
+    def ask(directory, command, **arguments):
+        commands.append((command, arguments))
+        return {"fleet": "orchard"}
+
+    monkeypatch.setattr(freeze_cmd, "ask", ask)
+    return commands
+
+
+@pytest.mark.parametrize(
+    ("name", "backbone", "data"),
+    [("weights.pt", None, None), ("weights.pt", "resnet18", None), ("b.pfb", "resnet18", "photos")],
+)
+def test_backbone_and_data_go_with_weights_and_only_with_them(tmp_path, name, backbone, data):
+    with pytest.raises(UsageError, match="--backbone and --data"):
+        freeze_cmd.freeze.callback(tmp_path / name, backbone, data, 0.0, tmp_path, False)
+
+
+def test_a_bundle_lies_in_the_coordinators_own_folder_while_it_is_read(tmp_path, asked):
+    source = packed_bundle(tmp_path / "b.pfb", ANTS)
+    (tmp_path / "data").mkdir()
+    with freeze_cmd.bundle_file(source, tmp_path / "data", []) as file:
+        assert file.parent == tmp_path / "data"
+        assert file.read_bytes() == source.read_bytes()
+    assert list((tmp_path / "data").iterdir()) == []
+    assert asked == [("status", {})]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, asked):
+    source = packed_bundle(tmp_path / "b.pfb", ANTS)
+    with (
+        pytest.raises(DataError, match="cannot be written"),
+        freeze_cmd.bundle_file(source, tmp_path / "nowhere", []),
+    ):
+        pass
+
+
+def test_why_an_export_failed_is_said_without_the_other_commands_frame(tmp_path, monkeypatch):
+    said = "Traceback\nerror: no such backbone 'x' (bad-value)\n"
+
+    def run(words, **how):
+        return subprocess.CompletedProcess(words, 1, "", said)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(DataError, match=r"cannot be exported: no such backbone 'x'$"):
+        freeze_cmd.export(tmp_path / "w.pt", ["--weights"])

@@ -1,0 +1,52 @@
+"""States come out of the journal's uploads again, and one that does not is named."""
+
+import json
+
+import pytest
+
+from coordinator.service.replay import replayed
+from protofleet.settings.fields import to_plain
+from tests.coordinator.made import AGENTS, CONTRACT, announced, core, joined, upload
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Three rounds of three devices."""
+    made = core(tmp_path)
+    _, _, base = joined(made)
+    for number in (1, 2, 3):
+        base = announced(made.take([upload(a, number, base) for a in AGENTS], 1.0))[2]
+    agreement = {
+        "method": "fedproto",
+        "settings": to_plain(made.terms.hyper),
+        "contract": to_plain(CONTRACT),
+    }
+    with made.journal.commit():
+        made.journal.set_meta("agreement", json.dumps(agreement))
+    return made.journal
+
+
+def verdicts(journal):
+    return [state.verdict for state in replayed(journal)]
+
+
+def test_replay_computes_the_same_states(journal):
+    assert verdicts(journal) == ["same"] * 4
+
+
+def test_of_what_was_compacted_only_the_hash_is_left(journal):
+    journal.compact(1)
+    assert verdicts(journal) == ["same", "compacted", "compacted", "compacted"]
+    assert [state.recorded for state in replayed(journal)] == [*journal.state_hashes().values()]
+
+
+def test_a_state_that_was_recorded_differently_is_named_and_those_after_it_are_not(journal):
+    with journal.commit():
+        journal._db.execute("UPDATE states SET sha256=? WHERE round=2", ("0" * 64,))
+    assert verdicts(journal) == ["same", "same", "differs", "same"]
+
+
+def test_an_upload_that_is_lost_costs_its_state_alone(journal):
+    with journal.commit():
+        journal._db.execute("UPDATE uploads SET blob=999 WHERE round=2 AND agent='b'")
+    assert verdicts(journal) == ["same", "same", "compacted", "same"]

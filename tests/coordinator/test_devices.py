@@ -1,0 +1,56 @@
+"""Who is there: births, last wills of this life and of earlier ones, and patience."""
+
+from coordinator import devices
+
+ONLINE = {"online": True, "classes": ["apple"], "samples": 5, "secret": "not kept"}
+
+
+def born(boot="b1", table=None, at=0.0):
+    return devices.with_birth(table or {}, "a", boot, ONLINE, at)
+
+
+def ended(table, boot="b1", reason="lost", at=10.0):
+    return devices.with_birth(table, "a", boot, {"online": False, "reason": reason}, at)
+
+
+def test_a_birth_says_who_a_device_is_and_only_what_is_wanted_is_kept():
+    device = born()["a"]
+    assert (device.online, device.boot) == (True, "b1")
+    assert device.about == {"classes": ["apple"], "samples": 5}
+
+
+def test_one_that_is_lost_may_be_asked_until_patience_ends_and_one_that_leaves_may_not():
+    lost = ended(born())
+    assert devices.eligible(lost, 10.0 + 99, patience=100) == ("a",)
+    assert devices.eligible(lost, 10.0 + 100, patience=100) == ()
+    assert devices.eligible(ended(born(), reason="left"), 10.0, patience=100) == ()
+
+
+def test_a_will_of_an_earlier_life_says_nothing():
+    table = born("b2", born("b1"))
+    assert ended(table, "b1") == table
+    assert not ended(table, "b2")["a"].online
+
+
+def test_the_will_of_a_stranger_registers_nobody():
+    assert ended({}) == {}
+
+
+def test_a_device_from_the_journal_takes_any_will_for_its_own():
+    table = devices.from_births({"a": {"left": False, "samples": 5}}, 0.0)
+    assert not table["a"].online
+    assert devices.eligible(table, 1.0, patience=10) == ("a",)
+    assert ended(table, "unknown", "left")["a"].left
+
+
+def test_who_comes_back_has_not_left_and_declines_nothing():
+    table = devices.alive(born(), "a", 1.0, declines="too warm")
+    back = born("b2", ended(table, reason="left"), at=20.0)["a"]
+    assert (back.left, back.declines, back.seen) == (False, "", 20.0)
+
+
+def test_signs_of_life_count_for_registered_devices_only():
+    table = ended(born())
+    assert devices.all_alive(table, ["a", "x"], 50.0)["a"].seen == 50.0
+    assert devices.all_alive(table, ["x"], 50.0) is table
+    assert devices.alive(table, "x", 50.0) is table

@@ -74,7 +74,8 @@ def loss_and_gradients(weights: Weights, x: Floats, y: Ints, delta: float) -> tu
     points = hidden @ weights["w2"].T + weights["b2"]
 
     # Floored before the root: rounding may make a square negative, and the root's slope at 0 is
-    # infinite. A sample on its prototype gets a gradient that is rounding's, but finite.
+    # infinite. A sample on its prototype gets a finite gradient, off by some ten per cent: a large
+    # factor times a difference of nearly equal numbers.
     square = (x**2).sum(1)[:, None] - 2.0 * (x @ points.T) + (points**2).sum(1)[None, :]
     distance = np.sqrt(np.maximum(square, 1e-12))
     rows = np.arange(len(y))

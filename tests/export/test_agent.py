@@ -17,7 +17,6 @@ from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import HeldState
 from edge_agent.store import Store
 from edge_agent.training.context import settle
-from edge_agent.worker.exporter import Exporter
 from edge_agent.worker.ipc import Job, TaskDone, Work
 from edge_agent.worker.supervisor import WorkerSupervisor
 from export import agent, writer
@@ -112,15 +111,6 @@ def test_a_bundle_comes_with_the_next_state(trained):
     while not every.exists() and time.monotonic() < end:
         time.sleep(0.1)
     assert open_bundle(every).manifest.round == 1
-
-
-def test_one_that_is_not_due_is_not_started(tmp_path):
-    job = Job("a", tmp_path, BOOT, DataSection("digits"), None, LimitsSection(), 3, tmp_path / "b")
-    exporter = Exporter(job)
-    exporter.due(2)
-    exporter.due(0)
-    assert exporter._running is None
-    assert "--out" in exporter.command()
 
 
 def test_a_device_that_never_trained_says_so(tmp_path):

@@ -116,36 +116,6 @@ def test_the_graph_is_of_the_opset_that_was_asked_for(source):
         cleaned(model)
 
 
-@pytest.mark.parametrize(("precision", "size", "same"), [("fp16", 0.6, 0.98), ("int8", 0.5, 0.9)])
-def test_fewer_bits_are_smaller_and_say_the_same(precision, size, same, tmp_path):
-    source = device("mlp-wide")
-    made = export(source, Wanted(precision=precision, smallest=True))
-    full, lower = made.report["fp32"], made.report[precision]
-    assert made.manifest.precision == precision
-    assert lower["bytes"] < size * full["bytes"]
-    assert lower["agreement"] >= same
-    classifier = Classifier(write(made, tmp_path / "b"))
-    by_fleet = classifier.loaded.state
-    assert (
-        by_fleet == export(source, Wanted()).manifest.state
-    )  # drift is the graph's: published prototypes stay as they are
-
-
-def test_int8_is_only_kept_where_it_is_faster():
-    made = export(device(), Wanted(precision="int8"))
-    faster = made.report["int8"]["milliseconds"] < made.report["fp32"]["milliseconds"]
-    assert made.manifest.precision == ("int8" if faster else "fp32")
-    assert ("kept" in made.report) is not faster
-
-
-def test_the_graph_repeats_the_essentials(source):
-    made = export(source, Wanted())
-    model = onnx.load_from_string(made.files["model.onnx"])
-    notes = {each.key: each.value for each in model.metadata_props}
-    assert notes["protofleet.lineage"] == made.manifest.lineages[0]
-    assert notes["protofleet.state"] == made.manifest.state
-
-
 @pytest.mark.parametrize("by", ["prototype", "mixture"])
 def test_the_other_forms_say_the_same(source, by):
     """The export compares them; here: that they are what they are called."""

@@ -1,6 +1,8 @@
 """What is wrong is said before anything begins; a signal is heard from the first moment on."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -91,3 +93,10 @@ def test_a_signal_that_came_before_the_daemon_was_there_stops_it_at_once(stop):
 def test_settings_that_cannot_work_are_refused_without_a_broker(config, error, words):
     with pytest.raises(error, match=words):
         start.check(config, {})
+
+
+def test_the_idle_daemon_loads_no_tensors_no_decoders_of_images_and_no_learning_library():
+    code = "import edge_agent.daemon.start, sys; print(*{m.partition('.')[0] for m in sys.modules})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = "torch torchvision sklearn scipy PIL onnxruntime onnx matplotlib rich"
+    assert not set(run.stdout.split()) & set(heavy.split())

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from edge_agent.training.context import settle
-from edge_agent.training.evaluate import Tally
-from protofleet.errors import CheckpointError, DataError
-from protofleet.exchange.state import GlobalState
+from protofleet.errors import CheckpointError
 from protofleet.values.prototypes import Tensors
 from simulators.run.setup import prepare
 
@@ -109,30 +107,3 @@ def test_only_the_state_that_is_trained_on_leaves_a_trace(small_lab):
 def test_a_checkpoint_of_another_network_is_refused(setup):
     with pytest.raises(CheckpointError, match="of another network"):
         agents(setup, 1)[0].restore({"": {"weights": Tensors({"w": np.zeros(3, np.float32)})}})
-
-
-def test_training_that_diverges_says_so_and_what_to_do(small_lab):
-    from dataclasses import replace
-
-    config = small_lab()
-    setup = prepare(replace(config, training=replace(config.training, lr=1e30)))
-    with pytest.raises(
-        DataError, match="agent-00, round 1: training diverged; try a smaller learning rate"
-    ):
-        sent(agents(setup, 1)[0], 1)
-
-
-def test_evaluators_answer_among_own_classes_or_all(setup):
-    agent = agents(setup, 1)[0]
-    sent(agent)
-    agent.receive(2, {"prototypes": agent.work(3)["prototypes"]}, {})
-    found = agent.evaluate(2)["test"]
-    assert set(found) == {"prototype", "prototype_all_classes", "head", "head_own_classes"}
-    own = np.unique(agent.data.train.y.numpy())
-    assert found["head"].total.sum() == len(agent.data.test)
-    assert (found["head_own_classes"].correct[np.setdiff1d(np.arange(10), own)] == 0).all()
-
-
-def test_the_state_before_the_first_round_is_empty():
-    assert GlobalState().sha256 == GlobalState(shared={}, own={}, server={}).sha256
-    assert Tally(np.zeros(3, int), np.zeros(3, int)).accuracy is None

@@ -2,15 +2,11 @@
 coordinator's answer.
 """
 
-import json
-import subprocess
-import sys
 from io import StringIO
 
 import numpy as np
 import pytest
 
-from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from edge_agent.updates import cache, enrolment, listener
 from export.writer import Wanted, export, write
@@ -130,12 +126,6 @@ def write_to(made, path):
     return path
 
 
-def test_a_damaged_memory_falls_back_to_the_bundle(place):
-    cache.state_file(place).write_bytes(b"torn")
-    cache.enrolled_file(place, "").write_bytes(b"")
-    assert "9" in in_use(place).loaded.labels
-
-
 @pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
 @pytest.mark.parametrize("packet", [131_072, 2048])
 def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
@@ -181,48 +171,3 @@ def test_an_answer_that_does_not_come_is_one_line(place):
         enrolment.offer(
             classifier, new.bank, Address.parse("mqtt://127.0.0.1:9"), None, "a", patience=0.3
         )
-
-
-def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place, made, tmp_path):
-    classifier = in_use(place)
-    enrolment.keep(classifier, place, enrolment.embedded(classifier, "9", nines()))
-    first = cache.enrolled_file(place, classifier.loaded.bank.about.lineage)
-    before = first.read_bytes()
-    other = write_other(tmp_path)
-    write_whole(cache.fleet_file(place), other.read_bytes())
-    write_whole(cache.state_file(place), open_bundle(other).files["prototypes.cbor"])
-    cache.settled(classifier, place)
-    enrolment.keep(
-        classifier, place, enrolment.embedded(classifier, "dark", np.zeros((2, 8, 8, 1), np.uint8))
-    )
-    assert first.read_bytes() == before
-    second = cache.enrolled_file(place, classifier.loaded.bank.about.lineage)
-    assert cache.read(second).bank.about.classes == ("dark",)
-    assert {"dark"} == set(in_use(place).loaded.labels) - {str(n) for n in range(10)}
-
-
-def write_other(folder):
-    write(export(device(embedding=12), Wanted(by="prototype", freeze=True)), folder / "second.pfb")
-    return folder / "second.pfb"
-
-
-def test_the_commands(place, tmp_path):
-    from PIL import Image
-
-    for i, image in enumerate(nines()):
-        Image.fromarray(image[..., 0]).save(tmp_path / f"{i}.png")
-
-    def run(*words):
-        command = [sys.executable, "-m", "edge_agent", *words, "--bundle", str(place)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    done = run("enroll", "--label", "9", str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "in use on this device" in done.stdout
-    seen = json.loads(
-        run("infer", *(str(tmp_path / f"{i}.png") for i in range(5)), "--json").stdout
-    )
-    assert sum(row["label"] == "9" for row in seen["answers"]) >= 3
-    assert run("forget", "--label", "9").returncode == 0
-    again = run("forget", "--label", "9")
-    assert (again.returncode, again.stderr.count("\n")) == (2, 1)

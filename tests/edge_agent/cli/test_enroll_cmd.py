@@ -1,0 +1,59 @@
+"""`edge-agent enroll` and `edge-agent forget`, as a person calls them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from edge_agent.updates import cache
+from export.writer import Wanted, export, write
+from protofleet import wire
+from protofleet.exchange import published
+from protofleet.util.files import write_whole
+from tests.bundles import device, digits
+
+
+@pytest.fixture(scope="module")
+def made():
+    return export(device(), Wanted(by="prototype", freeze=True))
+
+
+@pytest.fixture
+def place(made, tmp_path):
+    """A bundle without the class 9 among its prototypes."""
+    write(made, tmp_path / "bundle")
+    bank = published.read(made.files["prototypes.cbor"]).bank
+    write_whole(cache.state_file(tmp_path / "bundle"), message_of(published.without(bank, ["9"])))
+    return tmp_path / "bundle"
+
+
+def message_of(bank, fleet="f"):
+    return published.write(bank, wire.Envelope("global", fleet, "r", round=9), "float32")
+
+
+def nines(n=5):
+    data = digits()
+    return data.x[data.y == 9][:n]
+
+
+def test_the_commands(place, tmp_path):
+    from PIL import Image
+
+    for i, image in enumerate(nines()):
+        Image.fromarray(image[..., 0]).save(tmp_path / f"{i}.png")
+
+    def run(*words):
+        command = [sys.executable, "-m", "edge_agent", *words, "--bundle", str(place)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = run("enroll", "--label", "9", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "in use on this device" in done.stdout
+    seen = json.loads(
+        run("infer", *(str(tmp_path / f"{i}.png") for i in range(5)), "--json").stdout
+    )
+    assert sum(row["label"] == "9" for row in seen["answers"]) >= 3
+    assert run("forget", "--label", "9").returncode == 0
+    again = run("forget", "--label", "9")
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)

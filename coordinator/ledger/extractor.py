@@ -10,7 +10,7 @@ from pathlib import Path
 
 from protofleet.errors import DataError, UsageError, WireError
 from protofleet.exchange import archive, published
-from protofleet.exchange.archive import LARGEST_PARCEL, PROTOTYPES, BundleError
+from protofleet.exchange.archive import LARGEST_BUNDLE, PROTOTYPES, BundleError
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class FrozenExtractor:
 def read_bundle(path: Path) -> tuple[FrozenExtractor, bytes]:
     """A `.pfb` on disk and its bytes, if the fleet can use it."""
     try:
-        if path.stat().st_size > LARGEST_PARCEL:
+        if path.stat().st_size > LARGEST_BUNDLE:
             raise BundleError(
-                f"{path.name}: more than {LARGEST_PARCEL >> 20} MiB",
+                f"{path.name}: more than {LARGEST_BUNDLE >> 20} MiB",
                 "leave further forms of it out",
             )
         data = path.read_bytes()

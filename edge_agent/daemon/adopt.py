@@ -56,7 +56,7 @@ from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
 from protofleet.errors import LinkBusy
 from protofleet.exchange import archive, published
-from protofleet.exchange.archive import LARGEST_PARCEL, BundleError
+from protofleet.exchange.archive import LARGEST_BUNDLE, BundleError
 from protofleet.exchange.published import STABLE
 from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts
@@ -99,7 +99,7 @@ class Adoption:
         folder = config.data_dir
         self.file, self._means = folder / "fleet.pfb", folder / "means.cbor"
         self._receiver = device_receiver(
-            outbound.topics, config.id, folder / "bundle-spool", outbound, clock, LARGEST_PARCEL
+            outbound.topics, config.id, folder / "bundle-spool", outbound, clock, LARGEST_BUNDLE
         )
         self._fetch = Fetch(self._receiver)
         self._in_use = archive.name_of(self.file)

@@ -21,7 +21,7 @@ from edge_agent.updates.fetch import Fetch
 from edge_agent.updates.switch import BundleSwitch
 from protofleet import wire
 from protofleet.errors import FleetError
-from protofleet.exchange.archive import LARGEST_PARCEL
+from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.receiver import Blob, BlobReceiver, device_receiver
 from protofleet.mqtt.link.link import Arrival, Connected, Link, LinkSettings, Refused
@@ -140,7 +140,7 @@ def following(
     settled(classifier, bundle)
     with TemporaryDirectory(prefix="protofleet-") as folder:
         receiver = device_receiver(
-            topics, agent, Path(folder), link, time.monotonic, LARGEST_PARCEL
+            topics, agent, Path(folder), link, time.monotonic, LARGEST_BUNDLE
         )
         switch = BundleSwitch(classifier, bundle, Fetch(receiver) if fetch else None, log)
         listener = ChannelListener(switch, link, receiver, topics, log)

@@ -28,7 +28,7 @@ MANIFEST, MODEL, PROTOTYPES, SELFTEST = (
     "selftest.npz",
 )
 SUFFIX = ".pfb"
-LARGEST_PARCEL = 256 << 20  # bytes of a packed bundle that goes over the wire
+LARGEST_BUNDLE = 256 << 20  # bytes of a packed bundle that goes over the wire
 _LARGEST = 2 << 30  # bytes of its files
 # No slash and no dot in front: a manifest comes over the wire, and its names become paths.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")

@@ -15,28 +15,89 @@ ALLOWED = {
     "export": {"protofleet", "edge_agent"},
     "simulators": {"protofleet", "edge_agent", "coordinator", "export"},
 }
-OURS = set(ALLOWED)
+# Inside a room: a package (or a module at the room's root) imports only what stands before it.
+# Those of one line do not know each other.
+ORDER = {
+    "protofleet": (
+        ("errors", "util"),
+        ("values", "mqtt"),
+        ("settings", "wire", "mqtt.link"),
+        ("contract", "mqtt.blobs", "mqtt.broker"),
+        ("exchange",),
+        ("recipe", "toolbox"),
+        ("methods", "registry", "scoring"),
+        ("cli",),
+    ),
+    "edge_agent": (
+        ("config", "records", "protocol", "networks", "inference"),
+        ("store", "data", "training", "updates"),
+        ("worker",),
+        ("daemon",),
+        ("cli",),
+    ),
+    "coordinator": (
+        ("errors", "config", "devices", "rounds"),
+        ("journal",),
+        ("messages",),
+        ("uploads",),
+        ("ledger",),
+        ("core",),
+        ("service",),
+        ("cli",),
+    ),
+    "export": (
+        ("source", "reading", "graph", "mobile", "page"),
+        ("agent", "pretrained", "verify"),
+        ("quantise",),
+        ("writer",),
+        ("cli",),
+    ),
+    "simulators": (("run",), ("live", "papers"), ("faults", "speed"), ("faults.cases",), ("cli",)),
+}
 
 
 def imported(path: Path) -> set[str]:
+    """Dotted names of everything of ours that a module imports, wherever in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return names
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name.partition(".")[0] in ALLOWED}
+
+
+def unit(dotted: str) -> str:
+    """The package that holds a module, without the room; a module at the room's root is its own."""
+    room, *parts = dotted.split(".")
+    folder = [n for n in range(len(parts), 0, -1) if (ROOT / room / Path(*parts[:n])).is_dir()]
+    return ".".join(parts[: folder[0]] if folder else parts[:1])
 
 
 @pytest.mark.parametrize("room", sorted(ALLOWED))
 def test_a_room_imports_only_the_rooms_it_may(room):
     for path in (ROOT / room).rglob("*.py"):
-        strangers = (imported(path) & OURS) - ALLOWED[room] - {room}
+        strangers = {name.partition(".")[0] for name in imported(path)} - ALLOWED[room] - {room}
         assert not strangers, f"{path.relative_to(ROOT)} imports {strangers}"
 
 
+@pytest.mark.parametrize("room", sorted(ORDER))
+def test_a_package_imports_only_what_stands_before_it_in_its_room(room):
+    place = {name: n for n, line in enumerate(ORDER[room]) for name in line}
+    for path in (ROOT / room).rglob("*.py"):
+        here = unit(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        if here in ("__init__", "__main__"):
+            continue
+        assert here in place, f"{here} has no place in the order of {room}"
+        for name in imported(path):
+            there = unit(name)
+            if name.startswith(f"{room}.") and there not in ("", here) and there in place:
+                assert place[there] < place[here], f"{path.relative_to(ROOT)} imports {name}"
+
+
 def loaded_by(statement: str) -> set[str]:
-    code = f"{statement}\nimport sys; print(' '.join(sorted({{m.partition('.')[0] for m in sys.modules}})))"
+    told = "print(' '.join(sorted({m.partition('.')[0] for m in sys.modules})))"
+    code = f"{statement}\nimport sys; {told}"
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
@@ -58,7 +119,8 @@ HEAVY = {
 
 def test_the_core_costs_numpy_only():
     assert not loaded_by("import protofleet") & HEAVY
-    core = "from protofleet import wire, recipe, registry; from protofleet.values import prototypes, nearest"
+    core = "from protofleet import wire, recipe, registry"
+    core += "; from protofleet.values import prototypes, nearest"
     assert not loaded_by(core) & HEAVY
 
 
@@ -74,8 +136,8 @@ def test_a_command_line_answers_before_it_loads_anything_heavy(command):
 
 
 def test_a_device_that_classifies_follows_and_enrols_needs_no_torch():
-    every = "from edge_agent.updates import cache, listener, enrolment; from edge_agent.data import images"
-    every += "; import edge_agent.inference.classifier"
+    every = "from edge_agent.updates import cache, listener, enrolment"
+    every += "; from edge_agent.data import images; import edge_agent.inference.classifier"
     assert not loaded_by(every) & (HEAVY | {"PIL", "export"})
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from coordinator import devices
 from coordinator.journal.journal import Journal
-from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
+from coordinator.journal.records import ACCEPTED, HELD, LATE, CutRecord, RoundRecord, UploadRecord
 from coordinator.ledger.catalogue import Catalogue, Policy
 from coordinator.messages import Messages
 from coordinator.rounds import machine
@@ -28,7 +28,7 @@ from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.util.logs import Log
 from protofleet.wire import Message
-from protofleet.wire.codes import Reason, UploadStatus
+from protofleet.wire.codes import Reason
 
 # Theory of operation
 #
@@ -188,10 +188,10 @@ class Core:
                     self.journal.add_agent(agent, record)
         written = self.intake.written()
         self.devices = devices.all_alive(self.devices, [upload.agent for upload in written], now)
-        late, counting = UploadStatus.LATE, self._counting_statuses()
+        counting = self._counting_statuses()
         for upload in written:
             # One that is held is accepted, too, as far as its device is concerned.
-            status = late if upload.status == late else UploadStatus.ACCEPTED
+            status = LATE if upload.status == LATE else ACCEPTED
             receipt = self.messages.receipt(upload.agent, upload.round, upload.digest, status)
             publications.append(receipt)
         answered = frozenset(upload.agent for upload in written if upload.status in counting)
@@ -398,13 +398,11 @@ class Core:
         assert opened is not None  # it was written before it was announced
         return opened
 
-    def _counting_statuses(self) -> tuple[UploadStatus, ...]:
+    def _counting_statuses(self) -> tuple[str, ...]:
         """Uploads of which status fill a round. Held ones do only where rounds are cuts: in a
         synchronous round nobody waits for them.
         """
-        if self.rules.cut is None:
-            return (UploadStatus.ACCEPTED,)
-        return UploadStatus.ACCEPTED, UploadStatus.HELD
+        return (ACCEPTED,) if self.rules.cut is None else (ACCEPTED, HELD)
 
     def _held_agents(self, number: int) -> frozenset[str]:
         """Whose held uploads fill this round, before anyone answers it."""

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protofleet.wire.codes import UploadStatus
+
+# As plain strings, as they are compared and written for every upload: SQLite and dictionaries take
+# a member of an enumeration the long way, a microsecond each time.
+ACCEPTED, HELD, LATE = (
+    status.value for status in (UploadStatus.ACCEPTED, UploadStatus.HELD, UploadStatus.LATE)
+)
+
 
 @dataclass(frozen=True)
 class RoundRecord:

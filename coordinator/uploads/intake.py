@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator.journal.journal import Journal
-from coordinator.journal.records import RoundRecord, UploadRecord
+from coordinator.journal.records import ACCEPTED, HELD, LATE, RoundRecord, UploadRecord
 from coordinator.messages import Messages
 from coordinator.rounds.machine import RunState
 from coordinator.uploads import validation
@@ -118,7 +118,7 @@ class Intake:
         if isinstance(verdict, Refusal):
             return self.refuse(agent, round, digest, verdict)
         # Of a late one the bytes are of no use: that it came is all that is kept.
-        body = b"" if verdict == UploadStatus.LATE else payload
+        body = b"" if verdict == LATE else payload
         self.fresh[round, agent] = NewUpload(round, agent, digest, verdict, body)
         return []
 
@@ -127,7 +127,7 @@ class Intake:
         uploads = list(self.fresh.values())
         self.fresh = {}
         for upload in uploads:
-            late = upload.status == UploadStatus.LATE
+            late = upload.status == LATE
             self.counters.late += late
             self.counters.uploads += not late
             self.counters.bytes += len(upload.body)
@@ -162,9 +162,9 @@ class Intake:
             return refusal
         status = self._status(agent, opened, state)
         upload = Upload(agent, round, opened.base, message.body)
-        if status == UploadStatus.ACCEPTED:
+        if status == ACCEPTED:
             refusal = self.aggregator.add(upload)
-        elif status == UploadStatus.HELD:
+        elif status == HELD:
             refusal = self.aggregator.unfit(upload)
         return refusal or status
 
@@ -172,11 +172,11 @@ class Intake:
         if opened.round == state.number and state.phase == "collecting":
             if not self.anyone and agent not in state.asked:
                 return Refusal(Reason.NOT_ASKED, f"{agent} was not asked in round {opened.round}")
-            return UploadStatus.ACCEPTED
+            return ACCEPTED
         # Once a round is closed, the next one is the first that could take an upload in.
         stale = state.number - opened.round + (state.phase != "collecting")
         in_time = stale <= self.staleness and opened.talks
-        return UploadStatus.HELD if in_time else UploadStatus.LATE
+        return HELD if in_time else LATE
 
     def _again(
         self, agent: str, round: int, digest: str, earlier: UploadRecord | NewUpload
@@ -189,6 +189,6 @@ class Intake:
         self.counters.duplicates += 1
         if isinstance(earlier, NewUpload):
             return []  # its receipt comes with the first one's
-        late = earlier.status == UploadStatus.LATE
-        status = UploadStatus.LATE if late else UploadStatus.DUPLICATE
+        late = earlier.status == LATE
+        status = LATE if late else UploadStatus.DUPLICATE
         return [self.messages.receipt(agent, round, digest, status)]

@@ -189,3 +189,16 @@ def test_a_device_that_was_lost_is_asked_until_patience_ends(tmp_path):
     made.take([upload("a", 2, announced(said)[2]), upload("b", 2, announced(said)[2])], 200.0)
     made.take([], 400.0)
     assert made.run_state.asked == ("a", "b")
+
+
+def test_an_answer_that_comes_with_the_end_of_its_round_does_not_count_in_the_next(tmp_path):
+    made = core(tmp_path, min_agents=2)
+    _, _, base = joined(made)
+    envelope = wire.Envelope(t="report", fleet="orchard", agent="a", round=1)
+    declines = wire.encode(envelope, {"refused": "too warm"})
+    place = made.topics.parse(made.topics.report("a"))
+    made.take([(place, declines), upload("c", 1, base)], 1.0)
+    # With b gone nobody is missing, so the round is cut; what a sent all the same is in it.
+    made.take([upload("a", 1, base), birth("b", online=False, reason="left")], 2.0)
+    assert [agent for _, agent, _ in made.journal.cut(1).counted] == ["a", "c"]
+    assert (made.run_state.number, made.run_state.answered) == (2, frozenset())

@@ -50,6 +50,6 @@ def test_a_file_that_is_no_bundle_is_refused_by_its_name(tmp_path):
 
 def test_one_that_is_too_large_is_not_even_read(tmp_path):
     with (tmp_path / "large").open("wb") as file:
-        file.truncate(archive.LARGEST_PARCEL + 1)  # a hole: it takes no room on the disk
+        file.truncate(archive.LARGEST_BUNDLE + 1)  # a hole: it takes no room on the disk
     with pytest.raises(FleetError, match="MiB"):
         read_bundle(tmp_path / "large")

@@ -1,9 +1,15 @@
 """From a plan to a service: what one life hands on to the next."""
 
 import io
+from dataclasses import replace
+
+import pytest
 
 from coordinator.config import ContractSection, FleetConfig, ServeSection
+from coordinator.errors import JournalError
+from coordinator.journal.journal import Journal
 from coordinator.service import build
+from protofleet import registry
 from protofleet.contract import Input
 from protofleet.mqtt.address import Address
 from protofleet.util.logs import Log
@@ -11,9 +17,13 @@ from protofleet.util.logs import Log
 NOWHERE = Address.parse("mqtt://127.0.0.1:1")
 
 
-def test_every_life_has_an_epoch_of_its_own_and_knows_the_boot_ids_before_it(tmp_path):
+@pytest.fixture
+def plan(tmp_path):
     contract = ContractSection(("a", "b"), Input("vector", (4,)), embedding=4)
-    plan = FleetConfig(contract, ServeSection(fleet="orchard", data_dir=str(tmp_path / "data")))
+    return FleetConfig(contract, ServeSection(fleet="orchard", data_dir=str(tmp_path / "data")))
+
+
+def test_every_life_has_an_epoch_of_its_own_and_knows_the_boot_ids_before_it(plan):
     lives = []
     for above in (0, 0, 7):
         options = build.ServeOptions(epoch_above=above)
@@ -22,3 +32,51 @@ def test_every_life_has_an_epoch_of_its_own_and_knows_the_boot_ids_before_it(tmp
     assert [messages.epoch for messages, _ in lives] == [1, 2, 8]
     assert len({messages.contract.run for messages, _ in lives}) == 1
     assert lives[2][1] == {lives[0][0].boot, lives[1][0].boot}
+
+
+def test_of_many_lives_the_newest_are_remembered(tmp_path, plan):
+    boots = [f"{number:016x}" for number in range(build.LIVES, 0, -1)]  # the newest is the smallest
+    journal = Journal(tmp_path / "data", lambda: 0.0)
+    with journal.commit():
+        journal.set_meta("boots", " ".join(boots))
+    journal.close()
+    for _ in range(2):
+        with build.service(plan, NOWHERE, Log(io.StringIO()), {}) as service:
+            remembered = service.deps.boots
+    assert boots[-1] in remembered
+    assert boots[0] not in remembered
+
+
+def test_a_run_goes_on_only_as_it_began(tmp_path, plan):
+    with build.service(plan, NOWHERE, Log(io.StringIO()), {}):
+        pass
+    other = replace(plan, contract=replace(plan.contract, embedding=8))
+    with (
+        pytest.raises(JournalError, match=r"another contract\.embedding"),
+        build.service(other, NOWHERE, Log(io.StringIO()), {}),
+    ):
+        pass
+    journal = Journal.read(tmp_path / "data")
+    assert build.agreed(journal)[0].embedding == 4
+    journal.close()
+
+
+def test_a_directory_holds_one_run(plan):
+    with build.service(plan, NOWHERE, Log(io.StringIO()), {}):
+        pass
+    renamed = replace(plan, serve=replace(plan.serve, run="another"))
+    with (
+        pytest.raises(JournalError, match="not 'another'"),
+        build.service(renamed, NOWHERE, Log(io.StringIO()), {}),
+    ):
+        pass
+
+
+def test_rounds_follow_slower_where_nothing_is_trained(plan):
+    def pace(method, **changes):
+        serve = replace(plan.serve, method=method, **changes)
+        recipe = registry.load(method)
+        contract = plan.contract_for("r1", recipe)
+        return build.rules_of(replace(plan, serve=serve), contract, recipe).every
+
+    assert [pace("fedproto"), pace("fleet"), pace("fleet", every=0.5)] == [0.0, 10.0, 0.5]

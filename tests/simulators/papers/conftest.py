@@ -1,0 +1,21 @@
+"""A small task on which two contenders have run with two seeds."""
+
+import pytest
+
+from simulators.papers.cross import FLEET, PAPERS, Task, finished_runs, run
+from simulators.papers.cross_page import AllTasks
+
+OWN = {"prototype": "prototype", "head": "head_own_classes"}
+
+
+@pytest.fixture(scope="session")
+def ran(small_lab, tmp_path_factory):
+    """The task, where its runs lie, and all that is known of them."""
+    task = Task("small", "Digits", small_lab(rounds=3), {"fedproto": ("lam=2",)}, OWN)
+    out = tmp_path_factory.mktemp("cross")
+    contenders = (FLEET, PAPERS[0])
+    for contender in contenders:
+        for seed in (0, 1):
+            run(task, contender, seed, out, 1)
+    runs = {("small", c.name): finished_runs(task, c, 3, out) for c in contenders}
+    return task, out, AllTasks([task], runs)

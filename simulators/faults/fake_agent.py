@@ -157,9 +157,9 @@ class FakeTraining:
         parts: Parts = wire.decode(message).body
         return parts
 
-    def _agreed(self, plan: RoundSpec) -> tuple[Contract, Recipe[Any], Any]:
-        if self._read is None or self._read[0] != plan:
-            recipe = registry.load(plan.method)
-            contract = from_plain(Contract, plan.contract, "contract")
-            self._read = (plan, contract, recipe, from_plain(recipe.hyper, plan.hyper, "hyper"))
+    def _agreed(self, spec: RoundSpec) -> tuple[Contract, Recipe[Any], Any]:
+        if self._read is None or self._read[0] != spec:
+            recipe = registry.load(spec.method)
+            contract = from_plain(Contract, spec.contract, "contract")
+            self._read = (spec, contract, recipe, from_plain(recipe.hyper, spec.hyper, "hyper"))
         return self._read[1:]

@@ -1,16 +1,14 @@
 """A program dies at its failpoint that was chosen, and not before."""
 
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
+from edge_agent.store import Store
 from protofleet.errors import UsageError
-from simulators.faults import soak
-from simulators.faults.case import Attempt
-from simulators.faults.cases import deaths
-from simulators.faults.failpoint import Failpoint, resolve
-from simulators.faults.testbed import Stuck
+from simulators.faults.failpoint import ANY, STATEMENT, Failpoint, resolve, watch
 
 
 def test_a_failpoint_is_written_as_it_is_read():
@@ -69,17 +67,55 @@ def test_a_name_that_stands_for_no_function_is_refused_before_the_program_starts
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    ("package", "table"), [("coordinator", deaths.COORDINATOR), ("edge_agent", deaths.DEVICE)]
-)
-def test_every_failpoint_of_the_sweep_resolves(package, table):
-    for seed in range(2 * len(table)):
-        chosen = deaths.draw_failpoint(package, table, seed)
-        resolve(Failpoint.parse(str(chosen)))
+def counted(failpoint, work):
+    """How often the failpoint would have killed the program while this is done."""
+    deaths = []
+    hook = watch(failpoint, lambda: deaths.append(failpoint))
+    sys.setprofile(hook)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return len(deaths)
 
 
-def test_a_case_fails_whose_first_death_never_comes(tmp_path, monkeypatch):
-    never = Failpoint.of(deaths.Core.recover, "enter", 10_000)
-    monkeypatch.setattr(deaths, "draw_failpoint", lambda *drawn: never)
-    with pytest.raises(Stuck, match="before the instant"):
-        deaths.coordinator_killed(Attempt(tmp_path, 0, soak.startable_brokers()[0]))
+def open_and_close(folder):
+    store = Store(folder)
+    store.note(boot="b")
+    store.close()
+
+
+@pytest.mark.parametrize("edge", ["enter", "leave"])
+def test_it_strikes_at_the_n_th_time_and_once(tmp_path, edge):
+    def work():
+        for number in range(3):
+            open_and_close(tmp_path / str(number))
+
+    for number, struck in ((1, 1), (3, 1), (4, 0)):
+        assert counted(Failpoint.of(Store.note, edge, number), work) == struck
+
+
+def test_a_function_of_the_same_name_elsewhere_is_not_meant(tmp_path):
+    class Other:
+        def note(self):
+            pass
+
+    assert counted(Failpoint.of(Store.note, "enter", 1), Other().note) == 0
+
+
+def test_leaving_by_an_exception_counts(tmp_path):
+    def fail():
+        with pytest.raises(Exception, match="no such file"):
+            Store(tmp_path, create=False)
+
+    assert counted(Failpoint.of(Store.__init__, "leave", 1), fail) == 1
+
+
+def test_any_function_and_any_statement_are_those_of_the_package_alone(tmp_path):
+    def elsewhere():
+        sqlite3.connect(":memory:").execute("SELECT 1")
+
+    for name in (ANY, STATEMENT):
+        failpoint = Failpoint("edge_agent", name, "enter", 1)
+        assert counted(failpoint, elsewhere) == 0
+        assert counted(failpoint, lambda: open_and_close(tmp_path)) == 1

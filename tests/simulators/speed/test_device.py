@@ -1,12 +1,13 @@
-"""The device bench in short: the command is there, and graph and network agree before and after a
-swap.
-"""
+"""The device bench in short: graph and network agree before and after a swap, blocks take turns."""
 
-from click.testing import CliRunner
+import numpy as np
+import pytest
 
-from simulators.cli.bench_cmd import bench
+from edge_agent.inference.bundle import Reading
+from edge_agent.inference.inputs import ready
+from edge_agent.networks.net import build_net
+from export import graph, verify
 from simulators.speed import device
-from simulators.speed.device_process import tables
 
 
 def test_the_graph_agrees_with_the_network():
@@ -15,20 +16,52 @@ def test_the_graph_agrees_with_the_network():
     assert row.same_class
 
 
-def test_the_command_is_there():
-    assert "Interleaved blocks" in CliRunner().invoke(bench, ["device", "--help"]).output
-
-
-def test_ratios_are_of_the_fastest_blocks():
+def test_of_a_contender_s_blocks_the_fastest_counts(monkeypatch):
+    clock = FakeClock()
+    monkeypatch.setattr(device.time, "process_time", lambda: clock.now)
+    noise = iter([0.0, 5.0, 7.0] * 100)
     took = device.interleaved(
-        {"one": lambda: sum(range(2000)), "ten": lambda: sum(range(20_000))}, 20, 0.002
+        {"steady": lambda: clock.use(0.002), "noisy": lambda: clock.use(0.001 + next(noise))},
+        blocks=20,
+        seconds=0.001,
     )
-    assert took["ten"] > 3 * took["one"]
+    assert took["steady"] == pytest.approx(2.0)
+    assert took["noisy"] == pytest.approx(1.0)
 
 
-def test_tables_name_what_was_measured():
-    ratio = {"what": "swap", "ours": 1.0, "beside": 2.0, "ratio": 0.5, "target": "≤ 1"}
-    process = {"name": "torch, a traced network", "rss_mb": 200.0, "cpu_seconds": 1.0}
-    lines = "\n".join(tables({"cost": [ratio], "process": [process]}))
-    assert "swap" in lines
-    assert "torch" in lines
+def test_contenders_take_turns():
+    calls = []
+    device.interleaved(
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, blocks=3, seconds=0
+    )
+    assert "".join(calls) == "aabb" + 3 * "aabb"  # a call before each block is not counted
+
+
+class FakeClock:
+    """Processor time that passes only where it is used."""
+
+    now = 0.0
+
+    def use(self, seconds):
+        self.now += seconds
+
+
+def test_made_up_images_are_not_noise_and_differ():
+    kind = device.NETS["lenet"]
+    images = device.pictures(kind, 3)
+    assert (images.shape, images.dtype) == ((3, *kind.shape), np.uint8)
+    assert not np.array_equal(images[0], images[1])
+    steps = np.abs(np.diff(images.astype(int), axis=1)).mean()
+    assert steps < images.std() / 2  # neighbours are alike
+
+
+def test_a_contender_is_the_bundle_s_graph_up_to_its_features():
+    kind, reading = device.NETS["cnn-mnist"], Reading("prototypes")
+    net = device.lively(build_net(device.contract_of(kind), "cnn-mnist", {}, 1), kind)
+    points = device.points_of(np.zeros((1, device.EMBEDDING), np.float32), 10, 1)
+    inputs = ready(device.bank_of(points, 10), reading).inputs
+    model = graph.to_onnx(graph.classifying(net, kind, reading), kind, inputs)
+    image = device.pictures(kind, 1)
+    (whole,) = verify.session(model).run(["feature"], {"image": image, **inputs})
+    (stored,) = verify.session(device.stored_graph(model)).run(["feature"], {"image": image})
+    np.testing.assert_array_equal(stored, whole)

@@ -80,7 +80,8 @@ def _likeliest(points: Mixtures, means: Floats) -> dict[str, NDArray[np.floating
     # As the graph will subtract it: what is rounded off here would be multiplied by the precision.
     centre = centre.astype(np.float32)
     mean = mean - centre
-    # The log of no weight is -inf, and a class of such rows alone would score -inf minus -inf: NaN.
+    # The log of no weight is -inf, and the difference of two such scores, by which graphs are
+    # compared, would be no number.
     with np.errstate(divide="ignore"):
         weight = np.maximum(np.log(points.weights.astype(np.float64)), -1e30)
     b = weight + 0.5 * np.log(precision / (2 * np.pi)).sum(1) - 0.5 * (mean**2 * precision).sum(1)

@@ -1,37 +1,117 @@
 """Phases of training: seeds by name, rates by round, and an end that is said when it diverges."""
 
-import pytest
+from dataclasses import replace
 
-from edge_agent.training.context import settle
-from protofleet.errors import DataError
-from simulators.run.setup import prepare
+import numpy as np
+import pytest
+import torch
+
+from edge_agent.networks.net import build_net
+from edge_agent.training.batches import SampleTensors
+from edge_agent.training.phases import run_phases
+from edge_agent.training.step import Stepper
+from protofleet.contract import Contract, Input, Numerics, Training
+from protofleet.errors import TrainingDiverged
+from protofleet.methods import local
+from protofleet.recipe import Phase, Turn
+
+KIND = Input("image", (28, 28, 1))
+TRAINING = Training(local_epochs=2, batch_size=4, lr=0.1, momentum=0.5, lr_decay=0.5)
+CONTRACT = Contract("f", "r", 3, tuple("abc"), KIND, 50, training=TRAINING)
+RNG = np.random.default_rng(0)
+SAMPLES = SampleTensors.of(
+    RNG.integers(0, 256, (10, 28, 28, 1), dtype=np.uint8), np.arange(10) % 3, KIND
+)
+
+
+def turn(round=1, contract=CONTRACT):
+    return Turn(contract, local.Hyper(), round, "a")
+
+
+def trained(phases, at=None, stage="train", backbone="cnn-mnist"):
+    """The weights after these phases, always from the same start."""
+    at = at or turn()
+    net = build_net(at.contract, backbone, {}, 3)
+    run_phases(Stepper(net, Numerics()), phases, SAMPLES, at, stage)
+    return {name: tensor.clone() for name, tensor in net.state_dict().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.fixture
-def setup(small_lab):
-    made = prepare(small_lab())
-    settle(made.contract.numerics)
-    return made
+def rates(monkeypatch):
+    """The rates that each stretch of training was begun with."""
+    begun = []
+    start = Stepper.start
+
+    def noted(self, loss, hyper, modules, loss_inputs, rates):
+        begun.append(rates)
+        return start(self, loss, hyper, modules, loss_inputs, rates)
+
+    monkeypatch.setattr(Stepper, "start", noted)
+    return begun
 
 
-def agents(setup, count=2):
-    context = setup.context()
-    return [setup.agent(shard, context) for shard in setup.partition.shards[:count]]
+def test_dropout_and_order_come_from_names_and_not_from_what_was_drawn_before():
+    first = trained([Phase(local.loss)])
+    torch.rand(11)
+    assert same(first, trained([Phase(local.loss)]))
+    assert not same(first, trained([Phase(local.loss)], stage="adapt"))
+    assert not same(first, trained([Phase(local.loss)], turn(2)))
 
 
-def sent(agent, rounds=2):
-    agent.receive(0, {}, {})
-    for round in range(1, rounds + 1):
-        parts = agent.work(round)
-    return parts["prototypes"]
+def test_the_rate_decays_from_the_second_round_on_and_a_phase_may_have_its_own(rates):
+    trained([Phase(local.loss)], turn(1))
+    trained([Phase(local.loss), Phase(local.loss, lr=1.0, momentum=0.0)], turn(3))
+    assert [(r.lr, r.momentum) for r in rates] == [(0.1, 0.5), (0.025, 0.5), (0.25, 0.0)]
 
 
-def test_training_that_diverges_says_so_and_what_to_do(small_lab):
-    from dataclasses import replace
+def test_phases_follow_each_other_from_where_the_one_before_ended():
+    both = trained([Phase(local.loss, train=("backbone",)), Phase(local.loss, train=("head",))])
+    first = trained([Phase(local.loss, train=("backbone",))])
+    for name in both:
+        assert torch.equal(both[name], first[name]) is name.startswith("backbone."), name
 
-    config = small_lab()
-    setup = prepare(replace(config, training=replace(config.training, lr=1e30)))
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_an_extractor_that_does_not_learn_keeps_its_running_statistics(frozen):
+    contract = replace(CONTRACT, embedding=32 * 49, freeze=frozen)
+    at, phase = turn(contract=contract), Phase(local.loss, train=("head",))
+    before = build_net(contract, "cnn-fashion", {}, 3).backbone.state_dict()
+    after = trained([phase], at, backbone="cnn-fashion")
+    assert all(torch.equal(after[f"backbone.{name}"], before[name]) for name in before)
+
+
+def test_a_phase_may_bring_samples_of_its_own(monkeypatch):
+    shapes = []
+
+    def loss(net, batch, loss_inputs, hyper):
+        shapes.append((tuple(batch.x.shape), batch.y.tolist()))
+        return net.head(batch.x).square().mean()
+
+    features = np.ones((6, 50), np.float32), np.arange(6) % 3
+    trained([Phase(loss, train=("head",), data=features, epochs=1, batch_size=6)])
+    ((shape, labels),) = shapes
+    assert (shape, sorted(labels)) == ((6, 50), [0, 0, 1, 1, 2, 2])
+
+
+def test_what_a_loss_is_given_is_a_copy():
+    anchor = np.zeros(3, np.float32)
+    anchor.setflags(write=False)
+
+    def loss(net, batch, loss_inputs, hyper):
+        loss_inputs["anchor"] += 1
+        return net(batch.x)[2].square().mean()
+
+    trained([Phase(loss, given={"anchor": anchor})])
+    assert (anchor == 0).all()
+
+
+def test_training_that_diverges_says_so_and_what_to_do():
+    wild = replace(TRAINING, lr=1e30)
     with pytest.raises(
-        DataError, match="agent-00, round 1: training diverged; try a smaller learning rate"
+        TrainingDiverged, match="agent a, round 1: training diverged; try a smaller learning rate"
     ):
-        sent(agents(setup, 1)[0], 1)
+        trained([Phase(local.loss)], turn(contract=replace(CONTRACT, training=wild)))

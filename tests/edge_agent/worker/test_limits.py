@@ -15,9 +15,13 @@ from edge_agent.worker.limits import confine, die_with_parent, pace
 """
 
 
-def run(code, **how):
+def run(code):
     return subprocess.run(
-        [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=60, **how
+        [sys.executable, "-c", PRELUDE + code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
 
 

@@ -82,7 +82,7 @@ class Terms:
     enrol: Policy = "auto"
 
 
-class Birth(NamedTuple):
+class BirthOutcome(NamedTuple):
     """What a birth or a death comes to, beside the change in `Core.devices`."""
 
     publications: list[Publication]
@@ -162,24 +162,24 @@ class Core:
         publications: list[Publication] = []
         births: dict[str, dict[str, Any]] = {}
         events: list[machine.Event] = []
-        for place, payload in arrivals:
-            agent = place.agent
+        for topic, payload in arrivals:
+            agent = topic.agent
             if agent is None:
                 continue
             # Round 0 is never opened: what is sent there are classes, for whatever is learnt.
-            if place.kind == "upload" and place.rest == ("0",):
+            if topic.kind == "upload" and topic.rest == ("0",):
                 publications += self.catalogue.take_offer(
                     agent, payload, self.base_round, self.state
                 )
-            elif place.kind == "upload":
-                publications += self.intake.take(agent, int(place.rest[0]), payload, self.run_state)
-            elif place.kind == "state" and payload:
+            elif topic.kind == "upload":
+                publications += self.intake.take(agent, int(topic.rest[0]), payload, self.run_state)
+            elif topic.kind == "state" and payload:
                 birth = self._take_birth(agent, payload, now)
                 publications += birth.publications
                 events += birth.events
                 if birth.record is not None:
                     births[agent] = birth.record
-            elif place.kind == "report":
+            elif topic.kind == "report":
                 events += self._take_report(agent, payload, now)
         if self.intake.fresh or births:
             with self.journal.commit():
@@ -224,24 +224,24 @@ class Core:
 
     # messages
 
-    def _take_birth(self, agent: str, payload: bytes, now: float) -> Birth:
+    def _take_birth(self, agent: str, payload: bytes, now: float) -> BirthOutcome:
         message = self._control(agent, payload, "birth")
         if message is None:
-            return Birth([], [], None)
+            return BirthOutcome([], [], None)
         versions = message.body.get("wire", [wire.VERSION])
         if wire.VERSION not in (versions if isinstance(versions, list) else []):
             words = f"it speaks wire versions {versions}, here it is {wire.VERSION}"
             refusal = Refusal(Reason.WIRE_VERSION, words)
-            return Birth(self.intake.refuse(agent, 0, message.digest, refusal), [], None)
+            return BirthOutcome(self.intake.refuse(agent, 0, message.digest, refusal), [], None)
         boot = message.envelope.boot or ""
         self.devices = devices.with_birth(self.devices, agent, boot, message.body, now)
         device = self.devices.get(agent)
         if device is None:
-            return Birth([], [], None)
+            return BirthOutcome([], [], None)
         # A device that was merely lost is no news for the journal: it is expected back.
         news = device.online or device.left
         own = device.online and self.state.own
-        return Birth(
+        return BirthOutcome(
             [self.messages.own(agent, self.base_round, self.state)] if own else [],
             [machine.Excused(agent)] if device.left else [],
             {**device.about, "left": device.left} if news else None,

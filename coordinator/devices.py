@@ -51,7 +51,7 @@ def with_birth(
     # is back with a new one. A device from the journal has no boot id yet: any death is its own.
     if agent not in devices or (before.boot and boot != before.boot):
         return devices
-    # Only a device that leaves says why; a will is sent for one that was merely cut off.
+    # One that leaves for good says so; what a will speaks for is expected back.
     leaves = body.get("reason") == "left"
     return {**devices, agent: replace(before, boot=boot, online=False, left=leaves, seen=now)}
 

@@ -84,7 +84,7 @@ class Service:
     def __init__(self, deps: ServiceDeps) -> None:
         self.deps = deps
         self.stopping = False
-        self._said_done = False
+        self._done_logged = False
         self._trouble = ""
         self._astray = False  # the core may be ahead of the journal
         self._refused = ""
@@ -149,31 +149,31 @@ class Service:
         """
         opened: Arrivals = []
         for arrival in arrivals:
-            place = self.deps.topics.parse(arrival.topic)
-            if place is None:
+            topic = self.deps.topics.parse(arrival.topic)
+            if topic is None:
                 continue
             try:
-                if place.kind == "coordinator_state":
+                if topic.kind == "coordinator_state":
                     self._another_spoke(arrival)
-                elif place.kind == "upload_chunk":
-                    blob = self.deps.blobs.chunk(place, arrival.payload)
+                elif topic.kind == "upload_chunk":
+                    blob = self.deps.blobs.chunk(topic, arrival.payload)
                     if blob is not None:
                         opened.append((blob.parts, blob.payload))
-                elif place.kind == "chunk_request":
-                    self.deps.blobs.requested(place, arrival.payload)
-                elif place.kind == "upload" and is_descriptor(arrival.payload):
-                    blob = self.deps.blobs.announced(place, wire.decode(arrival.payload))
+                elif topic.kind == "chunk_request":
+                    self.deps.blobs.requested(topic, arrival.payload)
+                elif topic.kind == "upload" and is_descriptor(arrival.payload):
+                    blob = self.deps.blobs.announced(topic, wire.decode(arrival.payload))
                     if blob is not None:
                         opened.append((blob.parts, blob.payload))
                 else:
-                    opened.append((place, arrival.payload))
+                    opened.append((topic, arrival.payload))
             except (BlobError, OSError) as error:  # no room in the store, or no store
                 reason = error.__cause__ or error  # the system's own words name the file
                 self.deps.log.warning(
                     f"a large payload cannot be taken in: {reason}", topic=arrival.topic
                 )
             except WireError:
-                opened.append((place, arrival.payload))  # the core says what is wrong with it
+                opened.append((topic, arrival.payload))  # the core says what is wrong with it
         return opened
 
     def _greet(self) -> None:
@@ -283,8 +283,8 @@ class Service:
 
     def _upkeep(self) -> None:
         core, log = self.deps.core, self.deps.log
-        if core.run_state.phase == "done" and not self._said_done:
-            self._said_done = True
+        if core.run_state.phase == "done" and not self._done_logged:
+            self._done_logged = True
             log.info("the run is done", rounds=core.run_state.number, state=core.state.sha256)
         keep = self.deps.keep_rounds
         if keep is not None and core.run_state.number >= self._compacted + max(keep // 4, 1):

@@ -23,8 +23,8 @@ over when most of those before have left.
 #   asking    hung up, or nothing for `answer` seconds     ended, early
 #   asking    the owner stops                              ended
 #   greeted   the owner stops                              closing
-#   greeted   socket gone, a ping unanswered, DISCONNECT   ended: the broker publishes our will
-#   greeted   a packet that paho cannot stand              ended, with a goodbye
+#   greeted   socket gone, a ping unanswered, DISCONNECT,  ended: the broker publishes our will
+#             or bytes that are no packet
 #   closing   nothing is pending, or `close_by` is past    ended, with a goodbye: no will
 #
 # "early" means that the broker may only know 3.1.1: some say so, some hang up, and some (amqtt)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+import trustme
 
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.mosquitto import Listening
@@ -77,6 +78,29 @@ def start_broker(tmp_path):
             return stack.enter_context(running_broker(dir, listening, prefer=prefer, **options))
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def files(authority, tmp_path_factory):
+    """Certificates as files: the authority's, the broker's, and one for each named client."""
+    dir = tmp_path_factory.mktemp("certificates")
+
+    def write(name, certificate):
+        certificate.private_key_pem.write_to_path(str(dir / f"{name}.key"))
+        for pem in certificate.cert_chain_pems:
+            pem.write_to_path(str(dir / f"{name}.pem"), append=True)
+
+    authority.cert_pem.write_to_path(str(dir / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(dir / "stranger.pem"))
+    write("broker", authority.issue_cert("127.0.0.1", "localhost"))
+    write("camera-07", authority.issue_cert("camera-07", common_name="camera-07"))
+    (dir / "broken.pem").write_text("not a certificate")
+    return dir
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Waking whoever waits for sockets."""
 
 import selectors
+import threading
+import time
 
 import pytest
 
@@ -9,9 +11,9 @@ from protofleet.mqtt.link.waker import Waker
 
 @pytest.fixture
 def waker():
-    made = Waker()
-    yield made
-    made.close()
+    waker = Waker()
+    yield waker
+    waker.close()
 
 
 def woken(waker):
@@ -40,3 +42,28 @@ def test_what_is_done_together_wakes_once_at_the_end_even_when_it_fails(waker):
     waker.clear()
     waker.wake()
     assert woken(waker)
+
+
+def test_a_thread_that_waits_is_woken_by_another(waker):
+    timer = threading.Timer(0.05, waker.wake)
+    before = time.monotonic()
+    timer.start()
+    waker.wait(30)
+    assert time.monotonic() - before < 20
+    assert not woken(waker)  # what it was woken by is cleared
+    timer.join()
+
+
+def test_however_often_it_is_raised_it_is_cleared_at_once(waker):
+    for _ in range(100_000):  # more than the sockets between the ends hold
+        waker.wake()
+    waker.clear()
+    assert not woken(waker)
+    waker.wake()
+    assert woken(waker)
+
+
+def test_after_it_is_closed_nobody_is_hurt():
+    waker = Waker()
+    waker.close()
+    waker.wake()

@@ -1,0 +1,171 @@
+"""mosquitto's configuration, access rules and passwords: what they say, and what a real broker makes
+of them.
+"""
+
+import base64
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from protofleet.errors import UsageError
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.mosquitto import Listening, Tls, acl_text, config_text, passwords_text
+from protofleet.mqtt.link.link import Arrival, Denied, Lost, Will
+from protofleet.mqtt.topics import Topics
+from tests.linking import connect, eventually, poll_for, poll_until
+
+T = Topics("orchard")
+D = "ab" * 32
+USERS = {"coordinator": "c", "camera-07": "7", "camera-08": "8"}
+
+
+@pytest.fixture
+def guarded(start_broker):
+    return start_broker(users=USERS, fleet="orchard")
+
+
+def connected(links, broker, user, name=None, **settings):
+    link = links(broker.address, name or user, own=False, login=(user, USERS[user]), **settings)
+    link.subscribe(T.for_coordinator() if user == "coordinator" else T.for_device(user))
+    connect(link)
+    return link
+
+
+def topics_until(link, until):
+    """Topics that arrive before the one that ends the test."""
+    events = poll_until(
+        link, lambda polled: any(isinstance(e, Arrival) and e.topic == until for e in polled)
+    )
+    return [e.topic for e in events if isinstance(e, Arrival)]
+
+
+def test_a_device_writes_as_itself_and_as_nobody_else(guarded, links):
+    coordinator = connected(links, guarded, "coordinator")
+    camera = connected(links, guarded, "camera-07")
+    own = [
+        T.state("camera-07"),
+        f"{T.prefix}/d/camera-07/reported",
+        T.upload("camera-07", 1),
+        T.chunk_request("camera-07"),
+        T.upload_chunk("camera-07", D, 0),
+        f"{T.prefix}/d/camera-07/ack",
+        T.report("camera-07"),
+    ]
+    foreign = [topic.replace("camera-07", "camera-08") for topic in own]
+    fleet = [T.coordinator_state, T.round, T.shared_state, T.shared_chunk(D, 0), T.proto("stable")]
+    orders = [
+        T.own_state("camera-07"),
+        T.receipt("camera-07"),
+        f"{T.prefix}/d/camera-07/desired",
+        f"{T.prefix}/d/camera-07/cmd",
+    ]
+    elsewhere = [Topics("other").upload("camera-07", 1), "x", "$SYS/x"]
+    for topic in foreign + fleet + orders + elsewhere:
+        ticket = camera.publish(topic, b"x", retain=True)
+        assert ticket.wait(10)
+        assert ticket.refused, topic
+    for topic in own:
+        ticket = camera.publish(topic, b"x")
+        assert ticket.wait(10)
+        assert ticket.refused is None, topic
+    assert topics_until(coordinator, own[-1]) == own
+
+
+def test_another_client_id_does_not_help(guarded, links):
+    victim = connected(links, guarded, "camera-08")
+    thief = connected(links, guarded, "camera-07", name="camera-08")
+    assert thief.publish(T.upload("camera-08", 1), b"x").wait(10)
+    assert poll_for(thief, Denied)[0].topic == T.upload("camera-08", 1)
+    assert victim.publish(T.upload("camera-08", 1), b"x").wait(10)
+    assert not [
+        event for event in victim.poll(0.5) if isinstance(event, Lost)
+    ]  # its session was not taken over
+
+
+def test_a_device_hears_what_is_for_all_and_for_itself_only(guarded, links):
+    coordinator = connected(links, guarded, "coordinator")
+    camera = connected(links, guarded, "camera-07")
+    camera.subscribe(
+        [("#", 1), (T.own_state("camera-08"), 1), (T.upload("+", 1).replace("/1", "/+"), 1)]
+    )
+    eventually(lambda: camera.publish(T.report("camera-07"), b"x").wait(1))
+    for topic in (
+        T.own_state("camera-08"),
+        T.receipt("camera-08"),
+        T.own_state("camera-07"),
+        T.shared_state,
+        T.receipt("camera-07"),
+    ):
+        coordinator.publish(topic, b"x")
+    assert set(topics_until(camera, T.receipt("camera-07"))) == {
+        T.own_state("camera-07"),
+        T.shared_state,
+        T.receipt("camera-07"),
+    }
+
+
+def test_a_will_obeys_the_rules_as_well(guarded, links, proxied):
+    coordinator = connected(links, guarded, "coordinator")
+    proxy, address = proxied(guarded)
+    through = replace(guarded, address=address)
+    connected(links, through, "camera-07", will=Will(T.state("camera-08"), b"lies"))
+    connected(links, through, "camera-08", will=Will(T.state("camera-08"), b"truth"))
+    proxy.refuse()
+    proxy.cut()
+    arrivals = poll_for(coordinator, Arrival)
+    assert [(a.topic, a.payload) for a in arrivals] == [(T.state("camera-08"), b"truth")]
+
+
+def lines(**listening):
+    return config_text(Listening(**listening), Path("/data")).splitlines()
+
+
+def test_nobody_needs_a_password_only_where_none_was_asked_for():
+    assert "allow_anonymous true" in lines()
+    plain_tls = Tls(Path("c"), Path("k"))
+    assert "allow_anonymous true" in lines(tls=plain_tls)
+    wanted = Tls(Path("c"), Path("k"), Path("ca"))
+    for listening in ({"passwords": Path("p")}, {"tls": wanted}):
+        config = lines(**listening)
+        assert "allow_anonymous false" in config
+        assert any(line.startswith("use_username_as_clientid true") for line in config)
+
+
+def test_every_listener_is_as_safe_as_the_first():
+    """Web sockets are a second way in: whatever holds for the one must hold for the other."""
+    config = lines(port=8883, ws_port=8884, tls=Tls(Path("c"), Path("k"), Path("ca")))
+    listeners = [n for n, line in enumerate(config) if line.startswith("listener")]
+    assert [config[n] for n in listeners] == ["listener 8883 127.0.0.1", "listener 8884 127.0.0.1"]
+    first, second = (config[n + 1 : n + 7] for n in listeners)
+    assert first == second
+    assert "require_certificate true" in first
+
+
+def test_the_rules_name_one_fleet_or_any_and_nothing_that_is_no_fleet():
+    assert "pattern write pf/1/orchard/d/%u/up/+\n" in acl_text("orchard")
+    assert "pattern write pf/1/+/d/%u/up/+\n" in acl_text()
+    with pytest.raises(UsageError):
+        acl_text("#")
+
+
+def test_passwords_are_hashed_with_their_salt_in_mosquitto_s_format():
+    salts = {"a": bytes(12), "b": bytes(range(12))}
+    rows = passwords_text({"a": "secret", "b": "secret"}, salts).splitlines()
+    assert "secret" not in "".join(rows)
+    for name, row in zip("ab", rows, strict=True):
+        user, _, encoded = row.partition(":")
+        _, kind, rounds, salt, digest = encoded.split("$")
+        assert (user, kind, base64.b64decode(salt)) == (name, "7", salts[name])
+        again = hashlib.pbkdf2_hmac("sha512", b"secret", salts[name], int(rounds), 64)
+        assert base64.b64decode(digest) == again
+
+
+def test_it_is_found_where_an_ordinary_user_s_path_does_not_look(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(mosquitto, "FOLDERS", (str(tmp_path / "sbin"),))
+    assert mosquitto.find() is None
+    (tmp_path / "sbin").mkdir()
+    (tmp_path / "sbin" / "mosquitto").touch()
+    assert mosquitto.find() == str(tmp_path / "sbin" / "mosquitto")

@@ -17,12 +17,7 @@ OF_NO_MODULE = {
     "tests/test_examples.py": "what lies in examples/",
 }
 # Modules whose behaviour is held by another's test, each with why.
-WITHOUT_A_TEST = {
-    **{
-        f"simulators/faults/cases/{name}.py": "played, each case, by test_cases.py"
-        for name in ("clocks", "crowds", "deaths", "disks", "links", "rivals", "trained")
-    },
-}
+WITHOUT_A_TEST: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module")

@@ -181,7 +181,8 @@ def _measure(
         assert process.stdout is not None
         process.stdin.write(f"{len(messages)}\n")
         process.stdin.flush()
-        received, ended = (float(x) for x in process.stdout.readline().split())  # type: ignore[assignment]
+        words = process.stdout.readline().split()
+        received, ended = int(words[0]), float(words[1])
     after = _used(process.pid, broker.pid)
     costs = [1e6 * (b - a) / max(received, 1) for a, b in zip(before, after, strict=True)]
     waits = (

@@ -93,7 +93,8 @@ class PlainFedMPS:
         for _ in range(self.hyper.server_epochs):
             for at in torch.split(torch.randperm(len(y)), self.hyper.server_batch):
                 optimiser.zero_grad()
-                functional.cross_entropy(self.server(x[at]), y[at]).backward()  # type: ignore[no-untyped-call]
+                loss = functional.cross_entropy(self.server(x[at]), y[at])
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
         with torch.no_grad():
             answers = functional.softmax(self.server(x) / self.hyper.tau2, 1)

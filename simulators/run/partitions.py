@@ -8,6 +8,7 @@ protocol). No sample is ever held twice.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +41,17 @@ class PartitionOptions:
     test_shots: int = setting(15, "few-shot: test samples a class", low=1)
     alpha: float = setting(0.1, "dirichlet: the lower, the fewer classes a device holds", low=0.001)
     min_samples: int = setting(10, "dirichlet: every device has at least so many samples", low=1)
+    balance: Literal["yes", "no"] = setting(
+        "yes", "dirichlet: a device that has an equal share of the whole gets no more"
+    )
     classes_per_agent: int = setting(2, "pathological: classes a device", low=1)
+    pairs: Literal["random", "consecutive"] = setting(
+        "random",
+        "pathological: which classes go together: drawn, or in order, the same for many devices",
+    )
+    shares: Literal["equal", "unequal"] = setting(
+        "equal", "pathological: a class's holders have as much of it, or anything up to that"
+    )
     validation: float | None = setting(
         None,
         "share of the training part (few-shot: of what the shots leave); none: 0.1, few-shot all",
@@ -150,7 +161,7 @@ def dirichlet(data: DataSet, agents: int, seed: int, options: PartitionOptions) 
     sizes = [len(rows) for rows in pool]
     rng = generator("partition", "dirichlet", seed, "proportions")
     for _ in range(DIRICHLET_TRIES):
-        counts = _proportions(rng, sizes, agents, options.alpha)
+        counts = _proportions(rng, sizes, agents, options)
         # A device with one sample of each class would have nothing to be tested on.
         if counts.sum(1).min() >= options.min_samples and counts.max(1).min() >= 2:
             cuts = np.cumsum(counts, axis=0)[:-1]  # [agents − 1, classes]
@@ -165,34 +176,85 @@ def dirichlet(data: DataSet, agents: int, seed: int, options: PartitionOptions) 
 
 
 def pathological(data: DataSet, agents: int, seed: int, options: PartitionOptions) -> Partition:
-    """Each device holds exactly so many classes, and classes are held by as equal numbers of
-    devices as can be.
+    """Each device holds exactly so many classes, drawn or in order; a class's samples are shared
+    equally or not.
     """
     pool = _pool(data, seed, options.limit)
     classes_per_agent = options.classes_per_agent
     if classes_per_agent > len(pool):
         words = f"{classes_per_agent} classes a device are due, the set has {len(pool)}"
         raise DataError(f"{data.name}: {words}", "lower classes_per_agent")
-    rng = generator("partition", "pathological", seed, "classes")
-    holders: list[list[int]] = [[] for _ in pool]
-    for agent in rng.permutation(agents):
-        # The least held classes first, in random order where equally held.
-        order = np.lexsort((rng.random(len(pool)), np.array([len(by) for by in holders])))
-        for label in order[:classes_per_agent]:
-            holders[label].append(int(agent))
+    if options.pairs == "consecutive":
+        holders = classes_in_order(len(pool), agents, classes_per_agent)
+    else:
+        holders = _classes_at_random(len(pool), agents, classes_per_agent, seed)
     pieces_of: list[list[Ints]] = [[] for _ in range(agents)]
-    for name, rows, by in zip(data.classes, pool, holders, strict=True):
+    for label, (rows, by) in enumerate(zip(pool, holders, strict=True)):
         if len(rows) < len(by):
-            words = f"class {name!r} has {len(rows)} samples for {len(by)} devices"
+            words = f"class {data.classes[label]!r} has {len(rows)} samples for {len(by)} devices"
             raise DataError(
                 f"{data.name}: {words}", "fewer agents or classes_per_agent, or a larger limit"
             )
         if by:
-            for agent, piece in zip(by, np.array_split(rows, len(by)), strict=True):
+            equal = options.shares == "equal"
+            counts = (
+                _equal_shares(len(rows), len(by))
+                if equal
+                # A name of their own: equal shares leave the other draws as they are.
+                else unequal_shares(
+                    generator("partition", "pathological", seed, "shares", label),
+                    len(rows),
+                    len(by),
+                    least=options.min_samples / len(pool),
+                )
+            )
+            for agent, piece in zip(by, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
                 pieces_of[agent].append(piece)
     return _dealt(
         "pathological", data, [np.concatenate(pieces) for pieces in pieces_of], seed, options
     )
+
+
+def _classes_at_random(n_classes: int, agents: int, of_each: int, seed: int) -> list[list[int]]:
+    """Each class's devices: every device draws among the classes that fewest hold."""
+    rng = generator("partition", "pathological", seed, "classes")
+    holders: list[list[int]] = [[] for _ in range(n_classes)]
+    for agent in rng.permutation(agents):
+        # The least held classes first, in random order where equally held.
+        order = np.lexsort((rng.random(n_classes), np.array([len(by) for by in holders])))
+        for label in order[:of_each]:
+            holders[label].append(int(agent))
+    return holders
+
+
+def classes_in_order(n_classes: int, agents: int, of_each: int) -> list[list[int]]:
+    """Each class's devices as PFLlib's generator has them: class by class, the first devices with
+    room, so that 20 devices with two of ten classes are four with {0, 1}, four with {2, 3}, ...
+    """
+    room = np.full(agents, of_each)
+    holders = []
+    for _ in range(n_classes):
+        open_to = np.flatnonzero(room)[: math.ceil(agents / n_classes * of_each)]
+        room[open_to] -= 1
+        holders.append(open_to.tolist())
+    return holders
+
+
+def _equal_shares(samples: int, holders: int) -> npt.NDArray[np.int64]:
+    return np.array([len(piece) for piece in np.array_split(np.arange(samples), holders)])
+
+
+def unequal_shares(
+    rng: np.random.Generator, samples: int, holders: int, least: float
+) -> npt.NDArray[np.int64]:
+    """How many of a class's samples its devices get: all but the last an even draw of up to the
+    mean, the last what is left (PFLlib's generator).
+    """
+    mean = int(samples / holders)
+    # Where a class is so small that the bound is above the mean, every share is the mean.
+    low = min(int(max(samples / holders / 10, least, 1)), mean)
+    counts = rng.integers(low, max(mean, low + 1), holders - 1)
+    return np.append(counts, samples - counts.sum()).astype(np.int64)
 
 
 def iid(data: DataSet, agents: int, seed: int, options: PartitionOptions) -> Partition:
@@ -270,14 +332,15 @@ def _even(pool: Sequence[Ints], agents: int) -> list[Ints]:
 
 
 def _proportions(
-    rng: np.random.Generator, sizes: Sequence[int], agents: int, alpha: float
+    rng: np.random.Generator, sizes: Sequence[int], agents: int, options: PartitionOptions
 ) -> npt.NDArray[np.int64]:
     """How many samples of each class each device gets [agents, classes]."""
     counts = np.zeros((agents, len(sizes)), np.int64)
     for label, size in enumerate(sizes):
-        drawn = rng.dirichlet(np.full(agents, alpha))
+        drawn = rng.dirichlet(np.full(agents, options.alpha))
         # As in PFLlib and NIID-Bench: who already has an equal share of the pool gets no more.
-        open_to = drawn * (counts.sum(1) < sum(sizes) / agents)
+        below = counts.sum(1) < sum(sizes) / agents
+        open_to = drawn * below if options.balance == "yes" else drawn
         shares = open_to if open_to.sum() > 0 else drawn
         ends = np.rint(np.cumsum(shares) / shares.sum() * size).astype(np.int64)
         counts[:, label] = np.diff(ends, prepend=0)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.training.evaluate import Tallies
+from edge_agent.training.evaluate import Tallies, Tally
 from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import to_plain
 from simulators.run.setup import Setup
@@ -39,8 +39,8 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Row:
-    """One round. Accuracies are fractions, means over devices; empty in rounds without
-    evaluation.
+    """One round. Accuracies are fractions, means over devices but for `pooled`; empty in rounds
+    without evaluation.
     """
 
     round: int
@@ -55,6 +55,7 @@ class Row:
     down_floats: int = 0
     paper_floats: int = 0
     seconds: float = 0.0
+    pooled: Numbers = field(default_factory=dict)  # right answers of all devices' samples together
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def row_of(
         up_floats=up.floats,
         down_floats=down.floats,
         paper_floats=paper_floats,
+        pooled={name: _pooled(tallies, name) for name in columns},
     )
 
 
@@ -119,8 +121,18 @@ def _accuracies(tallies: Mapping[str, Tallies], split: str) -> dict[str, dict[st
     return by_agent
 
 
+def _tested(tallies: Mapping[str, Tallies], name: str) -> list[Tally]:
+    return [tally["test"][name] for tally in tallies.values() if name in tally.get("test", {})]
+
+
+def _pooled(tallies: Mapping[str, Tallies], name: str) -> float:
+    """Σ correct / Σ samples over the devices, as PFLlib's codes have it."""
+    tested = _tested(tallies, name)
+    return float(sum(t.correct.sum() for t in tested) / sum(t.total.sum() for t in tested))
+
+
 def _per_class(tallies: Mapping[str, Tallies], name: str) -> list[float | None]:
-    tested = [tally["test"][name] for tally in tallies.values() if name in tally.get("test", {})]
+    tested = _tested(tallies, name)
     # Samples of all devices together: in a mean over devices one with three samples of a class
     # would weigh as much as one with three hundred.
     correct = np.sum([t.correct for t in tested], axis=0)
@@ -152,12 +164,19 @@ def document(outcome: Outcome) -> dict[str, Any]:
                 for evaluator in last.accuracy
                 if (row := _best(rows, evaluator)) is not None
             },
+            # A round of its own: the best mean over devices is another round's.
+            "pooled": {
+                evaluator: {"round": row.round, "accuracy": row.pooled[evaluator]}
+                for evaluator in last.accuracy
+                if (row := _best(rows, evaluator, "pooled")) is not None
+            },
         },
         "final": {
             "round": last.round,
             "accuracy": last.accuracy.get(name),
             "evaluator": name,
             "each": dict(last.accuracy),
+            "pooled": dict(last.pooled),
             "per_agent": {agent: dict(numbers) for agent, numbers in last.per_agent.items()},
             "per_class": {
                 evaluator: dict(zip(setup.data.classes, row, strict=True))
@@ -221,12 +240,14 @@ def table(rows: Sequence[Row]) -> str:
         + [f"accuracy_std_{n}" for n in names]
         + [f"validation_{n}" for n in names]
     )
-    writer.writerow(["round", *heads, *counted])
+    pooled = [f"pooled_{n}" for n in names]  # last, so that older readers find their columns
+    writer.writerow(["round", *heads, *counted, *pooled])
     for row in rows:
         numbers = [
             source.get(n, "")
             for source in (row.accuracy, row.accuracy_std, row.validation)
             for n in names
         ]
-        writer.writerow([row.round, *numbers, *(getattr(row, c) for c in counted)])
+        own = [row.pooled.get(n, "") for n in names]
+        writer.writerow([row.round, *numbers, *(getattr(row, c) for c in counted), *own])
     return text.getvalue()

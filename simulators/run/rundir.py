@@ -27,7 +27,9 @@ end.
 #
 # A directory belongs to one configuration. It is compared as JSON, resolved: with every default
 # spelled out, the network that was chosen, and the versions of what computes. The number of rounds
-# alone may differ, since nothing in a round depends on how many will follow.
+# alone may differ, since nothing in a round depends on how many will follow. An option that came
+# after the directory was made is taken to have had its default then: that is what a new option's
+# default has to be, and a long run is not lost by an update.
 
 from __future__ import annotations
 
@@ -35,16 +37,19 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from protofleet.contract import Contract, Numerics, Training
 from protofleet.errors import CheckpointError, FleetError
 from protofleet.exchange.snapshot import pack, pack_state, unpack, unpack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.files import write_whole
 from protofleet.values.prototypes import Parts
+from simulators.run.config import Run
+from simulators.run.partitions import PartitionOptions
 from simulators.run.result import Outcome, Row, document, resolved, table
 from simulators.run.setup import Setup
 
@@ -74,7 +79,8 @@ class RunDir:
                     f"{self.path} already holds a run",
                     "--resume continues it; or name another --out",
                 )
-            if _but_rounds(json.loads(config_file.read_text())) != _but_rounds(config):
+            recorded = with_defaults(json.loads(config_file.read_text()), defaults_of(setup))
+            if _but_rounds(recorded) != _but_rounds(config):
                 raise CheckpointError(
                     f"{self.path} holds a run with other settings", "name another --out"
                 )
@@ -129,7 +135,8 @@ class RunDir:
         if not path.exists():
             return None
         result: dict[str, Any] = json.loads(path.read_text())
-        return result if result.get("config") == json.loads(json.dumps(resolved(setup))) else None
+        recorded = with_defaults(result.get("config", {}), defaults_of(setup))
+        return result if recorded == json.loads(json.dumps(resolved(setup))) else None
 
     def finish(self, outcome: Outcome) -> None:
         """Leave the result, its table, the state and the pictures."""
@@ -142,6 +149,36 @@ class RunDir:
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*")) if self.path.exists() else []
+
+
+def defaults_of(setup: Setup) -> dict[str, Any]:
+    """What `config.json` says of a run in which nobody chose anything, as far as there are
+    defaults.
+    """
+    contract = {
+        field.name: field.default for field in fields(Contract) if field.default is not MISSING
+    }
+    defaults = {
+        **to_plain(Run()),
+        "partition_options": to_plain(PartitionOptions()),
+        "settings": to_plain(type(setup.hyper)()),
+        "contract": {
+            **to_plain(contract),
+            "training": to_plain(Training()),
+            "numerics": to_plain(Numerics()),
+        },
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(defaults))
+    return plain
+
+
+def with_defaults(recorded: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded configuration, and the options that it does not know of at their defaults."""
+    whole = {**defaults, **recorded}
+    for name, below in defaults.items():
+        if isinstance(below, Mapping) and isinstance(whole[name], Mapping):
+            whole[name] = with_defaults(whole[name], below)
+    return whole
 
 
 def _but_rounds(config: dict[str, Any]) -> dict[str, Any]:

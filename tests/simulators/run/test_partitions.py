@@ -4,6 +4,7 @@ shards.
 
 from __future__ import annotations
 
+import hashlib
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,15 @@ from hypothesis import strategies as st
 from edge_agent.data.dataset import DataSet, input_of
 from edge_agent.data.sets import load
 from protofleet.errors import DataError, UsageError
-from simulators.run.partitions import Partition, PartitionOptions, apply_domain, make
+from protofleet.util.seeds import generator
+from simulators.run.partitions import (
+    Partition,
+    PartitionOptions,
+    apply_domain,
+    classes_in_order,
+    make,
+    unequal_shares,
+)
 
 DIGITS = load("digits", data_dir=None)
 POOL_KINDS = ["dirichlet", "pathological", "iid", "feature-skew"]
@@ -187,6 +196,114 @@ def test_pathological_deals_classes_evenly(agents: int, each: int, seed: int) ->
     for label in range(10):
         shares = counts[counts[:, label] > 0, label]
         assert not len(shares) or shares.max() - shares.min() <= 1
+
+
+def pairs_by_the_published_loop(agents: int, classes: int, of_each: int) -> list[list[int]]:
+    """PFLlib's `separate_data`, partition "pat", as its copies have it; labels a device holds."""
+    room = [of_each for _ in range(agents)]
+    labels: list[list[int]] = [[] for _ in range(agents)]
+    for label in range(classes):
+        selected = [client for client in range(agents) if room[client] > 0]
+        if not selected:
+            break
+        selected = selected[: int(np.ceil((agents / classes) * of_each))]
+        for client in selected:
+            room[client] -= 1
+            labels[client].append(label)
+    return labels
+
+
+@few
+@given(agents=st.integers(1, 40), classes=st.integers(2, 20), each=st.integers(1, 6))
+def test_consecutive_pairs_are_those_of_the_published_loop(
+    agents: int, classes: int, each: int
+) -> None:
+    of_each = min(each, classes)
+    holders = classes_in_order(classes, agents, of_each)
+    labels = [[c for c, by in enumerate(holders) if a in by] for a in range(agents)]
+    assert labels == pairs_by_the_published_loop(agents, classes, of_each)
+
+
+@pytest.mark.parametrize("agents", [20, 40, 60])
+@pytest.mark.parametrize("shares", ["equal", "unequal"])
+def test_consecutive_pairs_of_ten_classes_are_five(agents: int, shares: str) -> None:
+    data = vectors(10, 2000, 300)
+    options = PartitionOptions(pairs="consecutive", shares=shares)  # type: ignore[arg-type]
+    partition = make("pathological", data, agents, 0, options)
+    counts = partition.table(data.y, 10)
+    pairs = [tuple(np.flatnonzero(row).tolist()) for row in counts]
+    assert sorted(set(pairs)) == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
+    assert {pairs.count(pair) for pair in pairs} == {agents // 5}
+    held = rows(partition)
+    assert len(held) == len(set(held)) == len(data.y)
+
+
+@few
+@given(
+    samples=st.integers(40, 7000),
+    holders=st.integers(1, 12),
+    least=st.floats(0, 20),
+    seed=st.integers(0, 10**6),
+)
+def test_unequal_shares_are_up_to_the_mean_and_the_last_takes_the_rest(
+    samples: int, holders: int, least: float, seed: int
+) -> None:
+    counts = unequal_shares(np.random.default_rng(seed), samples, holders, least)
+    assert counts.sum() == samples
+    assert len(counts) == holders
+    mean = samples / holders
+    low = min(int(max(mean / 10, least, 1)), int(mean))
+    assert ((counts[:-1] >= low) & (counts[:-1] <= mean)).all()
+    assert counts[-1] >= int(mean)
+
+
+def test_unequal_shares_spread_evenly_over_their_range() -> None:
+    rng = np.random.default_rng(0)
+    first = np.array([unequal_shares(rng, 4000, 4, 1)[0] for _ in range(4000)])
+    # Whole numbers from 100 to 999, evenly: mean 549.5, deviation 900 / √12 = 260.
+    assert abs(first.mean() - 549.5) < 4 * 260 / 4000**0.5
+    assert (first.min(), first.max()) == (100, 999)
+
+
+def test_without_the_balance_a_device_may_have_more_than_its_share() -> None:
+    data = vectors(10, 500, 100)
+    most = {
+        balance: max(
+            make("dirichlet", data, 5, seed, PartitionOptions(alpha=0.05, balance=balance))
+            .table(data.y, 10)
+            .sum(1)
+            .max()
+            for seed in range(5)
+        )
+        for balance in ("yes", "no")
+    }
+    share = len(data.y) / 5
+    # One class more than an equal share is possible before a device is closed, and no more.
+    assert most["yes"] <= share + 600
+    assert most["no"] > share + 600
+    # Each class by its own draw alone: numpy's, in the same order.
+    counts = make(
+        "dirichlet", data, 5, 3, PartitionOptions(alpha=5, balance="no", min_samples=1)
+    ).table(data.y, 10)
+    rng = generator("partition", "dirichlet", 3, "proportions")
+    for label in range(10):
+        assert np.abs(counts[:, label] - rng.dirichlet(np.full(5, 5.0)) * 600).max() <= 1
+
+
+# Made by the code before there were pairs, shares and balance to choose.
+BEFORE = {
+    "pathological": "1d7e517024db031a",
+    "dirichlet": "7389962d840c3135",
+}
+
+
+@pytest.mark.parametrize("kind", BEFORE)
+def test_by_default_devices_hold_what_they_always_did(kind: str) -> None:
+    digest = hashlib.sha256()
+    for shard in make(kind, DIGITS, 20, 7, PartitionOptions()).shards:
+        for part in (shard.train, shard.validation, shard.test):
+            digest.update(part.tobytes())
+    assert digest.hexdigest()[:16] == BEFORE[kind]
 
 
 def test_pathological_says_what_does_not_fit() -> None:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.metrics import accuracy_score
 
 from edge_agent.training.evaluate import Tally
 from simulators.run.result import Row, Traffic, document, primary, row_of, table
@@ -76,6 +77,50 @@ def test_a_row_is_the_mean_over_devices_and_a_class_over_all_samples():
     assert (row.up_bytes, row.down_bytes, row.up_floats, row.down_floats) == (10, 30, 2, 6)
 
 
+def test_pooled_is_scikit_learn_s_accuracy_of_all_answers_together():
+    rng = np.random.default_rng(0)
+    tallies, answers, labels = {}, [], []
+    for name, samples in (("a", 3), ("b", 40), ("c", 700)):
+        y = rng.integers(0, 4, samples)
+        said = np.where(rng.random(samples) < 0.6, y, (y + 1) % 4)
+        tallies[name] = {
+            "test": {
+                "head": tally(
+                    np.bincount(y[said == y], minlength=4).tolist(),
+                    np.bincount(y, minlength=4).tolist(),
+                )
+            }
+        }
+        answers.append(said)
+        labels.append(y)
+    row = row_of(1, tallies, Traffic(), Traffic(), 0)
+    together = accuracy_score(np.concatenate(labels), np.concatenate(answers))
+    apart = [accuracy_score(y, said) for y, said in zip(labels, answers, strict=True)]
+    assert row.pooled["head"] == pytest.approx(together)
+    assert row.accuracy["head"] == pytest.approx(np.mean(apart))
+
+
+def test_a_device_of_one_sample_weighs_one_sample_in_the_pool():
+    tallies = {"a": {"test": {"head": tally([1], [1])}}, "b": {"test": {"head": tally([0], [99])}}}
+    row = row_of(1, tallies, Traffic(), Traffic(), 0)
+    assert (row.accuracy["head"], row.pooled["head"]) == (0.5, 0.01)
+
+
+def test_on_everyone_s_test_set_both_are_the_same(small_lab):
+    row = ended(small_lab(rounds=1, test_on="everyone")).rows[-1]
+    assert row.pooled == pytest.approx(row.accuracy)
+
+
+def test_the_best_pooled_round_is_its_own(small_lab):
+    outcome = ended(small_lab(rounds=6))
+    result = json.loads(json.dumps(document(outcome)))
+    for name, best in result["best"]["pooled"].items():
+        curve = [row.pooled[name] for row in outcome.rows]
+        assert (best["accuracy"], best["round"]) == (max(curve), curve.index(max(curve)) + 1)
+    assert result["final"]["pooled"] == dict(outcome.rows[-1].pooled)
+    assert result["rounds"][0]["pooled"] == dict(outcome.rows[0].pooled)
+
+
 def test_a_device_without_samples_of_a_split_has_no_say_in_it():
     tallies = {"a": {"test": {"head": tally([0], [0])}}, "b": {"test": {"head": tally([1], [2])}}}
     assert row_of(1, tallies, Traffic(), Traffic(), 0).accuracy == {"head": 0.5}
@@ -87,7 +132,8 @@ def test_a_run_is_known_by_its_prototypes_where_it_has_some():
 
 
 def test_the_table_has_a_column_for_every_classifier_and_a_blank_where_none_was_asked():
-    rows = [Row(1), Row(2, {"head": 0.5}, {"head": 0.1}, {"head": 0.25}, up_bytes=7)]
+    last = Row(2, {"head": 0.5}, {"head": 0.1}, {"head": 0.25}, up_bytes=7, pooled={"head": 0.75})
+    rows = [Row(1), last]
     lines = table(rows).splitlines()
     assert lines[0].split(",")[:4] == [
         "round",
@@ -97,6 +143,8 @@ def test_the_table_has_a_column_for_every_classifier_and_a_blank_where_none_was_
     ]
     assert lines[1].startswith("1,,,,0,")
     assert lines[2].startswith("2,0.5,0.1,0.25,7,")
+    assert lines[0].endswith("seconds,pooled_head")
+    assert [line.split(",")[-1] for line in lines[1:]] == ["", "0.75"]
 
 
 def test_the_best_round_and_the_one_that_validation_chooses_are_told_apart(small_lab):

@@ -146,3 +146,34 @@ def test_a_result_vouches_for_the_state_beside_it(small_lab, tmp_path, monkeypat
         run_in(prepare(small_lab(rounds=1)), LabOptions(), lambda row: None, tmp_path)
     result = json.loads((tmp_path / "result.json").read_text())
     assert unpack_state((tmp_path / "state.cbor").read_bytes()).sha256 == result["state_sha256"]
+
+
+def test_an_option_that_came_later_had_its_default(small_lab, tmp_path):
+    config = small_lab(rounds=2)
+    run_in(prepare(config), LabOptions(), lambda row: None, tmp_path)
+    file = tmp_path / "config.json"
+    before = json.loads(file.read_text())
+    for section, option in ((before, "averaging"), (before["partition_options"], "pairs")):
+        del section[option]
+    del before["contract"]["averaging"]
+    del before["contract"]["training"]["augment"]
+    file.write_text(json.dumps(before))
+    result = json.loads((tmp_path / "result.json").read_text())
+    (tmp_path / "result.json").write_text(json.dumps(result | {"config": before}))
+    assert RunDir(tmp_path).result(prepare(config)) is not None
+    RunDir(tmp_path).begin(prepare(config), resume=True)
+    before["partition_options"]["pairs"] = "consecutive"
+    file.write_text(json.dumps(before))
+    with pytest.raises(CheckpointError, match="other settings"):
+        RunDir(tmp_path).begin(prepare(config), resume=True)
+
+
+def test_rows_of_a_checkpoint_from_before_pooled_accuracy_are_read(small_lab, tmp_path):
+    config = small_lab(rounds=2)
+    run_in(prepare(config), LabOptions(), lambda row: None, tmp_path)
+    (rows,) = tmp_path.glob("checkpoint-*/rows.json")
+    before = json.loads(rows.read_text())
+    for row in before:
+        del row["pooled"]
+    rows.write_text(json.dumps(before))
+    assert [row.pooled for row in RunDir(tmp_path).latest(prepare(config)).rows] == [{}, {}]

@@ -61,7 +61,7 @@ def verdicts(results: AllTasks, rivals: Sequence[Contender]) -> list[str]:
         cells, won = [], 0
         for task in results.tasks:
             least = narrowest(results, task, rival)
-            cells.append("–" if least is None else told(least))
+            cells.append("–" if least is None else in_points(least))
             won += least is not None and least.above
         lines.append(
             f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(results.tasks)} |"
@@ -82,7 +82,7 @@ def narrowest(results: AllTasks, task: Task, rival: Contender) -> Difference | N
     return min(leads, key=lambda lead: lead.mean, default=None)
 
 
-def told(lead: Difference) -> str:
+def in_points(lead: Difference) -> str:
     """In points, with the interval; bold where all of it is above zero."""
     mean = f"{100 * lead.mean:+.1f}"
     if lead.pairs < 2:
@@ -136,7 +136,7 @@ def ablation(task: Task, results: AllTasks) -> list[str]:
         ]
         cells.append(size(fmean(bytes_a_device(run) for run in runs.values())))
         lead = None if contender is FLEET else narrowest(results, task, contender)
-        cells.append("–" if lead is None else told(lead))
+        cells.append("–" if lead is None else in_points(lead))
         lines.append(f"| {contender.title} | " + " | ".join(cells) + f" | {len(runs)} |")
     return lines
 

@@ -138,7 +138,10 @@ def _coordinator(
         _open_round(folder, broker.address.host, broker.address.port)
         receive(process.pid)
         base = ask(folder / "data", "show", round=1)["base"]
-        count = lambda: int(ask(folder / "data", "status")["uploads"])  # noqa: E731
+
+        def count() -> int:
+            return int(ask(folder / "data", "status")["uploads"])
+
         return _measure("coordinator", process, broker, bench_uploads(uploads, base), count)
 
 
@@ -172,10 +175,8 @@ def _measure(
     sent_at, answered_at, began = publish_all(
         host, port, messages, Topics(FLEET), wait_for_receipts=count is not None
     )
-    received = len(messages)
     if count is not None:
-        received = count()
-        ended = max(answered_at.values(), default=began)
+        received, ended = count(), max(answered_at.values(), default=began)
     else:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -185,19 +186,18 @@ def _measure(
         received, ended = int(words[0]), float(words[1])
     after = _used(process.pid, broker.pid)
     costs = [1e6 * (b - a) / max(received, 1) for a, b in zip(before, after, strict=True)]
-    waits = (
-        np.array([1e3 * (answered_at[a] - sent_at[a]) for a in answered_at])
-        if answered_at
-        else None
-    )
-    waited = (
-        (None, None)
-        if waits is None
-        else (float(np.percentile(waits, 50)), float(np.percentile(waits, 99)))
-    )
-    lost, rate = len(messages) - int(received), received / (ended - began)
+    waits = [1e3 * (answered_at[agent] - sent_at[agent]) for agent in answered_at]
     return Ingested(
-        name, int(received), lost, rate, costs[0], raw.rss(process.pid), costs[1], costs[2], *waited
+        name,
+        received,
+        lost=len(messages) - received,
+        per_second=received / (ended - began),
+        cpu_us=costs[0],
+        rss_mb=raw.rss(process.pid),
+        broker_us=costs[1],
+        publishers_us=costs[2],
+        p50_ms=float(np.percentile(waits, 50)) if waits else None,
+        p99_ms=float(np.percentile(waits, 99)) if waits else None,
     )
 
 
@@ -252,7 +252,6 @@ def publish_all(
         publisher.socket.setblocking(False)
         selector.register(publisher.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, publisher)
         publishers.append(publisher)
-    sent_at: dict[str, float] = {}
     answered_at: dict[str, float] = {}
     buffer, began = bytearray(), time.time()
     until = time.monotonic() + PATIENCE
@@ -263,7 +262,7 @@ def publish_all(
                 for topic, _ in raw.publishes(buffer):
                     answered_at.setdefault(topic.split("/")[4], time.time())
             else:
-                interest = key.data.work(mask, sent_at)
+                interest = key.data.work(mask)
                 if interest != key.events:
                     selector.modify(key.fileobj, interest, key.data)
         if all(publisher.done for publisher in publishers) and (
@@ -273,6 +272,7 @@ def publish_all(
     for publisher in publishers:
         publisher.socket.close()
     receipts.close()
+    sent_at = {agent: at for publisher in publishers for agent, at in publisher.sent_at.items()}
     return sent_at, answered_at, began
 
 
@@ -284,12 +284,14 @@ class _Publisher:
     ) -> None:
         self.socket, self._messages, self._topics = connection, messages[::-1], topics
         self._out, self._in, self._flying, self._number = b"", bytearray(), 0, 0
+        self.sent_at: dict[str, float] = {}
 
     @property
     def done(self) -> bool:
         return not self._messages and not self._out and not self._flying
 
-    def work(self, mask: int, sent_at: dict[str, float]) -> int:
+    def work(self, mask: int) -> int:
+        """Read and write what can be; the events that it waits for next."""
         if mask & selectors.EVENT_READ:
             self._in += self.socket.recv(1 << 16)
             acks, rest = divmod(len(self._in), 4)  # nothing but PUBACKs comes back
@@ -300,7 +302,7 @@ class _Publisher:
             self._number = self._number % 65_535 + 1
             self._out = raw.upload(self._topics, agent, 1, self._number, payload)
             self._flying += 1
-            sent_at[agent] = time.time()
+            self.sent_at[agent] = time.time()
             self._write()
         if self._out:
             self._write()

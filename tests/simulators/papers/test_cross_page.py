@@ -7,11 +7,11 @@ from simulators.papers.cross import ABLATION, FLEET, PAPERS, Contender, finished
 from simulators.papers.cross_page import (
     AllTasks,
     ablation,
+    in_points,
     narrowest,
     page,
     speed,
     table,
-    told,
     verdicts,
 )
 from simulators.papers.paired import Difference
@@ -28,7 +28,7 @@ def test_a_lead_is_over_the_rival_s_better_classifier(ran):
     }
     mine = np.mean([d["final"]["each"]["prototype"] for d in known.of(task, FLEET).values()])
     assert lead.mean == pytest.approx(mine - max(ends.values()))
-    assert f"| FedProto | {told(lead)} | {int(lead.above)} of 1 |" in verdicts(known, [PROTO])
+    assert f"| FedProto | {in_points(lead)} | {int(lead.above)} of 1 |" in verdicts(known, [PROTO])
     rows = table(task, known, (FLEET, PROTO))
     assert len(rows) == 4
     assert f"| fleet | {100 * mine:.2f}" in rows[2]
@@ -63,7 +63,7 @@ def test_what_was_not_run_is_a_dash(ran):
     ],
 )
 def test_only_a_lead_whose_whole_interval_is_above_zero_is_bold(lead, words):
-    assert told(lead) == words
+    assert in_points(lead) == words
 
 
 def test_a_page_of_nothing_has_its_tables_and_no_picture(tmp_path):

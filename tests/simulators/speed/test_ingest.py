@@ -47,17 +47,16 @@ def test_a_publisher_has_no_more_on_its_way_than_its_window():
     ours, broker = socket.socketpair()
     publisher = ingest._Publisher(ours, [(f"a{n}", b"body") for n in range(30)], Topics("bench"))
     ours.setblocking(False)
-    sent_at: dict[str, float] = {}
-    publisher.work(selectors.EVENT_WRITE, sent_at)
-    assert list(sent_at) == [f"a{n}" for n in range(ingest.WINDOW)]
+    publisher.work(selectors.EVENT_WRITE)
+    assert list(publisher.sent_at) == [f"a{n}" for n in range(ingest.WINDOW)]
     broker.sendall(b"\x40\x02\0\1" * 3)  # three acknowledgements
-    publisher.work(selectors.EVENT_READ | selectors.EVENT_WRITE, sent_at)
-    assert len(sent_at) == ingest.WINDOW + 3
+    publisher.work(selectors.EVENT_READ | selectors.EVENT_WRITE)
+    assert len(publisher.sent_at) == ingest.WINDOW + 3
     broker.sendall(b"\x40\x02\0\1" * 27)
-    publisher.work(selectors.EVENT_READ, sent_at)
+    publisher.work(selectors.EVENT_READ)
     broker.sendall(b"\x40\x02\0")  # one that has not come whole is none yet
-    publisher.work(selectors.EVENT_READ, sent_at)
-    assert len(sent_at) == 30
+    publisher.work(selectors.EVENT_READ)
+    assert len(publisher.sent_at) == 30
     assert publisher.done
     ours.close()
     broker.close()

@@ -210,8 +210,8 @@ def _tell(up: RunningBroker, data_dir: Path, names: Sequence[str]) -> None:
 
 
 def _wait(up: RunningBroker, signals: SimpleQueue[int]) -> None:
-    # A queue and not a flag: `get` returns at once on a signal, and once a second it is seen whether
-    # the broker still lives.
+    # A queue and not a flag: `get` returns at once on a signal, and once a second we see whether the
+    # broker still lives.
     while True:
         try:
             signals.get(timeout=1.0)

@@ -96,8 +96,7 @@ def jittered(rng: random.Random) -> Backoff:
 
 
 class Link:
-    """Beyond the common surface: `Denied` and `Delivered` events, `publish(..., tell=True)` for the
-    latter.
+    """What an owner has of its broker: events to poll, and publications that are not lost.
 
     One thread polls; publish, ack, subscribe and wake may be called from any. QoS 0 is dropped
     while there is no connection (its ticket says so), and on arrival while the owner does not keep

@@ -127,6 +127,7 @@ class ContractSection:
     common_start: bool | None = None  # none: as the method says
     pretrained: str = ""
     freeze: bool = False
+    unit_embedding: bool = False
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class Messages:
         paused = run_state.paused and phase == RoundPhase.CLOSED
         body = {
             "phase": RoundPhase.PAUSED if paused else phase,
-            "contract": to_plain(self.contract),
+            "contract": self.contract.announced(),
             "hyper": to_plain(self.hyper),
             "participants": None if everyone else list(opened.asked),
             "base_round": opened.base_round,

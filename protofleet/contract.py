@@ -8,15 +8,17 @@ never the order of folders on a device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from protofleet.errors import SettingError
-from protofleet.settings.fields import setting
+from protofleet.settings.fields import setting, to_plain
 
 Augment = Literal["none", "crop-flip"]
 Wire = Literal["half", "float32", "int8"]
 Kind = Literal["image", "vector", "series"]
+# Options that came after the first fleets.
+_LATER = {"unit_embedding"}
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Contract:
     common_start: bool = False  # every device derives the same initial weights from the seed
     pretrained: str = ""
     freeze: bool = False
+    unit_embedding: bool = False  # every network scales its embedding to length one
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes) or not self.classes:
@@ -106,3 +109,10 @@ class Contract:
     def n_classes(self) -> int:
         """How many classes the fleet knows."""
         return len(self.classes)
+
+    def announced(self) -> dict[str, Any]:
+        """A plain document: as devices are told it, and as a run is identified by it."""
+        # Later options are left out at their default: a device of an older version takes part in a
+        # fleet that does not use them, and journals and lineages from before go on fitting.
+        unused = {f.name for f in fields(self) if getattr(self, f.name) == f.default} & _LATER
+        return {name: value for name, value in to_plain(self).items() if name not in unused}

@@ -187,7 +187,7 @@ def _identity(journal: Journal, plan: FleetConfig, epoch_above: int) -> Identity
 
 def _same_run(journal: Journal, contract: Contract, recipe: Recipe[Any], hyper: Any) -> None:
     """A run goes on only as it began: everything that changes bits is held to."""
-    now = {"method": recipe.name, "settings": to_plain(hyper), "contract": to_plain(contract)}
+    now = {"method": recipe.name, "settings": to_plain(hyper), "contract": contract.announced()}
     text = journal.meta("agreement")
     if text is None:
         with journal.commit():
@@ -196,9 +196,13 @@ def _same_run(journal: Journal, contract: Contract, recipe: Recipe[Any], hyper: 
         return
     # Through JSON and back, as the agreement went: tuples are lists there.
     before, now = json.loads(text), json.loads(json.dumps(now))
+    # A setting that the method got since the run began had its default then.
+    if before["method"] == now["method"]:
+        before["settings"] = {**to_plain(recipe.hyper()), **before["settings"]}
     changed = [name for name in ("method", "settings") if before[name] != now[name]]
     old, new = before["contract"], now["contract"]
-    changed += [f"contract.{name}" for name in new if old.get(name) != new[name]]
+    names = [*new, *(name for name in old if name not in new)]
+    changed += [f"contract.{name}" for name in names if old.get(name) != new.get(name)]
     if changed:
         raise JournalError(
             f"{journal.directory} holds a run with another {', '.join(changed)}",

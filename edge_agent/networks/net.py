@@ -25,6 +25,7 @@ class FleetNet(nn.Module):
     def __init__(self, stages: Stages, contract: Contract, extras: Mapping[str, Linear]) -> None:
         super().__init__()
         d = contract.embedding
+        self.unit = contract.unit_embedding
         self.backbone = nn.ModuleDict({"low": stages.low, "high": stages.high})
         if stages.dim != d:
             self.backbone["project"] = nn.Linear(stages.dim, d)
@@ -39,7 +40,10 @@ class FleetNet(nn.Module):
         z = self.backbone["high"](u)
         if "project" in self.backbone:
             z = self.backbone["project"](z)
-        return u.flatten(1), z
+        # Here and not in a loss, so that whoever reads an embedding (heads, prototypes, summaries,
+        # an exported graph) reads this one: FedMPS's public code has its networks do so for every
+        # method that it compares. In float32: a length of bf16 has barely three digits.
+        return u.flatten(1), nn.functional.normalize(z.float()) if self.unit else z
 
     def extra(self, name: str, z: Tensor) -> Tensor:
         """A head that the recipe asked for."""

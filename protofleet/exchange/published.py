@@ -180,7 +180,7 @@ def run_lineage(contract: Contract, method: str, hyper: Any) -> str:
     """The lineage of a run: what its devices' own extractors were aligned by. The same for lab,
     fleet and device.
     """
-    terms = json.dumps([to_plain(contract), method, to_plain(hyper)], sort_keys=True)
+    terms = json.dumps([contract.announced(), method, to_plain(hyper)], sort_keys=True)
     return f"run:{contract.fleet}/{contract.run}/{sha256(terms.encode()).hexdigest()[:16]}"
 
 
@@ -188,6 +188,10 @@ def extractor_lineage(weights: Tensors, backbone: str, contract: Contract) -> st
     """The lineage of one extractor: its float weights and preprocessing, whatever precision it is
     later shipped in.
     """
-    terms = json.dumps([backbone, contract.embedding, to_plain(contract.input)], sort_keys=True)
+    shape = [backbone, contract.embedding, to_plain(contract.input)]
+    # What has no weights of its own and yet decides what comes out. Nothing where there is none, so
+    # that an extractor has the lineage that it always had.
+    shape += ["unit"] if contract.unit_embedding else []
+    terms = json.dumps(shape, sort_keys=True)
     digest = wire.digest({"weights": weights})
     return f"extractor:{sha256((terms + digest).encode()).hexdigest()}"

@@ -11,6 +11,7 @@ from typing import Any
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import local
 from protofleet.recipe import Learner, Phase, Recipe, Traits, Turn
+from protofleet.settings.fields import setting
 from protofleet.toolbox import fusions, summaries
 from protofleet.toolbox.access import find, need, one_number
 from protofleet.values.prototypes import Parts, Tensors
@@ -19,7 +20,11 @@ from protofleet.values.sums import Partial
 
 @dataclass(frozen=True)
 class Hyper:
-    """Nothing to set."""
+    """FedAvg's settings."""
+
+    weighted: bool = setting(
+        True, "weigh a device by its samples (no: the plain mean, as some papers' code has it)"
+    )
 
 
 def receive(turn: Turn[Any], me: Learner, state: Parts) -> None:
@@ -50,6 +55,15 @@ def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
     return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * samples)
 
 
+def fold_by_choice(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
+    """Weighted by n, or each device counting once."""
+    if turn.hyper.weighted:
+        return fold(turn, upload, weight)
+    # The FedAvg that FedMPS's public code compares itself with: Σ_k w_k / K. Other methods take
+    # `fold`, which has no settings of its own.
+    return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight)
+
+
 def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
     """Their mean."""
     # w ← Σ_k (n_k / n) w_k: the sums are exact whole numbers, so the one division here is the only
@@ -64,7 +78,7 @@ recipe = Recipe(
     hyper=Hyper,
     train=train,
     summarise=summarise,
-    fold=fold,
+    fold=fold_by_choice,
     fuse=fuse,
     scorers=local.scorers,
     receive=receive,

@@ -27,6 +27,9 @@ class Run:
     partition: PartitionKind = setting("dirichlet", "how data is dealt out")
     backbone: str = setting("", "the devices' network, or mixed; by default one that fits the data")
     embedding: int = setting(0, "size of the embedding; 0: the network's own", low=0)
+    unit_embedding: bool = setting(
+        False, "every network scales its embedding to length one, whatever the method"
+    )
     weights: str = setting("", "start from pretrained weights: imagenet, or a file")
     freeze: bool = setting(False, "keep the extractor as it is")
     common_start: Literal["auto", "yes", "no"] = setting(

@@ -143,4 +143,5 @@ def _contract(
         common_start=common,
         pretrained=run.weights,
         freeze=frozen,
+        unit_embedding=run.unit_embedding,
     )

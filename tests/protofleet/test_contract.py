@@ -53,3 +53,12 @@ def test_every_mean_has_its_positive_deviation(mean, std):
 def test_class_ids_are_positions():
     assert CONTRACT.n_classes == 2
     assert Contract("f", "r", 0, ("b", "a"), VECTOR, 1).classes.index("a") == 1
+
+
+def test_an_option_that_came_later_is_announced_only_where_it_is_used():
+    before = {key: value for key, value in to_plain(CONTRACT).items() if key != "unit_embedding"}
+    assert CONTRACT.announced() == before  # what devices from before the option read
+    assert from_plain(Contract, before) == CONTRACT
+    scaled = replace(CONTRACT, unit_embedding=True)
+    assert scaled.announced() == {**before, "unit_embedding": True}
+    assert from_plain(Contract, scaled.announced()) == scaled

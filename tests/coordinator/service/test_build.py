@@ -1,6 +1,7 @@
 """From a plan to a service: what one life hands on to the next."""
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -80,3 +81,26 @@ def test_rounds_follow_slower_where_nothing_is_trained(plan):
         return build.rules_of(replace(plan, serve=serve), contract, recipe).every
 
     assert [pace("fedproto"), pace("fleet"), pace("fleet", every=0.5)] == [0.0, 10.0, 0.5]
+
+
+def test_a_run_from_before_a_setting_goes_on_and_one_with_another_does_not(tmp_path, plan):
+    plan = replace(plan, serve=replace(plan.serve, method="fedavg"))
+    with build.service(plan, NOWHERE, Log(io.StringIO()), {}):
+        pass
+    journal = Journal(tmp_path / "data", lambda: 0.0)
+    agreement = json.loads(journal.meta("agreement"))
+    assert "unit_embedding" not in agreement["contract"]  # at its default
+    del agreement["settings"]["weighted"]
+    with journal.commit():
+        journal.set_meta("agreement", json.dumps(agreement))
+    journal.close()
+    with build.service(plan, NOWHERE, Log(io.StringIO()), {}):
+        pass
+    scaled = replace(plan, contract=replace(plan.contract, unit_embedding=True))
+    plain_mean = replace(plan, settings={"weighted": False})
+    for other, words in ((scaled, "another contract.unit_embedding"), (plain_mean, "settings")):
+        with (
+            pytest.raises(JournalError, match=words),
+            build.service(other, NOWHERE, Log(io.StringIO()), {}),
+        ):
+            pass

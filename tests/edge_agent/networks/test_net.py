@@ -5,7 +5,9 @@ is stepped.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -167,3 +169,26 @@ def test_the_memory_layout_changes_no_answer(name: str) -> None:
         )  # type: ignore[call-overload]
     for a, b in zip(plain, last, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("embedding", [120, 33])
+def test_the_embedding_has_length_one_where_the_fleet_says_so(embedding: int) -> None:
+    plain, unit = (
+        build_net(replace(contract(CIFAR, embedding), unit_embedding=on), "lenet", EXTRAS, 0).eval()
+        for on in (False, True)
+    )
+    assert all(torch.equal(a, unit.weights()[name]) for name, a in plain.weights().items())
+    x = images(CIFAR)
+    with torch.no_grad():
+        (_, z, _), (u, scaled, logits) = plain(x), unit(x)
+        rows = z.numpy().astype(np.float64)
+        expected = rows / np.sqrt((rows * rows).sum(1, keepdims=True))
+        np.testing.assert_allclose(scaled.numpy(), expected, atol=1e-6)
+        assert torch.equal(u, plain(x)[0])  # the low level is as it was
+        # Heads, and networks with other weights, read the same embedding.
+        assert torch.equal(logits, unit.head(scaled))
+        assert torch.equal(unit.features_with(unit.weights(), x)[1], scaled)
+        with torch.autocast("cpu", torch.bfloat16):
+            half = unit.features(x)[1]
+    assert half.dtype == torch.float32
+    torch.testing.assert_close(half.norm(dim=1), torch.ones(len(x)))

@@ -1,5 +1,7 @@
 """A bank of classes as one message: it comes back as it went, and banks join without moving ids."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -124,6 +126,9 @@ def test_lineages_tell_apart_what_cannot_be_compared():
     assert first == published.extractor_lineage(Tensors({"w": [1.0, 1.0]}), "cnn", contract)
     assert first != published.extractor_lineage(weights, "resnet", contract)
     assert first.startswith("extractor:")
+    scaled = replace(contract, unit_embedding=True)  # the same weights give other embeddings
+    assert first != published.extractor_lineage(weights, "cnn", scaled)
+    assert published.run_lineage(scaled, "fedproto", {"lam": 1.0}) not in runs
 
 
 def test_a_bank_names_every_class_of_its_points():

@@ -4,6 +4,7 @@ real uploads.
 
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,3 +96,27 @@ def test_partial_participation_and_missing_classes_are_no_error(method, changes,
     # fleet has one classifier, by prototypes. Ten digits: guessing is right one time in ten.
     evaluator = "prototype" if method == "fleet" else "head"
     assert outcome.rows[-1].accuracy[evaluator] > 0.1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_on_embeddings_of_length_one(method, small_lab):
+    setup = prepare(small_lab(method, unit_embedding=True))
+    assert setup.contract.unit_embedding
+    agent = setup.agent(setup.partition.shards[0], setup.context())
+    agent.receive(0, setup.recipe.start(Turn(setup.contract, setup.hyper, 0)).shared, {})
+    agent.work(1)
+    embedded, _ = agent.embed(50)
+    np.testing.assert_allclose((embedded.astype(np.float64) ** 2).sum(1), 1, atol=1e-5)
+
+
+def test_fedmps_whose_loss_scales_them_itself_notices_nothing(small_lab):
+    parts = []
+    for unit in (False, True):
+        setup = prepare(small_lab("fedmps", unit_embedding=unit))
+        agent = setup.agent(setup.partition.shards[0], setup.context())
+        agent.receive(0, {}, {})
+        parts.append(agent.work(1))
+    for level in ("low", "high"):
+        plain, scaled = (sent[level] for sent in parts)
+        np.testing.assert_array_equal(plain.classes, scaled.classes)
+        np.testing.assert_allclose(plain.vectors, scaled.vectors, atol=1e-4)

@@ -1,5 +1,7 @@
 """FedAvg against numbers worked out by hand, and against training in one place."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.uploads.fuse import fuse_round
+from protofleet import registry
 from protofleet.contract import Contract, Input
 from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
@@ -82,3 +85,24 @@ def test_a_device_goes_on_from_the_fleets_weights_and_before_there_are_any_from_
 def test_an_upload_that_claims_no_samples_is_refused(samples):
     with pytest.raises(FusionError, match=r"data\.samples"):
         fedavg.fold(TURN, upload("a", 1.0, samples), 1)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-100, 100, width=32), st.integers(1, 10**6)), min_size=1, max_size=9
+    )
+)
+def test_unweighted_every_device_counts_once_whatever_it_has(devices_of):
+    uploads = [upload(f"a{i}", weight, n) for i, (weight, n) in enumerate(devices_of)]
+    turn = replace(TURN, hyper=fedavg.Hyper(weighted=False))
+    state = fuse_round(fedavg.recipe, turn, GlobalState(), uploads)
+    expected = np.mean([weight for weight, _ in devices_of], dtype=np.float64)
+    assert float(state.shared["weights"]["w"]) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_methods_without_the_setting_weigh_by_samples():
+    uploads = [upload("a", 1.0, 30), upload("b", 5.0, 10)]
+    for name in ("fedprox", "moon"):
+        recipe = registry.load(name)
+        state = fuse_round(recipe, replace(TURN, hyper=recipe.hyper()), GlobalState(), uploads)
+        assert float(state.shared["weights"]["w"]) == 2.0

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from edge_agent.inference.classifier import Classifier, Mismatch
+from edge_agent.inference.session import BLOCK
 from export.writer import Wanted, export, write
 from protofleet import wire
 from protofleet.exchange import published
+from protofleet.exchange.archive import BundleError
 from protofleet.exchange.published import About, Bank
 from protofleet.values.prototypes import Prototypes
-from tests.bundles import device
+from tests.bundles import device, digits
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +48,39 @@ def test_prototypes_that_do_not_fit_are_refused_and_the_running_ones_stay(bundle
         with pytest.raises(Mismatch, match=words):
             classifier.swap(wrong)
         assert classifier.loaded is before
+
+
+def test_answers_come_in_the_order_of_the_samples_whatever_the_block(bundle):
+    classifier = Classifier(bundle)
+    x = digits().x[: 2 * BLOCK + 3]
+    whole = classifier.look(x)
+    alone = [classifier.look(x[i : i + 1]) for i in (0, BLOCK - 1, BLOCK, 2 * BLOCK + 2)]
+    assert len(whole.best) == len(x)
+    for i, one in zip((0, BLOCK - 1, BLOCK, 2 * BLOCK + 2), alone, strict=True):
+        assert np.allclose(whole.scores[i], one.scores[0], rtol=1e-5, atol=1e-5)
+
+
+def test_an_answer_ranks_its_classes_and_knows_their_distances(bundle):
+    answer = Classifier(bundle).look(digits().x[:5])
+    for row in range(5):
+        ranked = answer.top(row, 3)
+        assert ranked[0][0] == answer.best[row]
+        assert [score for _, score in ranked] == sorted(answer.scores[row], reverse=True)[:3]
+        nearest = answer.labels[int(answer.distances[row].argmin())]
+        assert nearest == answer.best[row]
+    assert (answer.distances >= 0).all()
+
+
+def test_a_class_without_points_is_no_answer(bundle):
+    classifier = Classifier(bundle)
+    few = published.without(classifier.loaded.bank, ["3", "7"])
+    classifier.use(few, "few")
+    assert classifier.loaded.labels == [c for c in "0123456789" if c not in "37"]
+    assert classifier.look(digits().x[:20]).scores.shape == (20, 8)
+
+
+def test_unknown_things_are_told_by_check_samples_only(made, tmp_path):
+    write(export(device(), Wanted(by="prototype", calibration=False)), tmp_path / "bare")
+    assert Classifier(tmp_path / "bare").loaded.threshold is None
+    with pytest.raises(BundleError, match="nothing to tell unknown things by"):
+        Classifier(tmp_path / "bare", unknown=True)

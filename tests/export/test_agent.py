@@ -2,6 +2,7 @@
 itself.
 """
 
+import json
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from edge_agent.protocol.actions import Train
 from edge_agent.protocol.events import RoundSpec
-from edge_agent.records import HeldState
+from edge_agent.records import Checkpoint, HeldState, OutboxEntry
 from edge_agent.store import Store
 from edge_agent.training.context import settle
 from edge_agent.worker.ipc import Job, TaskDone, Work
@@ -22,6 +23,7 @@ from edge_agent.worker.supervisor import WorkerSupervisor
 from export import agent, writer
 from protofleet import wire
 from protofleet.errors import CheckpointError
+from protofleet.exchange.snapshot import pack
 from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
 from protofleet.settings.fields import to_plain
@@ -117,3 +119,36 @@ def test_a_device_that_never_trained_says_so(tmp_path):
     Store(tmp_path).close()
     with pytest.raises(CheckpointError, match="no round was trained yet"):
         agent.from_store(Config(AgentSection("a", str(tmp_path))), None)
+
+
+def test_a_method_that_brings_its_own_backbone_is_exported_with_it(small_lab, tmp_path):
+    setup = prepare(small_lab("fleet", agents=2))
+    shard = setup.partition.shards[0]
+    lab = setup.agent(shard, setup.context())
+    assert lab.backbone == setup.recipe.traits.backbone
+    np.savez(tmp_path / "rows.npz", train=shard.train, validation=shard.validation, test=shard.test)
+    data = DataSection("digits", str(tmp_path / "rows.npz"), setup.config.run.seed)
+    config = Config(AgentSection(shard.agent, str(tmp_path / "agent")), data=data)
+    state = as_published(
+        setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {}
+    )
+    lab.receive(0, state.shared, {})
+    parts = lab.work(1)
+    state = fuse_round(
+        setup.recipe,
+        Turn(setup.contract, setup.hyper, 1),
+        state,
+        [Upload(shard.agent, 1, state.base, parts)],
+    )
+    store = Store(config.data_dir)
+    try:
+        store.take_over(BOOT)
+        spec = RoundSpec("lab", "fleet", to_plain(setup.contract), to_plain(setup.hyper))
+        store.note(**{"plan/lab": json.dumps(vars(spec))})
+        upload = OutboxEntry("lab", 1, state.base, "fleet", "0" * 64, b"", BOOT, 1)
+        checkpoint = Checkpoint(1, 0, state.base, pack(lab.checkpoint()))
+        store.commit_round(BOOT, "lab", checkpoint, upload, time.time())
+        hold(store, setup, 1, state)
+    finally:
+        store.close()
+    assert agent.from_store(config, None).backbone == lab.backbone

@@ -1,16 +1,30 @@
 """Fewer bits: smaller, nearly the same answers, and the prototypes follow the extractor."""
 
+import numpy as np
+import onnx
 import pytest
 
+from edge_agent.inference.bundle import Reading
 from edge_agent.inference.classifier import Classifier
+from edge_agent.inference.inputs import ready
+from export import graph
+from export.quantise import lowered, to_int8
+from export.source import Trial
+from export.verify import scores
 from export.writer import Wanted, export, write
-from protofleet.recipe import Linear
+from protofleet.exchange.published import About, Bank
 from tests.bundles import device
 
 
 @pytest.fixture(scope="module")
-def source():
-    return device(extras={"through": Linear(12)}, hidden=(16,))
+def full():
+    """A bank, its graph in full precision, and what that was made of."""
+    source = device("mlp-wide")
+    bank = Bank(About("run:f/r", source.contract.classes), source.scorers["prototype"].prototypes)
+    reading = Reading("prototypes")
+    points = ready(bank, reading)
+    module = graph.classifying(source.net, source.contract.input, reading)
+    return source, bank, points, graph.to_onnx(module, source.contract.input, points.inputs)
 
 
 @pytest.mark.parametrize(("precision", "size", "same"), [("fp16", 0.6, 0.98), ("int8", 0.5, 0.9)])
@@ -22,7 +36,44 @@ def test_fewer_bits_are_smaller_and_say_the_same(precision, size, same, tmp_path
     assert lower["bytes"] < size * full["bytes"]
     assert lower["agreement"] >= same
     classifier = Classifier(write(made, tmp_path / "b"))
-    by_fleet = classifier.loaded.state
-    assert (
-        by_fleet == export(source, Wanted()).manifest.state
-    )  # drift is the graph's: published prototypes stay as they are
+    # Drift is the graph's: published prototypes stay as they are.
+    assert classifier.loaded.state == export(source, Wanted()).manifest.state
+
+
+def test_prototypes_move_as_the_features_of_their_class_do(full):
+    source, bank, points, model = full
+    few = Trial(source.calibration.x[:64], np.where(source.calibration.y[:64] == 9, -1, 0))
+    lower = lowered("int8", model, few, points, bank, Reading("prototypes"))
+    _, before = scores(model, few.x, points.inputs)
+    _, after = scores(lower.model, few.x, points.inputs)
+    assert set(lower.drift) == {"", "0"}  # a sample without a label is of no class
+    assert np.allclose(lower.drift[""], (after - before).mean(0), atol=1e-6)
+    own = (after - before)[few.y == 0].mean(0)
+    moved = lower.ready.inputs["proto_w"].T / 2 - bank.points.vectors
+    assert np.allclose(moved[0], own, atol=1e-5)
+    assert np.allclose(moved[1:], lower.drift[""], atol=1e-5)
+
+
+def test_half_precision_moves_nothing_and_keeps_its_inputs(full):
+    source, bank, points, model = full
+    lower = lowered("fp16", model, source.calibration, points, bank, Reading("prototypes"))
+    assert (lower.ready, lower.drift) == (points, {})
+    halved = onnx.load_from_string(lower.model)
+    types = {node.name: node.type.tensor_type.elem_type for node in halved.graph.input}
+    assert (types["image"], types["proto_w"]) == (onnx.TensorProto.UINT8, onnx.TensorProto.FLOAT)
+
+
+def test_what_is_seen_and_what_it_is_compared_with_stay_in_full_precision(full):
+    source, _, points, model = full
+    whole = onnx.load_from_string(to_int8(model, source.calibration, points.inputs))
+    quantised = {
+        name
+        for node in whole.graph.node
+        if node.op_type == "DequantizeLinear"
+        for name in node.output
+    }
+    (last,) = [node for node in whole.graph.node if "score" in node.output]
+    assert not quantised & {"proto_w", "proto_b"}
+    assert {"proto_w", "proto_b"} <= set(last.input)
+    (first,) = [node for node in whole.graph.node if "image" in node.input]
+    assert first.op_type != "QuantizeLinear"

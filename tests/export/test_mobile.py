@@ -1,0 +1,47 @@
+"""`.ort` for reduced builds: it runs, it names its operators, and it says nothing of this machine."""
+
+import numpy as np
+import onnx
+import pytest
+
+from export.mobile import to_ort
+from export.verify import patterns, session
+from export.writer import Wanted, export
+from tests.bundles import device
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    return export(device(), Wanted(by="prototype", also=("baked",)))
+
+
+def test_the_converted_graph_gives_the_same_scores(bundle):
+    model = bundle.files["baked.onnx"]
+    x = patterns(device().contract.input)
+    due, converted = (
+        session(data).run(["score"], {"image": x})[0]
+        for data in (model, to_ort(model)["model.ort"])
+    )
+    assert np.allclose(due, converted, rtol=1e-5, atol=1e-5)
+
+
+def test_operators_are_all_that_the_graph_is_made_of(bundle):
+    model = bundle.files["baked.onnx"]
+    lines = to_ort(model)["operators.config"].decode().splitlines()
+    own = {
+        name
+        for line in lines
+        for name in line.rpartition(";")[2].split(",")
+        if line.startswith("ai.onnx;")
+    }
+    used = {node.op_type for node in onnx.load_from_string(model).graph.node}
+    assert own == used - {"Relu"}  # which is part of a FusedGemm in it
+    assert "com.microsoft;1;FusedGemm" in lines
+
+
+def test_nothing_in_it_is_a_folder_of_this_machine_and_standard_output_stays_clean(bundle, capfd):
+    files = to_ort(bundle.files["baked.onnx"])
+    assert capfd.readouterr().out == ""
+    assert set(files) == {"model.ort", "operators.config", "mobile.txt"}
+    for name in ("operators.config", "mobile.txt"):
+        assert b"/tmp" not in files[name], name

@@ -210,7 +210,7 @@ def _tell(up: RunningBroker, data_dir: Path, names: Sequence[str]) -> None:
 
 
 def _wait(up: RunningBroker, signals: SimpleQueue[int]) -> None:
-    # A queue and not a flag: `get` returns at once on a signal, and once a second we see whether the
+    # A queue and not a flag: `get` returns at once on a signal, and each second we see whether the
     # broker still lives.
     while True:
         try:

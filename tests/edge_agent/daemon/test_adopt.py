@@ -20,7 +20,7 @@ from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
 from tests.bundles import device, digits
 from tests.edge_agent.scripted import ROOT, Device
-from tests.edge_agent.updates.test_switch import broken
+from tests.edge_agent.updates.test_listener import broken
 from tests.linking import eventually
 from tests.serving import coordinator, told
 

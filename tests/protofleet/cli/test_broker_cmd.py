@@ -17,7 +17,8 @@ from tests.linking import connect, link_to
 RUN = [
     sys.executable,
     "-c",
-    "from protofleet.cli.main import run; from protofleet.cli.broker_cmd import broker; run(broker, 'broker')",
+    "from protofleet.cli.main import run; from protofleet.cli.broker_cmd import broker;"
+    "run(broker, 'broker')",
 ]
 
 

@@ -1,5 +1,5 @@
-"""Chunks leave a window at a time, and nothing twice; and through a broker with a packet limit, over
-a cut.
+"""Chunks leave a window at a time, and nothing twice; also through a broker with a packet limit and
+over a cut.
 """
 
 import os

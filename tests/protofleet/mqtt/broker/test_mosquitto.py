@@ -1,5 +1,5 @@
-"""mosquitto's configuration, access rules and passwords: what they say, and what a real broker makes
-of them.
+"""mosquitto's configuration, access rules and passwords: what they say, and what a real broker
+makes of them.
 """
 
 import base64

@@ -108,7 +108,7 @@ def test_an_error_without_words_of_the_system_is_called_by_its_kind():
 
 @pytest.mark.parametrize("five", [True, False])
 def test_what_is_asked_for_is_in_the_first_packet(five):
-    """Name, password, will, keep-alive; and with MQTT 5 how long the session lasts and its limits."""
+    """Name, password, will, keep-alive; with MQTT 5 how long the session lasts and its limits."""
     link = LinkSettings(
         will=Will("gone", b"last words"),
         keepalive=77,

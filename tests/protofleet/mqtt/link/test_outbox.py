@@ -107,7 +107,7 @@ def test_those_who_asked_are_told_and_a_refusal_is_a_ticket_that_is_done():
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "fly", "ack", "lose"]), st.integers(0, 5))))
 def test_every_publication_is_in_one_place_and_settled_once(steps):
-    """Whatever happens in whichever order, nothing is lost, and what is counted is what is there."""
+    """Whatever happens in which order, nothing is lost, and what is counted is what is there."""
     box, tickets, done, packet = Settled(most=10**6, most_bytes=10**9), {}, [], 0
     for number, (step, low) in enumerate(steps):
         if step == "put":

@@ -1,5 +1,5 @@
-"""Packets written and read without paho are those that paho writes and reads; all others are left to
-it.
+"""Packets written and read without paho are those that paho writes and reads; all others are left
+to it.
 """
 
 import pytest

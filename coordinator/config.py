@@ -128,6 +128,7 @@ class ContractSection:
     pretrained: str = ""
     freeze: bool = False
     unit_embedding: bool = False
+    head_relu: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,7 @@ class FleetConfig:
             common_start=common_start,
             freeze=freeze,
             head_hidden=() if traits.frozen else section.head_hidden,
+            head_relu=section.head_relu and not traits.frozen,
         )
         return Contract(self.serve.fleet, run, **vars(resolved))
 

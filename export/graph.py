@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_agent.inference.bundle import Reading
-from edge_agent.networks.net import FleetNet
+from edge_agent.networks.net import RELU_OUT, FleetNet
 from protofleet.contract import Input
 from protofleet.errors import FleetError
 
@@ -34,9 +34,13 @@ class Embedder(nn.Module):
     compared with.
     """
 
-    def __init__(self, net: FleetNet, kind: Input, reading: Reading) -> None:
+    def __init__(
+        self, net: FleetNet, kind: Input, reading: Reading, *, own_head: bool = True
+    ) -> None:
         super().__init__()
         self.net, self.reading, self.image = net.eval(), reading, kind.kind == "image"
+        # Rows that a method brings itself read the embedding, whatever the network's own head does.
+        self.own_head = own_head and reading.by == "head"
         mean, std = (
             np.asarray(kind.mean or 0.0, np.float64),
             np.asarray(kind.std or 1.0, np.float64),
@@ -59,22 +63,25 @@ class Embedder(nn.Module):
             f = nn.functional.normalize(f)
         if self.reading.through:
             f = self.net.extra(self.reading.through, f)
-        if self.reading.by == "head":
-            for name, layer in self.net.head.named_children():
-                f = f if name == "out" else layer(f)
+        if self.own_head:
+            f = self.net.before_last(f)
         return nn.functional.normalize(f) if self.reading.metric == "cosine" else f
 
 
 class Classifying(nn.Module):
-    """Features, and their scores against points given from outside: one Gemm."""
+    """Features, and their scores against points given from outside: one Gemm, and the ReLU of a
+    head that ends in one.
+    """
 
     def __init__(self, embedder: Embedder) -> None:
         super().__init__()
         self.embedder = embedder
+        self.relu = embedder.own_head and hasattr(embedder.net.head, RELU_OUT)
 
     def forward(self, image: Tensor, proto_w: Tensor, proto_b: Tensor) -> tuple[Tensor, Tensor]:
         f = self.embedder(image)
-        return torch.addmm(proto_b, f, proto_w), f
+        score = torch.addmm(proto_b, f, proto_w)
+        return torch.relu(score) if self.relu else score, f
 
 
 class Likeliest(nn.Module):
@@ -92,9 +99,11 @@ class Likeliest(nn.Module):
         return torch.addmm(proto_b, torch.cat([a * a, a], 1), proto_w), f
 
 
-def classifying(net: FleetNet, kind: Input, reading: Reading) -> nn.Module:
+def classifying(
+    net: FleetNet, kind: Input, reading: Reading, *, own_head: bool = True
+) -> nn.Module:
     """The module that is exported, and the truth its graph is compared with."""
-    embedder = Embedder(net, kind, reading)
+    embedder = Embedder(net, kind, reading, own_head=own_head)
     return Likeliest(embedder) if reading.by == "mixtures" else Classifying(embedder)
 
 

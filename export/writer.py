@@ -82,7 +82,7 @@ def export(source: Source, want: Wanted) -> Exported:
     message = published.write(bank, _envelope(source), source.contract.wire)
     # As a device will have it: the wire rounds, and the graph is held to the rounded points.
     state = published.read(message)
-    full = _full_graph(source, reading, state.bank)
+    full = _full_graph(source, reading, state.bank, own_head=points is None)
     report: dict[str, Any] = {"fp32": _plain(full.check)}
     shipped = _Graph(full.model, "fp32", full.points, full.check)
     if want.precision != "fp32":
@@ -166,9 +166,9 @@ class _Graph:
     drift: Mapping[str, Floats] = field(default_factory=dict)
 
 
-def _full_graph(source: Source, reading: Reading, bank: Bank) -> _FullGraph:
+def _full_graph(source: Source, reading: Reading, bank: Bank, *, own_head: bool) -> _FullGraph:
     points = ready(bank, reading)
-    module = graph.classifying(source.net, source.contract.input, reading)
+    module = graph.classifying(source.net, source.contract.input, reading, own_head=own_head)
     trial = source.check if len(source.check.x) else _made_up(source)
     model = graph.to_onnx(module, source.contract.input, points.inputs)
     check = verify.check(model, module, trial, points, reading.by)

@@ -18,7 +18,7 @@ Augment = Literal["none", "crop-flip"]
 Wire = Literal["half", "float32", "int8"]
 Kind = Literal["image", "vector", "series"]
 # Options that came after the first fleets.
-_LATER = {"unit_embedding"}
+_LATER = {"unit_embedding", "head_relu"}
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class Contract:
     pretrained: str = ""
     freeze: bool = False
     unit_embedding: bool = False  # every network scales its embedding to length one
+    head_relu: bool = False  # the classifier's last layer has a ReLU too: no logit is below zero
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes) or not self.classes:

@@ -26,7 +26,14 @@ def digits():
 
 
 def device(
-    backbone="mlp", *, data=None, kind=None, freeze=False, extras=None, embedding=24, hidden=()
+    backbone="mlp",
+    *,
+    data=None,
+    kind=None,
+    extras=None,
+    embedding=24,
+    hidden=(),
+    **terms,
 ):
     """A network with weights from a seed, and every way of classifying by its own class means."""
     data = digits() if data is None and kind is None else data
@@ -38,7 +45,7 @@ def device(
         data.input if data else kind,
         embedding,
         hidden,
-        freeze=freeze,
+        **terms,
     )
     net = build_net(contract, backbone, extras or {}, 5).eval()
     calibration, check = trials(data, contract)

@@ -18,6 +18,8 @@ from protofleet.contract import Contract, Input
 from protofleet.errors import UsageError
 from protofleet.recipe import Linear
 
+RELU_OUT = "relu_out"  # after `head.out`, where the contract has it
+
 
 class FleetNet(nn.Module):
     """What losses, trainer and evaluation see (`protofleet.recipe.Net`)."""
@@ -30,6 +32,8 @@ class FleetNet(nn.Module):
         if stages.dim != d:
             self.backbone["project"] = nn.Linear(stages.dim, d)
         self.head = _head(d, contract.head_hidden, contract.n_classes, stages.head_dropout)
+        if contract.head_relu:
+            self.head.add_module(RELU_OUT, nn.ReLU())
         self.extras = nn.ModuleDict(
             {name: nn.Linear(d, head.out, head.bias) for name, head in extras.items()}
         )
@@ -44,6 +48,16 @@ class FleetNet(nn.Module):
         # an exported graph) reads this one: FedMPS's public code has its networks do so for every
         # method that it compares. In float32: a length of bf16 has barely three digits.
         return u.flatten(1), nn.functional.normalize(z.float()) if self.unit else z
+
+    def before_last(self, z: Tensor) -> Tensor:
+        """What the classifier's last layer reads; the embedding itself where that is its only
+        one.
+        """
+        for name, layer in self.head.named_children():
+            if name == "out":
+                break
+            z = layer(z)
+        return z
 
     def extra(self, name: str, z: Tensor) -> Tensor:
         """A head that the recipe asked for."""

@@ -171,10 +171,11 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     rng, earlier = turn.rng("soft labels"), find(before.server, "classifier", Tensors)
     sizes = (fleet.embedding, *fleet.head_hidden, fleet.n_classes)
     # One generator draws the initial weights, if any, and then the order of the samples.
+    relu = fleet.head_relu
     model = (
-        softlabels.Model.of(earlier)
+        softlabels.Model.of(earlier, relu=relu)
         if earlier and hyper.server_keeps
-        else softlabels.Model.fresh(sizes, rng)
+        else softlabels.Model.fresh(sizes, rng, relu=relu)
     )
     training = softlabels.ClassifierTraining(
         hyper.server_epochs, hyper.server_batch, hyper.server_optimizer, hyper.server_lr

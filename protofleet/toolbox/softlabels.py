@@ -37,29 +37,32 @@ class ClassifierTraining:
 
 class Model:
     """A classifier shaped like the fleet's: linear layers with ReLU between, the last one
-    without.
+    without, or with one as well (`relu`, the contract's `head_relu`).
     """
 
-    def __init__(self, weights: Sequence[Array], biases: Sequence[Array]) -> None:
-        self.weights, self.biases = list(weights), list(biases)
+    def __init__(
+        self, weights: Sequence[Array], biases: Sequence[Array], *, relu: bool = False
+    ) -> None:
+        self.weights, self.biases, self.relu = list(weights), list(biases), relu
 
     @staticmethod
-    def fresh(sizes: Sequence[int], rng: np.random.Generator) -> Model:
+    def fresh(sizes: Sequence[int], rng: np.random.Generator, *, relu: bool = False) -> Model:
         """Uniform in ±1/√(inputs), weights and biases, as torch begins its linear layers."""
         weights, biases = [], []
         for of, to in itertools.pairwise(sizes):
             bound = 1 / np.sqrt(of)
             weights.append(rng.uniform(-bound, bound, (of, to)))
             biases.append(rng.uniform(-bound, bound, to))
-        return Model(weights, biases)
+        return Model(weights, biases, relu=relu)
 
     @staticmethod
-    def of(tensors: Tensors) -> Model:
+    def of(tensors: Tensors, *, relu: bool = False) -> Model:
         """From what a state holds."""
         # Copies, in doubles: teaching is in place, and a state's arrays belong to the state.
         layers = range(len(tensors.arrays) // 2)
         weights = [np.asarray(tensors[f"weight{i}"], np.float64) for i in layers]
-        return Model(weights, [np.asarray(tensors[f"bias{i}"], np.float64) for i in layers])
+        biases = [np.asarray(tensors[f"bias{i}"], np.float64) for i in layers]
+        return Model(weights, biases, relu=relu)
 
     def tensors(self) -> Tensors:
         """As a state holds it."""
@@ -82,6 +85,8 @@ class Model:
         error = softmax(logits)
         error[np.arange(len(y)), y] -= 1
         error /= len(y)
+        # A ReLU behind the last layer lets nothing back where it answers 0.
+        error *= (logits > 0) | (not self.relu)
         gradients: list[Array] = []
         for i in reversed(range(len(inputs))):
             gradients = [inputs[i].T @ error, error.sum(0), *gradients]
@@ -98,7 +103,8 @@ class Model:
         outputs = [x]
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             out = outputs[-1] @ weight + bias
-            outputs.append(out if i == len(self.weights) - 1 else np.maximum(out, 0))
+            bare = i == len(self.weights) - 1 and not self.relu
+            outputs.append(out if bare else np.maximum(out, 0))
         return outputs
 
 

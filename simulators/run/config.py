@@ -30,6 +30,7 @@ class Run:
     unit_embedding: bool = setting(
         False, "every network scales its embedding to length one, whatever the method"
     )
+    head_relu: bool = setting(False, "a ReLU after the classifier's last layer, too (MP-FedCL)")
     weights: str = setting("", "start from pretrained weights: imagenet, or a file")
     freeze: bool = setting(False, "keep the extractor as it is")
     common_start: Literal["auto", "yes", "no"] = setting(

@@ -144,4 +144,6 @@ def _contract(
         pretrained=run.weights,
         freeze=frozen,
         unit_embedding=run.unit_embedding,
+        # A frozen method's classifier is rows of its own making, which are linear.
+        head_relu=run.head_relu and not recipe.traits.frozen,
     )

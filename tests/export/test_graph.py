@@ -17,8 +17,9 @@ from export.graph import OPSET, ExportError, cleaned
 from export.verify import session
 from export.writer import Wanted, export, write
 from protofleet.contract import Input, Numerics
-from protofleet.recipe import Linear
+from protofleet.recipe import ByHead, Linear
 from protofleet.values import nearest
+from protofleet.values.prototypes import Head
 from tests.bundles import device, other_bank
 
 
@@ -78,6 +79,41 @@ def test_networks_and_inputs(backbone, kind, tmp_path):
     classifier = Classifier(write(made, tmp_path / "b"))
     for n in (1, 7, 80):
         assert len(classifier.classify(source.check.x[:n])[0]) == n
+
+
+@pytest.mark.parametrize("by", ["head", "unit-head", "prototype"])
+def test_a_classifier_that_ends_in_a_relu_does_so_in_the_graph(by, tmp_path):
+    source = device(hidden=(16,), head_relu=True)
+    made = export(source, Wanted(by=by))
+    assert made.report["fp32"]["difference"] <= 1e-4
+    classifier = Classifier(write(made, tmp_path / "b"))
+    x = source.check.x[:200]
+    due = scored_by_evaluation(source, by, x, classifier.loaded.bank.points)
+    answer = classifier.look(x)
+    if by == "prototype":
+        assert np.allclose(answer.distances, -due, rtol=1e-4, atol=1e-5)
+        return
+    assert 0.1 < (due == 0).mean() < 0.9
+    assert np.allclose(answer.scores, due, rtol=1e-2, atol=1e-3)  # rows travel in half
+    assert (answer.scores[due == 0] < 1e-3).all()
+
+
+def test_rows_of_a_methods_own_read_the_embedding_and_have_no_relu(tmp_path):
+    source = device(hidden=(16,), head_relu=True)
+    rng = np.random.default_rng(0)
+    classes = np.arange(source.contract.n_classes)
+    width = source.contract.embedding
+    rows = Head(
+        classes,
+        rng.normal(size=(len(classes), width)).astype(np.float32),
+        rng.normal(size=len(classes)).astype(np.float32),
+    )
+    source = replace(source, scorers={"rows": ByHead(rows=rows)})
+    classifier = Classifier(write(export(source, Wanted(by="rows")), tmp_path / "b"))
+    x = source.check.x[:50]
+    due = scored_by_evaluation(source, "rows", x, None)
+    assert (due < 0).any()
+    assert np.allclose(classifier.look(x).scores, due, rtol=1e-2, atol=1e-2)  # rows in half
 
 
 def test_new_prototypes_in_another_number_agree_with_the_network(source, tmp_path):

@@ -55,10 +55,12 @@ def test_class_ids_are_positions():
     assert Contract("f", "r", 0, ("b", "a"), VECTOR, 1).classes.index("a") == 1
 
 
-def test_an_option_that_came_later_is_announced_only_where_it_is_used():
-    before = {key: value for key, value in to_plain(CONTRACT).items() if key != "unit_embedding"}
-    assert CONTRACT.announced() == before  # what devices from before the option read
-    assert from_plain(Contract, before) == CONTRACT
-    scaled = replace(CONTRACT, unit_embedding=True)
-    assert scaled.announced() == {**before, "unit_embedding": True}
-    assert from_plain(Contract, scaled.announced()) == scaled
+@pytest.mark.parametrize(("option", "value"), [("unit_embedding", True), ("head_relu", True)])
+def test_an_option_that_came_later_is_announced_only_where_it_is_used(option, value):
+    document = CONTRACT.announced()  # what devices from before the option read
+    assert option not in document
+    assert document.keys() < to_plain(CONTRACT).keys()
+    assert from_plain(Contract, document) == CONTRACT
+    used = replace(CONTRACT, **{option: value})
+    assert used.announced() == {**document, option: value}
+    assert from_plain(Contract, used.announced()) == used

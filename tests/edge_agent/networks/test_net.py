@@ -192,3 +192,45 @@ def test_the_embedding_has_length_one_where_the_fleet_says_so(embedding: int) ->
             half = unit.features(x)[1]
     assert half.dtype == torch.float32
     torch.testing.assert_close(half.norm(dim=1), torch.ones(len(x)))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_mp_fedcls_network_has_its_weights_with_and_without_its_last_relu(relu: bool) -> None:
+    fleet = replace(contract(MNIST, *natural("mlp-mnist", MNIST)), head_relu=relu)
+    net = build_net(fleet, "mlp-mnist", {}, 0)
+    weights = net.weights()
+    assert sum(w.numel() for w in weights.values()) == 798_474
+    plain = own("mlp-mnist", MNIST)
+    assert all(torch.equal(weights[name], w) for name, w in plain.weights().items())
+    _, _, logits = plain(images(MNIST))
+    assert (logits < 0).any()
+    assert torch.equal(net(images(MNIST))[2], logits.clamp(min=0) if relu else logits)
+
+
+def test_a_sample_all_of_whose_logits_are_below_zero_moves_nothing_behind_a_last_relu() -> None:
+    fleet = Contract("f", "r", 0, ("a", "b"), Input("vector", (2,)), 2, head_relu=True)
+    net = build_net(fleet, "mlp-small", {}, 0)
+    with torch.no_grad():
+        net.head.get_submodule("out").weight.copy_(torch.eye(2))
+        net.head.get_submodule("out").bias.zero_()
+    labels = torch.tensor([0])
+    for z, moves in (([-1.0, -2.0], False), ([-1.0, 2.0], True), ([1.0, 2.0], True)):
+        embedding = torch.tensor([z], requires_grad=True)
+        loss = torch.nn.functional.cross_entropy(net.head(embedding), labels)
+        rows = torch.autograd.grad(loss, net.head.get_submodule("out").weight)[0]
+        assert bool(rows.any()) is moves
+        if not moves:  # −log ½, whatever the label
+            assert loss.item() == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize("hidden", [(), (30,), (30, 20)])
+@pytest.mark.parametrize("relu", [False, True])
+def test_what_the_last_layer_reads(hidden: tuple[int, ...], relu: bool) -> None:
+    fleet = replace(contract(MNIST, 50, hidden), head_relu=relu)
+    net = build_net(fleet, "cnn-mnist", {}, 0).eval()
+    captured: list[Tensor] = []
+    net.head.get_submodule("out").register_forward_pre_hook(lambda _, x: captured.append(x[0]))
+    with torch.no_grad():
+        _, z, _ = net(images(MNIST))
+        assert torch.equal(net.before_last(z), captured[0])
+    assert captured[0].shape[1] == (50, *hidden)[-1]

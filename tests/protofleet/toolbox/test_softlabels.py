@@ -28,12 +28,13 @@ def as_torch(model):
             torch.tensor(bias.copy()),
         )
         layers += [linear, torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers[:-1])
+    return torch.nn.Sequential(*layers[: None if model.relu else -1])
 
 
+@pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("sizes", [SIZES, (5, 3), (5, 6, 4, 3)])
-def test_logits_and_gradients_are_torchs(sizes):
-    model, (x, y) = Model.fresh(sizes, np.random.default_rng(1)), points()
+def test_logits_and_gradients_are_torchs(sizes, relu):
+    model, (x, y) = Model.fresh(sizes, np.random.default_rng(1), relu=relu), points()
     net = as_torch(model)
     logits = net(torch.tensor(x))
     np.testing.assert_allclose(model.logits(x), logits.detach().numpy(), rtol=1e-12)

@@ -91,7 +91,7 @@ def check(
         else np.ones(len(same), np.bool_)
     )
     labelled = trial.y >= 0
-    before, after = (points.held[s.argmax(1)] == trial.y for s in (expected, computed))
+    before, after = (points.present[s.argmax(1)] == trial.y for s in (expected, computed))
     return Check(
         samples=len(trial.x),
         difference=apart / float(np.abs(expected).max()),

@@ -15,6 +15,9 @@ OF_NO_MODULE = {
     "tests/test_imports.py": "who may import whom",
     "tests/test_dockerfile.py": "the images' steps, without an engine",
     "tests/test_examples.py": "what lies in examples/",
+    "tests/edge_agent/cli/test_private_authority.py": "commands by hand through a TLS broker",
+    "tests/export/test_devices_page.py": "the listings of docs/devices.md",
+    "tests/export/test_page_live.py": "a page in a browser that follows a fleet",
 }
 # Modules whose behaviour is held by another's test, each with why.
 WITHOUT_A_TEST: dict[str, str] = {}

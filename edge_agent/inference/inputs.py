@@ -23,15 +23,15 @@ class Ready:
 
     inputs: Mapping[str, Floats]
     rows: Ints  # the class of each score
-    starts: Ints  # where in the scores each held class begins
-    held: Ints  # the classes that have points, in order
+    starts: Ints  # where in the scores each class with points begins
+    present: Ints  # the classes that have points, in order
     classes: tuple[str, ...]
 
     def by_class(self, score: Scores, kind: str) -> Scores:
-        """[N, rows] to [N, held classes]: the best of a class's prototypes, or all its Gaussians
-        together.
+        """[N, rows] to [N, classes with points]: the best of a class's prototypes, or all
+        its Gaussians together.
         """
-        if not len(self.held):
+        if not len(self.present):
             return score[:, :0]
         # Rows are sorted by class, so a class is a stretch of columns.
         top = np.maximum.reduceat(score, self.starts, axis=1)

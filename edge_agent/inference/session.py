@@ -50,7 +50,7 @@ class Loaded:
     @property
     def labels(self) -> list[str]:
         """The names of the classes that have points: a score each."""
-        return [self.bank.about.classes[c] for c in self.ready.held]
+        return [self.bank.about.classes[c] for c in self.ready.present]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class Engine:
             raise Mismatch(
                 f"these points have {dim} numbers each, this bundle's features {manifest.embedding}"
             )
-        if not len(points.held):
+        if not len(points.present):
             raise Mismatch("there is not one class in these prototypes")
         # Handed to the runtime once a state and not once a call.
         values = {

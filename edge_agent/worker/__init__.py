@@ -1,1 +1,1 @@
-"""The training process: started, told, bounded."""
+"""The training process: started, given its orders, bounded."""

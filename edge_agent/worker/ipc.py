@@ -15,7 +15,7 @@ from protofleet.wire.codes import Scope
 
 @dataclass(frozen=True)
 class Job:
-    """What a training process is told once, when it starts."""
+    """What a training process has to know, once, when it starts."""
 
     agent: str
     folder: Path

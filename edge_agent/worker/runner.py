@@ -254,14 +254,14 @@ class Worker:
         body = wire.encode_parts(parts, context.contract.wire, context.recipe.precision)
         boot = self.job.boot
         upload = OutboxEntry(
-            task.run,
-            task.round,
-            task.base,
-            task.spec.method,
-            sha256(body).hexdigest(),
-            body,
-            boot,
-            task.round,
+            run=task.run,
+            round=task.round,
+            base=task.base,
+            method=task.spec.method,
+            digest=sha256(body).hexdigest(),
+            body=body,
+            boot=boot,
+            seq=task.round,
         )
         checkpoint = Checkpoint(task.round, task.base_round, task.base, pack(agent.checkpoint()))
         self.store.commit_round(boot, task.run, checkpoint, upload, time.time())

@@ -47,7 +47,7 @@ def trained(small_lab, tmp_path):
     job = Job(
         shard.agent, config.data_dir, BOOT, data, None, LimitsSection(nice=0), 1, tmp_path / "every"
     )
-    foreman = WorkerSupervisor(job, lambda: None)
+    supervisor = WorkerSupervisor(job, lambda: None)
     first = as_published(
         setup.recipe.start(Turn(setup.contract, setup.hyper, 0)), setup.contract.wire, {}
     )
@@ -55,8 +55,8 @@ def trained(small_lab, tmp_path):
     lab.receive(0, first.shared, {})
     parts = lab.work(1)
     plan = RoundSpec("lab", setup.recipe.name, to_plain(setup.contract), to_plain(setup.hyper))
-    foreman.order(Work(Train("lab", 1, 0, first.base, False, False, plan), 0))
-    assert isinstance(last(foreman), TaskDone)
+    supervisor.order(Work(Train("lab", 1, 0, first.base, False, False, plan), 0))
+    assert isinstance(last(supervisor), TaskDone)
     state = fuse_round(
         setup.recipe,
         Turn(setup.contract, setup.hyper, 1),
@@ -70,17 +70,17 @@ def trained(small_lab, tmp_path):
         shard,
         lab,
         config,
-        foreman,
+        supervisor,
         Work(Train("lab", 2, 1, state.base, False, False, plan), 0),
     )
-    foreman.dismiss()
+    supervisor.dismiss()
     store.close()
 
 
-def last(foreman, seconds=60.0):
+def last(supervisor, seconds=60.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for answer in foreman.answers():
+        for answer in supervisor.answers():
             return answer
         time.sleep(0.01)
     raise AssertionError("no answer")
@@ -106,10 +106,10 @@ def test_the_bundle_answers_as_the_device_does(trained, tmp_path):
 
 
 def test_a_bundle_comes_with_the_next_state(trained):
-    *_, foreman, work = trained
-    foreman.order(work)
-    assert isinstance(last(foreman), TaskDone)
-    every, end = Path(foreman.job.export_to), time.monotonic() + 90
+    *_, supervisor, work = trained
+    supervisor.order(work)
+    assert isinstance(last(supervisor), TaskDone)
+    every, end = Path(supervisor.job.export_to), time.monotonic() + 90
     while not every.exists() and time.monotonic() < end:
         time.sleep(0.1)
     assert open_bundle(every).manifest.round == 1

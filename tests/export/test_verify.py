@@ -42,7 +42,7 @@ def test_graph_and_network_agree_block_for_block(exported):
 def test_a_check_counts_right_answers_of_the_samples_that_have_a_label(exported):
     module, model, inputs, trial = exported
     found = check(model, module, trial, inputs, "prototypes")
-    right = inputs.held[by_torch(module, trial.x, inputs.inputs)[0].argmax(1)] == trial.y
+    right = inputs.present[by_torch(module, trial.x, inputs.inputs)[0].argmax(1)] == trial.y
     assert found.accuracy_before == found.accuracy_after == pytest.approx(right.mean())
     assert (found.samples, found.agreement_clear) == (len(trial.x), 1.0)
     nobodys = Trial(trial.x[:20], np.full(20, -1))

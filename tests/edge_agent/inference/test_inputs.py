@@ -40,12 +40,12 @@ def test_the_highest_score_is_the_nearest_class_and_what_is_left_out_gives_the_d
     inputs = ready(bank(points), Reading("prototypes", metric))
     scores = inputs.by_class(scores_of(f, inputs), "prototypes")
     expected = nearest.prototype_scores(f, points, len(CLASSES), metric)
-    assert inputs.held.tolist() == [0, 2, 3]
+    assert inputs.present.tolist() == [0, 2, 3]
     if metric == "euclidean":
         distances = (f**2).sum(1)[:, None] - scores
-        assert np.allclose(distances, -expected[:, inputs.held], rtol=1e-4, atol=1e-4)
+        assert np.allclose(distances, -expected[:, inputs.present], rtol=1e-4, atol=1e-4)
     else:
-        assert np.allclose(scores, 2 * expected[:, inputs.held] - 1, atol=1e-5)
+        assert np.allclose(scores, 2 * expected[:, inputs.present] - 1, atol=1e-5)
 
 
 @given(seed=st.integers(0, 1000))

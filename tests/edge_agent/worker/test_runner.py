@@ -50,23 +50,23 @@ def rows_of(setup, shard, folder):
 
 
 class Bench:
-    """A foreman with a store, as a daemon has them."""
+    """A supervisor with a store, as a daemon has them."""
 
     def __init__(self, folder, agent, data, limits=None):
         self.store = Store(folder / agent)
         self.store.take_over(BOOT)
         job = Job(agent, folder / agent, BOOT, data, None, limits or LimitsSection(nice=0))
-        self.foreman = WorkerSupervisor(job, lambda: None)
+        self.supervisor = WorkerSupervisor(job, lambda: None)
 
     def order(self, order, seconds=60.0):
-        self.foreman.order(order)
+        self.supervisor.order(order)
         return self.answers(seconds)
 
     def answers(self, seconds=60.0):
         """All that is said until it is done."""
         found, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
-            found += self.foreman.answers()
+            found += self.supervisor.answers()
             if found and not isinstance(found[-1], Measured | Notice):
                 return found
             time.sleep(0.01)
@@ -79,7 +79,7 @@ class Bench:
         self.store.hold("global", HeldState("lab", round, state.base, message))
 
     def close(self):
-        self.foreman.dismiss()
+        self.supervisor.dismiss()
         self.store.close()
 
 
@@ -130,7 +130,7 @@ def test_rounds_are_the_laboratorys_byte_for_byte_over_a_restart_of_the_process(
         upload = Upload(shard.agent, round, state.base, want.body)
         state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, round), state, [upload])
         if method == "fedproto":
-            child.foreman.dismiss()  # the next round is trained by a process that only knows the store
+            child.supervisor.dismiss()  # the next round is trained by a process that only knows the store
 
 
 def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_the_same_bytes(
@@ -142,16 +142,16 @@ def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_th
     digests = []
     for name in ("undisturbed", "killed"):
         child = bench(name, rows_of(setup, shard, tmp_path))
-        child.foreman.job = replace(child.foreman.job, agent=shard.agent)
+        child.supervisor.job = replace(child.supervisor.job, agent=shard.agent)
         state = setup.recipe.start(Turn(setup.contract, setup.hyper, 0))
         child.hold(setup, 0, state)
         task = Train("lab", 1, 0, state.base, False, True, plan_of(setup))
         order = Work(task, 0)
         if name == "killed":
-            child.foreman.order(order)
-            while not any(isinstance(answer, Measured) for answer in child.foreman.answers()):
+            child.supervisor.order(order)
+            while not any(isinstance(answer, Measured) for answer in child.supervisor.answers()):
                 time.sleep(0.005)
-            os.kill(child.foreman.pid, signal.SIGKILL)
+            os.kill(child.supervisor.pid, signal.SIGKILL)
             assert child.answers() == [
                 WorkerEnded("the training process was killed, perhaps for want of memory")
             ]

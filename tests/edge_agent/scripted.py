@@ -163,7 +163,7 @@ class Scripted:
                 self.client.publish(topic, self.large.chunk(index), 1).wait_for_publish(10)
 
     def large_upload(self, agent: str, round: int, folder: Path) -> wire.Message:
-        """Ask for every chunk of an upload that was announced, as a coordinator does that has none."""
+        """Ask for every chunk of an announced upload, as a coordinator does that has none."""
         descriptor = BlobDescriptor.from_body(self.upload(agent, round).body)
         incoming = IncomingBlob(folder / "blob", descriptor, time.monotonic)
         body = {

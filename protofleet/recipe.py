@@ -139,6 +139,7 @@ class Batch:
     y: Tensor
 
 
+Drawn = tuple[Floats, Ints]  # features, and their labels
 Given = Mapping[str, "Tensor"]
 Loss = Callable[[Net, Batch, Given, Any], "Tensor"]
 
@@ -160,7 +161,9 @@ class Phase:
     lr: float | None = None
     momentum: float | None = None
     weight_decay: float | None = None
-    data: tuple[Floats, Ints] | None = None  # instead of the device's own samples
+    # Instead of the device's own samples: features, or what draws some anew for every pass.
+    data: Drawn | Callable[[np.random.Generator], Drawn] | None = None
+    between: Phase | None = None  # run whole after every step of this one
 
 
 @dataclass(frozen=True)

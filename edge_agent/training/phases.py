@@ -4,16 +4,17 @@ fleet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from edge_agent.networks.net import FleetNet
 from edge_agent.training.batches import SampleTensors, feature_batches, training_batches
 from edge_agent.training.step import Rates, Stepper
 from protofleet.errors import TrainingDiverged
-from protofleet.recipe import Phase, Turn
+from protofleet.recipe import Batch, Phase, Turn
 
 
 def run_phases(
@@ -29,37 +30,28 @@ def run_phases(
 def _run(
     stepper: Stepper, phase: Phase, samples: SampleTensors, turn: Turn[Any], purpose: str
 ) -> None:
-    training, numerics = turn.contract.training, turn.contract.numerics
-    batch_size = phase.batch_size or training.batch_size
-    # Round 1 trains with the rate as it is set; it decays from the second on.
-    rates = Rates(
-        (training.lr if phase.lr is None else phase.lr) * training.lr_decay ** (turn.round - 1),
-        training.momentum if phase.momentum is None else phase.momentum,
-        training.weight_decay if phase.weight_decay is None else phase.weight_decay,
-    )
-    # Copies, because values are read-only and torch knows no such tensors.
-    loss_inputs = {
-        name: torch.from_numpy(np.array(a)).to(numerics.device) for name, a in phase.given.items()
-    }
     # Dropout is the one thing that draws from torch's generator: it starts from a named seed of its
     # own.
     torch.manual_seed(turn.seed(f"{purpose}/torch"))
-    net = stepper.net
-    net.train()
-    # A phase that trains the head alone must not move the statistics of the layers below it.
-    if turn.contract.freeze or (phase.train and "backbone" not in phase.train):
-        net.backbone.eval()
-    step = stepper.start(phase.loss, turn.hyper, phase.train, loss_inputs, rates)
-    for epoch in range(training.local_epochs if phase.epochs is None else phase.epochs):
+    net, inner = stepper.net, phase.between
+    # What runs between the steps of a phase has momenta that live as long as the phase does, as
+    # when both optimisers are made before the loop over epochs.
+    step = _begun(stepper, phase, turn)
+    inner_step = None if inner is None else _begun(stepper, inner, turn)
+    _set_modes(net, phase, turn)
+    for epoch in range(_epochs(phase, turn)):
         # By name, epoch for epoch: an epoch's order is the same whatever was drawn before it.
-        rng = turn.rng(f"{purpose}/{epoch}")
-        if phase.data is None:
-            kind = turn.contract.input
-            batches = training_batches(samples, kind, numerics, batch_size, training.augment, rng)
-        else:
-            batches = feature_batches(*phase.data, numerics, batch_size, rng)
-        for batch in batches:
-            step(batch, len(batch.y) == batch_size)
+        batches = _batches(phase, samples, turn, turn.rng(f"{purpose}/{epoch}"))
+        for number, batch in enumerate(batches):
+            step(batch)
+            if inner is None or inner_step is None:
+                continue
+            _set_modes(net, inner, turn)
+            for again in range(_epochs(inner, turn)):
+                rng = turn.rng(f"{purpose}/{epoch}/between/{number}/{again}")
+                for between in _batches(inner, samples, turn, rng):
+                    inner_step(between)
+            _set_modes(net, phase, turn)
     # Once a phase and not once a step: a weight that is not finite stays so, and each look at it
     # would wait for the device.
     if not all(bool(torch.isfinite(weight).all()) for weight in net.parameters()):
@@ -67,3 +59,48 @@ def _run(
             f"agent {turn.agent}, round {turn.round}: training diverged",
             "try a smaller learning rate",
         )
+
+
+def _begun(stepper: Stepper, phase: Phase, turn: Turn[Any]) -> Callable[[Batch], None]:
+    """The step of this phase, with fresh momenta."""
+    training, size = turn.contract.training, _batch_size(phase, turn)
+    # Round 1 trains with the rate as it is set; it decays from the second on.
+    rates = Rates(
+        (training.lr if phase.lr is None else phase.lr) * training.lr_decay ** (turn.round - 1),
+        training.momentum if phase.momentum is None else phase.momentum,
+        training.weight_decay if phase.weight_decay is None else phase.weight_decay,
+    )
+    # Copies, because values are read-only and torch knows no such tensors.
+    device = turn.contract.numerics.device
+    loss_inputs = {
+        name: torch.from_numpy(np.array(a)).to(device) for name, a in phase.given.items()
+    }
+    step = stepper.start(phase.loss, turn.hyper, phase.train, loss_inputs, rates)
+    return lambda batch: step(batch, len(batch.y) == size)
+
+
+def _set_modes(net: FleetNet, phase: Phase, turn: Turn[Any]) -> None:
+    net.train()
+    # A phase that trains the head alone must not move the statistics of the layers below it.
+    if turn.contract.freeze or (phase.train and "backbone" not in phase.train):
+        net.backbone.eval()
+
+
+def _batches(
+    phase: Phase, samples: SampleTensors, turn: Turn[Any], rng: np.random.Generator
+) -> Iterator[Batch]:
+    contract, size = turn.contract, _batch_size(phase, turn)
+    if phase.data is None:
+        return training_batches(
+            samples, contract.input, contract.numerics, size, contract.training.augment, rng
+        )
+    x, y = phase.data(rng) if callable(phase.data) else phase.data
+    return feature_batches(x, y, contract.numerics, size, rng)
+
+
+def _epochs(phase: Phase, turn: Turn[Any]) -> int:
+    return turn.contract.training.local_epochs if phase.epochs is None else phase.epochs
+
+
+def _batch_size(phase: Phase, turn: Turn[Any]) -> int:
+    return phase.batch_size or turn.contract.training.batch_size

@@ -39,9 +39,9 @@ updated weight.
 #   names of the loss inputs                   the arguments' order
 #   shape, stride, type of every argument      the kernels
 #
-# Training or evaluation mode of the modules is constant, too, and is not in the key: `phases._run`
-# derives it from the contract's `freeze`, which does not change in the life of a Stepper, and from
-# which modules learn, which the names tell.
+# Training or evaluation mode of the modules is constant, too, and is not in the key:
+# `phases._set_modes` derives it from the contract's `freeze`, which does not change in the life of
+# a Stepper, and from which modules learn, which the names tell.
 #
 # Traps:
 # - All guards are switched off: the graph reads nothing but its arguments, and the key has looked

@@ -4,9 +4,10 @@ fleet's mixtures draw.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import (
     Batch,
     ByHead,
+    Drawn,
     Given,
     Learner,
     LikeliestMixture,
@@ -47,7 +49,12 @@ class Hyper:
     pseudo: int = setting(
         16, "pseudo-features a class (0: the paper's w/o PFG, nothing is exchanged)", low=0
     )
-    passes: int = setting(1, "passes over the pseudo-features at each exchange", low=1)
+    retrain: Literal["exchange", "batch"] = setting(
+        "exchange",
+        "when projection and classifier learn from pseudo-features: once, when mixtures come, or "
+        "after every batch of a round of exchange, as algorithm 2 has it",
+    )
+    passes: int = setting(1, "passes over the pseudo-features at each exchange, or batch", low=1)
     start: int = setting(10, "the first round of exchange", low=1)
     interval: int = setting(10, "rounds from one exchange to the next", low=1)
     components: int = setting(
@@ -100,8 +107,16 @@ def retrain(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
 
 
 def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
-    """One stretch on the device's own samples."""
-    return [Phase(loss, given={"frame": _frame(turn)})]
+    """One stretch on the device's own samples; as algorithm 2 has it with a retraining after every
+    batch of a round of exchange.
+    """
+    constants, fleet_mixtures = {"frame": _frame(turn)}, find(state, "mixtures", Mixtures)
+    # Lines 14-18, with the mixtures of the exchange before. In the first round of exchange there
+    # are none: what `exchange` does on arrival comes S_T rounds later here.
+    if turn.hyper.retrain == "exchange" or not talks(turn) or fleet_mixtures is None:
+        return [Phase(loss, given=constants)]
+    draw = partial(mixtures.sample, fleet_mixtures, turn.hyper.pseudo)  # anew for every batch
+    return [Phase(loss, given=constants, between=_retraining(turn, draw))]
 
 
 def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
@@ -142,15 +157,19 @@ def adapt(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     extractor is frozen.
     """
     fleet_mixtures, hyper = find(state, "mixtures", Mixtures), turn.hyper
-    if fleet_mixtures is None or not hyper.pseudo:
+    if fleet_mixtures is None or not hyper.pseudo or hyper.retrain == "batch":
         return []
     # Algorithm 2 as printed retrains inside the loop over batches (lines 14-18), so as often as
     # there are batches; the text says once an exchange. It is once here, on arrival: mixtures that
     # came belong to the weights that the devices had when they sent, and those move on with
     # training. r of every class, however many samples it has: this is what balances the classes.
     drawn = mixtures.sample(fleet_mixtures, hyper.pseudo, turn.rng("pseudo-features"))
+    return [_retraining(turn, drawn)]
+
+
+def _retraining(turn: Turn[Hyper], data: Drawn | Callable[[np.random.Generator], Drawn]) -> Phase:
     constants, modules = {"frame": _frame(turn)}, ("project", "head")
-    return [Phase(retrain, given=constants, train=modules, epochs=hyper.passes, data=drawn)]
+    return Phase(retrain, given=constants, train=modules, epochs=turn.hyper.passes, data=data)
 
 
 def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:

@@ -1,5 +1,6 @@
 """Phases of training: seeds by name, rates by round, and an end that is said when it diverges."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from protofleet.contract import Contract, Input, Numerics, Training
 from protofleet.errors import TrainingDiverged
 from protofleet.methods import local
 from protofleet.recipe import Phase, Turn
+from protofleet.toolbox import losses
 
 KIND = Input("image", (28, 28, 1))
 TRAINING = Training(local_epochs=2, batch_size=4, lr=0.1, momentum=0.5, lr_decay=0.5)
@@ -28,11 +30,11 @@ def turn(round=1, contract=CONTRACT):
     return Turn(contract, local.Hyper(), round, "a")
 
 
-def trained(phases, at=None, stage="train", backbone="cnn-mnist"):
+def trained(phases, at=None, stage="train", backbone="cnn-mnist", compile=False):
     """The weights after these phases, always from the same start."""
     at = at or turn()
     net = build_net(at.contract, backbone, {}, 3)
-    run_phases(Stepper(net, Numerics()), phases, SAMPLES, at, stage)
+    run_phases(Stepper(net, Numerics(compile=compile)), phases, SAMPLES, at, stage)
     return {name: tensor.clone() for name, tensor in net.state_dict().items()}
 
 
@@ -107,6 +109,98 @@ def test_what_a_loss_is_given_is_a_copy():
 
     trained([Phase(loss, given={"anchor": anchor})])
     assert (anchor == 0).all()
+
+
+# With batch statistics and without dropout; its embedding is projected to 50.
+FASHION = {"backbone": "cnn-fashion"}
+
+
+def features(rng):
+    return rng.normal(size=(10, 50)).astype(np.float32), np.arange(10) % 3
+
+
+def on_features(net, batch, loss_inputs, hyper):
+    return losses.cross_entropy(net.head(batch.x), batch.y)
+
+
+def test_a_phase_between_runs_whole_after_every_step_and_leaves_the_extractor_alone():
+    calls, drawn, extractor = [], [], []
+
+    def outer(net, batch, loss_inputs, hyper):
+        if extractor:  # as the retraining before this step met it, running statistics included
+            now = net.weights("backbone")
+            assert all(torch.equal(now[name], tensor) for name, tensor in extractor[-1].items())
+        assert net.backbone.training
+        calls.append(("outer", len(batch.y)))
+        return local.loss(net, batch, loss_inputs, hyper)
+
+    def inner(net, batch, loss_inputs, hyper):
+        assert not net.backbone.training
+        if calls[-1][0] == "outer":
+            weights = net.weights("backbone")
+            extractor.append({name: tensor.clone() for name, tensor in weights.items()})
+        calls.append(("inner", len(batch.y)))
+        return on_features(net, batch, loss_inputs, hyper)
+
+    def draw(rng):
+        drawn.append(features(rng))
+        return drawn[-1]
+
+    retraining = Phase(inner, train=("head",), epochs=1, data=draw)
+    trained([Phase(outer, between=retraining)], **FASHION)
+    inner_pass = [("inner", 4), ("inner", 4), ("inner", 2)]
+    # Ten samples in batches of 4, two epochs.
+    assert calls == 2 * [
+        ("outer", 4),
+        *inner_pass,
+        ("outer", 4),
+        *inner_pass,
+        ("outer", 2),
+        *inner_pass,
+    ]
+    assert len({x.tobytes() for x, _ in drawn}) == 6  # anew after every batch
+    for one, other in itertools.pairwise(extractor):  # the outer phase's steps do move it
+        assert not same(one, other)
+
+
+def test_one_batch_and_a_phase_between_are_two_phases_one_after_the_other():
+    at = turn(contract=replace(CONTRACT, training=replace(TRAINING, batch_size=10, local_epochs=1)))
+    retraining = Phase(on_features, train=("head",), data=features(np.random.default_rng(0)))
+    woven = trained([Phase(local.loss, between=retraining)], at, **FASHION)
+    apart = trained([Phase(local.loss), retraining], at, **FASHION)
+    for name, tensor in apart.items():
+        torch.testing.assert_close(woven[name], tensor, rtol=1e-5, atol=1e-6)
+    assert not same(woven, trained([Phase(local.loss)], at, **FASHION))
+
+
+def test_the_momenta_of_a_phase_between_live_as_long_as_the_phase_around_it():
+    # The outer loss moves nothing, so what is left is the inner phase: six passes of one step each
+    # are six steps of one optimiser.
+    def still(net, batch, loss_inputs, hyper):
+        return 0 * local.loss(net, batch, loss_inputs, hyper)
+
+    x, y = features(np.random.default_rng(0))
+    retraining = Phase(
+        on_features, train=("head",), epochs=1, batch_size=10, momentum=0.9, data=(x, y)
+    )
+    woven = trained([Phase(still, between=retraining)], **FASHION)
+    net = build_net(CONTRACT, "cnn-fashion", {}, 3)
+    optimiser = torch.optim.SGD(net.head.parameters(), lr=TRAINING.lr, momentum=0.9)
+    for _ in range(6):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net.head(torch.tensor(x)), torch.tensor(y)).backward()
+        optimiser.step()
+    for name, tensor in net.weights("head").items():
+        torch.testing.assert_close(woven[name], tensor, rtol=1e-5, atol=1e-6)
+
+
+def test_a_compiled_phase_between_is_the_plain_one():
+    phases = [
+        Phase(local.loss, between=Phase(on_features, train=("head",), epochs=1, data=features))
+    ]
+    plain, fast = (trained(phases, compile=on, **FASHION) for on in (False, True))
+    for name, tensor in plain.items():
+        torch.testing.assert_close(fast[name], tensor, rtol=1e-3, atol=1e-4)
 
 
 def test_training_that_diverges_says_so_and_what_to_do():

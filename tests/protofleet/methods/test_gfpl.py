@@ -13,6 +13,8 @@ from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import gfpl
 from protofleet.recipe import Batch, Turn
 from protofleet.values.prototypes import Mixtures
+from simulators.run.rounds import LabOptions, run
+from simulators.run.setup import prepare
 
 CONTRACT = Contract("f", "r", 0, ("a", "b"), Input("vector", (2,)), 2)
 FRAME = torch.eye(2)
@@ -115,3 +117,39 @@ def test_retraining_brings_as_many_pseudo_features_of_every_class_and_spares_the
     assert phase.epochs == 1
     assert not np.array_equal(x, gfpl.adapt(turn(agent="b"), None, {"mixtures": known})[0].data[0])
     assert list(gfpl.adapt(turn(), None, {})) == []
+
+
+def test_algorithm_2_retrains_after_every_batch_of_a_round_of_exchange_that_has_mixtures():
+    known = {"mixtures": Mixtures([0, 1], [1, 1], [[0, 0], [50, 50]], np.ones((2, 2)), [90, 1])}
+
+    def between(round, state, **hyper):
+        (phase,) = gfpl.train(turn(round, retrain="batch", **hyper), None, state)
+        assert phase.loss is gfpl.loss
+        assert phase.data is None
+        return phase.between
+
+    assert between(10, {}) is None  # the first exchange: nothing has come yet
+    assert between(15, known) is None  # a round of local training
+    retraining = between(20, known, passes=3)
+    assert (retraining.loss, retraining.train) == (gfpl.retrain, ("project", "head"))
+    assert retraining.epochs == 3
+    draws = [retraining.data(np.random.default_rng(seed)) for seed in (0, 1)]
+    for x, y in draws:
+        assert np.bincount(y).tolist() == [16, 16]
+        assert x[y == 1].min() > 40
+        assert x[y == 0].max() < 10
+    assert not np.array_equal(draws[0][0], draws[1][0])
+    # Either or: on arrival nothing is left to do, and by default nothing stands between.
+    assert list(gfpl.adapt(turn(20, retrain="batch"), None, known)) == []
+    assert gfpl.train(turn(20), None, known)[0].between is None
+
+
+def last_row(small_lab, *settings):
+    setup = prepare(small_lab("gfpl", ("start=1", "interval=1", *settings)))
+    return run(setup, LabOptions(), lambda row: None).rows[-1]
+
+
+def test_without_pseudo_features_both_ways_are_plain_training(small_lab):
+    plain, batch = (last_row(small_lab, "pseudo=0", f"retrain={w}") for w in ("exchange", "batch"))
+    assert plain.per_agent == batch.per_agent
+    assert last_row(small_lab).per_agent != last_row(small_lab, "retrain=batch").per_agent

@@ -48,6 +48,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,26 @@ class Sum:
             raise FusionError(f"a total weight of {weights.max()} is too large to be added exactly")
         return Sum(keys, high, low, weights, one.reach + two.reach)
 
+    def minus(self, other: Sum) -> Sum:
+        """The sum over the uploads that are in this one and not in that, which must all be in
+        this one: to the bit the sum that never had them.
+        """
+        if not np.isin(other.keys, self.keys).all():
+            raise FusionError("what is to be taken away was never added")
+        away = Sum(other.keys, -other.high, -other.low, -other.weights, other.reach)
+        rest = self.merge(away)._canonical()
+        if min(rest.weights.tolist(), default=0) < 0:
+            raise FusionError("more is to be taken away than was added")
+        return rest
+
+    def digest(self) -> str:
+        """The same for equal sums, however they came about."""
+        same = self._canonical()
+        hashed = sha256(str(same.low.shape).encode())
+        for array in (same.keys, same.weights, same.high, same.low):
+            hashed.update(np.ascontiguousarray(array, "<i8").tobytes())
+        return hashed.hexdigest()
+
     def total(self) -> NDArray[np.float64]:
         """The sums as floats."""
         carried = self.high + (self.low >> _LOW)
@@ -149,6 +170,20 @@ class Sum:
         divisor = np.maximum(self.weights, 1).reshape(-1, *[1] * (self.low.ndim - 1))
         means: NDArray[np.float64] = self.total() / divisor
         return means
+
+    def _canonical(self) -> Sum:
+        """Fully carried, without rows that nobody stands behind, bounded by what is there.
+
+        A row of weight 0 is what is left where all that was added was taken away again.
+        """
+        carried = self._carried()
+        high = np.broadcast_to(carried.high, carried.low.shape)
+        keep = carried.weights != 0
+        if np.any(high[~keep]) or np.any(carried.low[~keep]):
+            raise FusionError("what was taken away is not what was added")
+        return Sum(
+            carried.keys[keep], high[keep], carried.low[keep], carried.weights[keep], 2.0**_LOW
+        )
 
     def _carried(self) -> Sum:
         """The same sums with as little in `low` as can be."""
@@ -199,6 +234,29 @@ def merge(one: Partial, two: Partial) -> Partial:
     for name, part in two.items():
         merged[name] = _joined(name, merged[name], part) if name in merged else part
     return merged
+
+
+def subtract(total: Partial, one: Partial) -> Partial:
+    """The partial without the uploads of one that are in it; sums alone can be taken from."""
+    rest = dict(total)
+    for name, part in one.items():
+        whole = total.get(name)
+        if not isinstance(part, Sum) or not isinstance(whole, Sum):
+            raise FusionError(f"{name}: only what is a sum can be taken away again")
+        rest[name] = whole.minus(part)
+    return rest
+
+
+def digest(total: Partial) -> str:
+    """The hash of a partial of sums: equal uploads, equal hash, whatever happened in between."""
+    hashed = sha256()
+    for name in sorted(total):
+        part = total[name]
+        if not isinstance(part, Sum):
+            raise FusionError(f"{name}: only sums have a hash of their own")
+        if part.weights.any():
+            hashed.update(f"{name}:{part.digest()};".encode())
+    return hashed.hexdigest()
 
 
 def bagged(total: Partial, name: str) -> tuple[tuple[str, int, Parts], ...]:

@@ -130,7 +130,7 @@ def contribution(
     # About the means that travel: what their rounding moved is in the scatter and not lost.
     off = x - means.vectors.astype(np.float64)[index]
     rows, exponents = _factor(off, min(rank, MOST_ROWS))
-    whole = (off**2).sum(0) - (_scaled(rows, exponents) ** 2).sum(0)
+    whole = (off**2).sum(0) - (scaled(rows, exponents) ** 2).sum(0)
     residual = np.ceil(np.maximum(whole, 0) * 2.0**RESIDUAL_BITS) * 2.0**-RESIDUAL_BITS
     return Contribution(means, rows, exponents, residual.astype(np.float32))
 
@@ -177,7 +177,7 @@ def fold(own: Contribution, grid: Grid) -> Partial:
 
 def scatter(own: Contribution) -> Matrix:
     """T of the theory above, exactly."""
-    factor = _scaled(own.rows, own.exponents)
+    factor = scaled(own.rows, own.exponents)
     rows = own.means.vectors.astype(np.float64)
     weighted = rows * np.asarray(own.means.counts, np.float64)[:, None]
     total: Matrix = factor.T @ factor + weighted.T @ rows
@@ -234,9 +234,10 @@ def _factor(off: Matrix, rank: int) -> tuple[NDArray[np.int8], Ints]:
     return rows.astype(np.int8), exponents
 
 
-def _scaled(rows: NDArray[np.int8], exponents: Ints) -> Matrix:
-    scaled: Matrix = rows * 2.0 ** exponents[:, None]
-    return scaled
+def scaled(rows: NDArray[np.int8], exponents: Ints) -> Matrix:
+    """L: each row times its power of two."""
+    factor: Matrix = rows * 2.0 ** exponents[:, None]
+    return factor
 
 
 def _near(exponents: Ints) -> bool:

@@ -40,6 +40,7 @@ from protofleet.statistics.closed_form import (
     Basis,
     Whitened,
 )
+from protofleet.statistics.contribution import Contribution, scaled
 from protofleet.values.prototypes import Ints
 
 Matrix = NDArray[np.float64]
@@ -87,43 +88,66 @@ class LeftOut:
     distances: Matrix  # [n]
 
 
-def left_out(of: Whitened, features: ArrayLike, labels: ArrayLike, distance: float) -> LeftOut:
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A device's own features and class ids, and the directions that its contribution says of
+    their scatter ([r, d], of length one and at right angles; None: all of them).
+    """
+
+    features: Matrix
+    labels: Ints
+    directions: Matrix | None = None
+
+    @staticmethod
+    def of(features: ArrayLike, labels: ArrayLike, own: Contribution | None = None) -> Samples:
+        """As a device has them; with its contribution, as far as that tells."""
+        x, y = np.asarray(features, np.float64), np.asarray(labels, np.int64)
+        if own is None or len(own.rows) >= min(x.shape):
+            return Samples(x, y)
+        return Samples(x, y, np.linalg.qr(scaled(own.rows, own.exponents).T)[0].T)
+
+
+def left_out(of: Whitened, own: Samples, distance: float) -> LeftOut:
     """Every sample whose class has another one."""
     have = of.moments
-    at = np.searchsorted(have.classes, np.asarray(labels, np.int64))
+    at = np.searchsorted(have.classes, own.labels)
     count = have.counts[at]
     keep = count > 1
-    at, count, z = at[keep], count[keep], of.of(np.asarray(features, np.float64)[keep])
-    means, plain = of.means, of.of(have.means)
+    at, count, x = at[keep], count[keep], own.features[keep]
+    z, means, plain = of.of(x), of.means, of.of(have.means)
     u = z - plain[at]
+    if own.directions is not None:
+        # Only what the contribution told of a sample can be taken out of S again.
+        offset = x - have.means[at]
+        u = (offset @ own.directions.T) @ (own.directions @ of.map)
     a = count / ((count - 1) * have.samples)
     q = a / np.maximum(1 - a * (u**2).sum(1), 1e-9)
     rest = (count[:, None] * plain[at] - z) / (count - 1)[:, None]
     belief = (count - 1) / (count - 1 + PRIOR)
-    own = belief[:, None] * rest
+    centre = belief[:, None] * rest
     # Of score = aᵀ S⁻¹ z − ½ aᵀ S⁻¹ a: both products under I + q u uᵀ.
     uz, um = (u * z).sum(1), u @ means.T
     scores = z @ means.T + q[:, None] * uz[:, None] * um
     scores -= 0.5 * ((means**2).sum(1) + q[:, None] * um**2)
-    uo = (u * own).sum(1)
+    uo = (u * centre).sum(1)
     rows = np.arange(len(z))
-    scores[rows, at] = (z * own).sum(1) + q * uz * uo - 0.5 * ((own**2).sum(1) + q * uo**2)
+    scores[rows, at] = (z * centre).sum(1) + q * uz * uo - 0.5 * ((centre**2).sum(1) + q * uo**2)
     credit = np.tile(of.credit(distance), (len(z), 1))
     credit[rows, at] = UNSURE * distance * belief**2 / (count - 1)
-    far = ((z - own) ** 2).sum(1) + q * (uz - uo) ** 2
+    far = ((z - centre) ** 2).sum(1) + q * (uz - uo) ** 2
     return LeftOut(scores + 0.5 * credit, at.astype(np.int64), far)
 
 
-def losses(of: Basis, features: ArrayLike, labels: ArrayLike) -> Losses:
+def losses(of: Basis, own: Samples) -> Losses:
     """A device's own, over the whole grid."""
     distances, table, samples = [], [], 0
     for shrinkage in SHRINKAGE:
         white = of.whitened(shrinkage)
         # D̄ first: the device's own samples stand for the fleet's, whose is not known yet.
-        far = left_out(white, features, labels, 0.0).distances
+        far = left_out(white, own, 0.0).distances
         samples = len(far)
         usual = float(far.mean()) if samples else 0.0
-        out = left_out(white, features, labels, usual)
+        out = left_out(white, own, usual)
         distances.append(_steps(far))
         table.append([_steps(log_loss(out, t)) for t in TEMPERATURES])
     return Losses(samples, np.array(distances, np.int64), np.array(table, np.int64))

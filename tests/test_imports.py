@@ -21,7 +21,7 @@ ORDER = {
     "protofleet": (
         ("errors", "util"),
         ("values", "mqtt"),
-        ("settings", "wire", "mqtt.link"),
+        ("settings", "statistics", "wire", "mqtt.link"),
         ("contract", "mqtt.blobs", "mqtt.broker"),
         ("exchange",),
         ("recipe", "toolbox"),

@@ -1,4 +1,4 @@
-"""`.ort` for reduced builds: it runs, it names its operators, and it says nothing of this machine."""
+"""`.ort` for reduced builds: it runs, names its operators, and says nothing of this machine."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""Data sets of a user's own: folders of images and `.npz` files, and the words for what is wrong."""
+"""Data sets of a user's own: folders of images and `.npz` files; the words for what is wrong."""
 
 from __future__ import annotations
 

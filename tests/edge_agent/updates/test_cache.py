@@ -1,4 +1,4 @@
-"""What lies beside a bundle: newest first, damaged is as good as none, and each extractor has its own classes."""
+"""What lies beside a bundle: newest first, damaged is as good as none, each extractor its own."""
 
 import numpy as np
 import pytest

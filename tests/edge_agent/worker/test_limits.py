@@ -1,4 +1,4 @@
-"""An owner's bounds on the training process: priority, memory, share of the time, and its parent."""
+"""An owner's bounds on the training process: priority, memory, share of the time, parent."""
 
 import os
 import signal

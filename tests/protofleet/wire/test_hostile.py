@@ -1,5 +1,5 @@
-"""The decoder's one promise: whatever the bytes, a checked value or `WireError`, in memory bounded by
-their length.
+"""The decoder's one promise: whatever the bytes, a checked value or `WireError`, in memory bounded
+by their length.
 """
 
 from __future__ import annotations

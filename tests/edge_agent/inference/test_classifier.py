@@ -92,8 +92,10 @@ def test_no_samples_give_no_answers(bundle):
 
 def test_a_classifying_process_never_sees_torch_and_leaves_no_trace(bundle, tmp_path):
     code = (
-        "import sys, numpy as np\nfrom pathlib import Path\nfrom edge_agent.inference.classifier import Classifier\n"
-        f"c = Classifier(Path({str(bundle)!r}), unknown=True)\nc.classify(np.zeros((3, 8, 8, 1), np.uint8))\n"
+        "import sys, numpy as np\nfrom pathlib import Path\n"
+        "from edge_agent.inference.classifier import Classifier\n"
+        f"c = Classifier(Path({str(bundle)!r}), unknown=True)\n"
+        "c.classify(np.zeros((3, 8, 8, 1), np.uint8))\n"
         "print(' '.join(sorted({m.partition('.')[0] for m in sys.modules})))"
     )
     environ = {

@@ -130,7 +130,8 @@ def test_rounds_are_the_laboratorys_byte_for_byte_over_a_restart_of_the_process(
         upload = Upload(shard.agent, round, state.base, want.body)
         state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, round), state, [upload])
         if method == "fedproto":
-            child.supervisor.dismiss()  # the next round is trained by a process that only knows the store
+            # The next round is trained by a process that only knows the store.
+            child.supervisor.dismiss()
 
 
 def test_a_process_killed_in_training_leaves_nothing_and_the_next_one_ends_in_the_same_bytes(

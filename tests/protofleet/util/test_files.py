@@ -11,7 +11,8 @@ import pytest
 
 from protofleet.util.files import Locked, lock, write_whole
 
-HOLD = "import sys, pathlib; from protofleet.util.files import lock; f = lock(pathlib.Path(sys.argv[1])); "
+HOLD = "import sys, pathlib; from protofleet.util.files import lock; "
+HOLD += "f = lock(pathlib.Path(sys.argv[1])); "
 
 
 def test_the_second_holder_hears_who_the_first_is(tmp_path):

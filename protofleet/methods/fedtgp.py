@@ -77,7 +77,8 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
         delta, hyper.server_epochs, hyper.server_batch, hyper.server_lr
     )
     start = fresh if earlier is None else earlier.arrays
-    weights = trainable.trained(start, vectors, labels, turn.rng("server"), training)  # type: ignore[arg-type]
+    rng = turn.rng("server")
+    weights = trainable.trained(start, vectors, labels, rng, training)  # type: ignore[arg-type]
     # The network makes a prototype of every class of the fleet, also of those that nobody ever had;
     # such a one says only what the others were pushed off from, and devices are not pulled to it.
     # The official code shares all.

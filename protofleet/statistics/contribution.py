@@ -137,7 +137,7 @@ def contribution(
 
 def parts_of(own: Contribution) -> Parts:
     """As it travels: rows as bytes from 0, because the wire's small integers are not negative."""
-    scatter = {
+    scatter: dict[str, Floats | Ints] = {
         "rows": own.rows.astype(np.int64) + 128,
         "exponents": own.exponents - LEAST,
         "residual": own.residual,

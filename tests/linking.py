@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.events import Backoff
 from protofleet.mqtt.link.link import Arrival, Connected, Event, Link, LinkSettings
+from protofleet.mqtt.link.reconnect import Backoff
 
 # Generous, because the machine may be busy; nothing waits that long when all is well.
 DEADLINE = 20.0

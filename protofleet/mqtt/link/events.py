@@ -4,7 +4,6 @@ made-up ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Condition
 from typing import NamedTuple
@@ -141,4 +140,3 @@ class Delivered:
 
 
 Event = Connected | Lost | Refused | Denied | Arrival | Delivered
-Backoff = Callable[[int], float]

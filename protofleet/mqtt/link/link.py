@@ -16,9 +16,7 @@ that a process that dies loses nothing it was given.
 #   refused                      event Refused, wait, connect again: a password may be put right
 #   anything else                event Lost, wait, connect again
 #
-# The wait grows with the attempts (`jittered`) and begins anew after a connection that lasted
-# STEADY seconds: one that only ever gets as far as the greeting is no success, and a thousand
-# devices whose broker restarts must not all come back in the same second.
+# How long the wait is, is `reconnect`'s.
 #
 # The session at the broker lasts over connections, also with `clean_start`: that holds until the
 # broker has let us in once, so that a cut in the first hour does not lose what was on its way to
@@ -50,7 +48,6 @@ from protofleet.mqtt.link.connection import Connection
 from protofleet.mqtt.link.events import (
     MEGABYTE,
     Arrival,
-    Backoff,
     Connected,
     Delivered,
     Denied,
@@ -64,6 +61,7 @@ from protofleet.mqtt.link.events import (
 )
 from protofleet.mqtt.link.inbox import Inbox
 from protofleet.mqtt.link.outbox import Outbox, Record
+from protofleet.mqtt.link.reconnect import Backoff, Reconnect, jittered
 from protofleet.mqtt.link.waker import Waker
 
 __all__ = [
@@ -79,20 +77,11 @@ __all__ = [
     "Refused",
     "Ticket",
     "Will",
-    "jittered",
 ]
 
-STEADY = 10.0  # seconds after which a connection counts as one that worked
 STRIKES = 8  # connections in a row that sent something and had nothing acknowledged
 DEFAULT = LinkSettings()
 UNREAD_BYTES = 4 * MEGABYTE  # of arrivals that the owner has not polled yet
-
-
-def jittered(rng: random.Random) -> Backoff:
-    """1 to 2 seconds before the first new attempt, then up to twice as long each time, 60 at
-    most.
-    """
-    return lambda attempt: rng.uniform(1.0, min(60.0, 2.0 ** (min(attempt, 10) + 1)))
 
 
 class Link:
@@ -114,7 +103,7 @@ class Link:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clean = settings.clean_start
-        self._backoff = backoff or jittered(rng)
+        self._reconnect = Reconnect(backoff or jittered(rng))
         self._clock = clock
         # Room for four times what the broker may send ahead, so that one batch of the owner's work
         # does not stop the reading.
@@ -251,7 +240,7 @@ class Link:
 
     def _keep(self) -> None:
         """The link's thread: connect, again and again."""
-        attempt = number = 0
+        number = 0
         while True:
             number += 2  # two tries, each with a number of its own for its tokens
             ended = self._connect_once(number, five=True)
@@ -259,11 +248,11 @@ class Link:
                 ended = self._connect_once(number + 1, five=False)
             if self._stopping:
                 return
-            steady = ended.greeted is not None and self._clock() - ended.greeted > STEADY
-            attempt = 0 if steady else attempt
             self._inbox.put_status(Refused(ended.reason) if ended.refused else Lost(ended.reason))
-            again = self._clock() + self._backoff(attempt)
-            attempt += 1
+            now = self._clock()
+            again = now + self._reconnect.wait(
+                0.0 if ended.greeted is None else now - ended.greeted
+            )
             # Whoever publishes or subscribes meanwhile rings the waker, too: sleep on.
             while not self._stopping and (remaining := again - self._clock()) > 0:
                 self._waker.wait(remaining)

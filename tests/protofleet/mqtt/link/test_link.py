@@ -1,7 +1,6 @@
 """The link against real brokers: what is promised holds with MQTT 5 and with 3.1.1."""
 
 import os
-import random
 import signal
 import socket
 import threading
@@ -21,7 +20,6 @@ from protofleet.mqtt.link.link import (
     Publication,
     Refused,
     Will,
-    jittered,
 )
 from tests.linking import connect, eventually, poll_for, poll_until
 
@@ -362,15 +360,6 @@ def test_nothing_is_left_after_a_stop(mosquitto_broker, links, topic):
     assert waiting.refused
     with pytest.raises(LinkError):
         never.start()
-
-
-def test_back_off_is_jittered_and_between_1_and_60_seconds():
-    backoff = jittered(random.Random(7))
-    waits = [[backoff(attempt) for _ in range(200)] for attempt in range(20)]
-    assert all(1 <= wait <= 60 for row in waits for wait in row)
-    assert max(waits[0]) <= 2
-    assert max(waits[19]) > 55
-    assert len(set(waits[3])) == 200
 
 
 @pytest.mark.parametrize("kind", ["mosquitto", "embedded"])

@@ -65,7 +65,7 @@ class Calibration:
 
     def probability(self, scores: ArrayLike) -> Matrix:
         """Of the best class of each row of scores."""
-        sure = softmax(np.asarray(scores, np.float64) / self.temperature).max(1)
+        sure: Matrix = softmax(np.asarray(scores, np.float64) / self.temperature).max(1)
         if not len(self.confidences):
             return sure
         mapped: Matrix = np.interp(sure, self.confidences, self.probabilities)
@@ -119,8 +119,8 @@ def _monotone(of: Reliability) -> tuple[Matrix, Matrix]:
     at = np.flatnonzero(of.total)
     # [weight, right, middles of the bins in it]
     blocks: list[tuple[int, int, list[float]]] = []
-    for i in at:
-        block = (int(of.total[i]), int(of.right[i]), [(i + 0.5) / CONFIDENCES])
+    for i in at.tolist():
+        block = (int(of.total[i]), int(of.right[i]), [float((i + 0.5) / CONFIDENCES)])
         while blocks and blocks[-1][1] * block[0] >= block[1] * blocks[-1][0]:
             before = blocks.pop()
             block = (before[0] + block[0], before[1] + block[1], before[2] + block[2])

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
-from functools import partial
+import difflib
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from protofleet.errors import UsageError
-from simulators.cli.common import fail_for, run_each, workers_option
+from protofleet.errors import FleetError, UsageError
+from simulators.cli.common import fail_for, workers_option
+
+if TYPE_CHECKING:
+    from simulators.papers.cell import Places
+    from simulators.papers.plan import PlannedSeed, Times
+
+RECORDS = Path("docs/results")
 
 
 @click.command()
-@click.option("--only", multiple=True, help="A cell by name; all by default.")
+@click.option(
+    "--only", multiple=True, help="A cell by name, or several as in fedmps-*; all by default."
+)
+@click.option(
+    "--list", "listing", is_flag=True, help="Run nothing; what there is to run, in order."
+)
 @click.option("--page-only", is_flag=True, help="Run nothing; the page of what is there.")
 @click.option(
+    "--measure", is_flag=True, help="Time a few rounds of every kind of cell, for --list."
+)
+@click.option(
     "--seeds",
-    default=3,
-    show_default=True,
-    help="Seeds 0, 1, … of every cell; some take one more or less.",
+    type=int,
+    default=None,
+    help="At most so many seeds of a cell; as it says by default.",
 )
 @click.option(
     "--out",
     default="runs/papers",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where runs are kept.",
+    help="Where whole runs are kept.",
+)
+@click.option(
+    "--records",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Where a small file of every finished seed is kept; docs/results where that is there.",
 )
 @click.option(
     "--write",
@@ -35,29 +59,139 @@ from simulators.cli.common import fail_for, run_each, workers_option
 )
 @workers_option
 def papers(
-    only: tuple[str, ...], page_only: bool, seeds: int, out: Path, target: Path | None, workers: int
+    only: tuple[str, ...],
+    listing: bool,
+    page_only: bool,
+    measure: bool,
+    seeds: int | None,
+    target: Path | None,
+    workers: int,
+    **where: Path | None,
 ) -> None:
-    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA); resumable run by
-    run.
+    """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA).
+
+    Cells run one at a time in the order of --list. It may be killed at any moment and called again:
+    a run goes on from its checkpoint, and what is on record is not run again. Several may run side
+    by side: each takes the next seed that nobody is at.
 
     \b
-    protofleet bench papers --only fedproto-cifar10 --seeds 3
+    protofleet bench papers --list
+    protofleet bench papers --only fedproto-cifar10 --seeds 1
     protofleet bench papers --page-only --write docs/results.md
     """
-    from simulators.papers.cell import run_cell
-    from simulators.papers.page import page
-    from simulators.papers.readings import ORDER, SECTIONS
+    from simulators.papers import plan
+    from simulators.papers.cell import Places
 
-    names = [cell.name for cell in ORDER]
-    for name in only:
-        if name not in names:
-            raise UsageError(f"no cell is called {name!r}", f"there are: {', '.join(names)}")
-    chosen = [cell for cell in ORDER if cell.name in only or not (only or page_only)]
-    failed = run_each({cell.name: partial(run_cell, cell, seeds, out, workers) for cell in chosen})
-    if target is None:
-        click.echo(page(SECTIONS, seeds, out, None))
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(SECTIONS, seeds, out, target.parent))
-        click.echo(f"written: {target}")
+    records = where["records"] or (RECORDS if RECORDS.is_dir() else None)
+    places = Places(where["out"] or Path(), records)
+    planned = _chosen(plan.tasks(most=seeds), only)
+    if listing:
+        click.echo(_listed(planned, places, plan.times(records), seeds))
+        return
+    if measure:
+        _measure(planned, records)
+        return
+    failed = [] if page_only else _run(planned, places, plan.times(records), workers)
+    _write_page(places, target)
     fail_for(failed)
+
+
+def _chosen(planned: Sequence[PlannedSeed], only: Sequence[str]) -> list[PlannedSeed]:
+    names = sorted({task.cell.name for task in planned})
+    for pattern in only:
+        if not any(fnmatch(name, pattern) for name in names):
+            near = difflib.get_close_matches(pattern, names, 3, cutoff=0.3)
+            raise UsageError(
+                f"no cell is called {pattern!r}",
+                f"nearest: {', '.join(near)}; " * bool(near) + "--list names all",
+            )
+    return [
+        task
+        for task in planned
+        if not only or any(fnmatch(task.cell.name, pattern) for pattern in only)
+    ]
+
+
+def _run(planned: Sequence[PlannedSeed], places: Places, times: Times, workers: int) -> list[str]:
+    """What is missing, one after the other; a run that fails (as one that diverges) stops no
+    other.
+    """
+    from simulators.papers import cell as cells
+    from simulators.papers import plan
+
+    failed = []
+    todo = list(plan.missing(planned, places))
+    expected = [times.minutes(task.cell, places) or 0.0 for task in todo]
+    for i, task in enumerate(todo):
+        name = f"{task.cell.name} seed {task.seed}"
+        one, rest = plan.duration(expected[i]), plan.duration(sum(expected[i:]))
+        about = f"about {one}, {rest} to go with all after it"
+        click.echo(f"[{i + 1}/{len(todo)}] {task.step}: {name} ({about})", err=True)
+        try:
+            if not cells.run_seed(task.cell, task.seed, places, workers):
+                click.echo(f"{name}: another process is at it", err=True)
+        except FleetError as error:
+            click.echo(f"\n{name}: {error}", err=True)
+            failed.append(name)
+    return failed
+
+
+def _write_page(places: Places, target: Path | None) -> None:
+    from simulators.papers.page import page
+    from simulators.papers.readings import SECTIONS
+
+    if target is None:
+        click.echo(page(SECTIONS, places, None))
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page(SECTIONS, places, target.parent))
+    click.echo(f"written: {target}")
+
+
+def _listed(planned: Sequence[PlannedSeed], places: Places, times: Times, seeds: int | None) -> str:
+    """A line a cell under the step that names it first: the paper's figure, what is there, how
+    long a run takes.
+    """
+    from simulators.papers import plan
+
+    lines, step, names, total = [], "", set(), 0.0
+    todo = {(task.cell.name, task.seed) for task in plan.missing(planned, places)}
+    width = max(len(task.cell.name) for task in planned)
+    for task in planned:
+        minutes = times.minutes(task.cell, places)
+        total += (minutes or 0.0) * ((task.cell.name, task.seed) in todo)
+        if task.cell.name in names:
+            continue
+        names.add(task.cell.name)
+        if task.step != step:
+            step = task.step
+            lines += ["", step]
+        figure = "" if task.cell.paper is None else f"{100 * task.cell.paper:.2f}"
+        long = "?" if minutes is None else plan.duration(minutes)
+        state = plan.state_of(task.cell, places, seeds)
+        lines.append(f"  {task.cell.name:<{width}}{figure:>8}{long:>9} a seed  {state}")
+    ignored = plan.foreign(places)
+    if ignored:
+        lines += ["", f"records of other settings, ignored: {', '.join(ignored)}"]
+    lines += ["", f"{len(todo)} runs are missing, about {plan.duration(total)} of one process"]
+    return "\n".join(lines).strip("\n")
+
+
+def _measure(planned: Sequence[PlannedSeed], records: Path | None) -> None:
+    """One cell of every kind that was not timed yet; each is kept as soon as it is known."""
+    from simulators.papers import plan
+
+    if records is None:
+        raise UsageError("nowhere to keep the times", "name a folder with --records")
+    for cell in {task.cell.name: task.cell for task in planned}.values():
+        times = plan.times(records)
+        if plan.kind_of(cell) in times.kinds:
+            continue
+        try:
+            seconds = round(plan.measure(cell), 3)
+        except FleetError as error:
+            click.echo(f"{cell.name}: {error}", err=True)
+            continue
+        plan.write_times(records, {**times.seconds, cell.name: seconds})
+        click.echo(f"{cell.name:<32}{seconds:>9.2f} s a round", err=True)
+        sys.stderr.flush()

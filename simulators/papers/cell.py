@@ -3,7 +3,9 @@
 # Theory of operation
 #
 # A cell is a promise made before the run: a paper's figure, the settings that the paper gives, and
-# what is asked of the outcome (its aims). Runs lie in OUT/CELL/SEED, are made once and found again.
+# what is asked of the outcome (its aims). Runs lie in OUT/CELL/SEED, are made once and found again;
+# what the page needs of a finished one is kept in a record as well (`records.py`), which outlives
+# the run's folder.
 #
 # 1. A run counts for a cell only if its recorded configuration is the cell's own (`finished`). So a
 #    cell whose settings are changed loses its runs by itself, and no figure stands beside settings
@@ -13,15 +15,18 @@
 #    what a new option's default has to be.
 # 3. Seeds go over everything drawn. Where a paper fixes its devices (`partition_seed`), they stay
 #    and only weights and orders change.
-# 4. The round that is compared is the one that the paper reports (`pick`). The best round is chosen
-#    on the test split; that is the papers' way and stands in the table as what it is.
+# 4. The figure that is compared is the one that the paper reports: of the last round or the best
+#    (`pick`), as a mean over devices or pooled over samples (`over`). The best round is chosen on
+#    the test split; that is the papers' way and stands in the table as what it is.
 # 5. A reading answers the same figure by other settings, where a paper leaves something open. It is
 #    a cell of its own and never replaces one: choosing the best of several after the fact would
 #    make every figure come true.
 #
 #     aim         is reached when
-#     figure      ours is not below the paper's by more than the paper's own deviation
+#     figure      ours is not below the paper's by more than the paper's own deviation, or by more
+#                 than 0.5 points where it gives none
 #     above       ours less another cell's, seed by seed, is at least so much (or above zero)
+#     within      ours less another cell's, seed by seed, is so much at most either way
 #     at least    ours is at least so much
 #     below       ours is below so much
 
@@ -35,14 +40,18 @@ from typing import Any, Literal
 
 import numpy as np
 
+from protofleet.errors import CheckpointError, TrainingDiverged, UsageError, ValueRefused
 from protofleet.exchange.snapshot import unpack_state
-from protofleet.settings.fields import parse_pairs, to_plain
+from protofleet.util.files import Locked, lock
 from protofleet.values.prototypes import Prototypes
+from simulators.papers import records
+from simulators.papers.records import Over, Pick, RunRecord
 from simulators.run.comparison import result_of
-from simulators.run.config import LabConfig, Run
+from simulators.run.config import LabConfig
 from simulators.run.setup import prepare
 
 MARGINS = "margins"  # instead of an evaluator: the evenness of the final prototypes
+SLACK = 0.005  # what a figure without a deviation may be missed by
 
 
 @dataclass(frozen=True)
@@ -51,9 +60,9 @@ class Aim:
     reach or stay under.
     """
 
-    kind: Literal["figure", "above", "at least", "below"]
+    kind: Literal["figure", "above", "within", "at least", "below"]
     amount: float = 0.0
-    other: str = ""  # the cell to be above
+    other: str = ""  # the cell to be above, or near
 
 
 @dataclass(frozen=True)
@@ -69,55 +78,158 @@ class Cell:
     paper: float | None = None
     paper_std: float = 0.0
     aims: tuple[Aim, ...] = (Aim("figure"),)
-    pick: Literal["last", "best"] = "last"  # the round that the paper reports
+    pick: Pick = "last"  # the round that the paper reports
+    over: Over = "devices"  # the mean over devices, or right answers over all samples together
+    where: str = ""  # the paper's table or figure
     paper_floats: int | None = None
-    more_seeds: int = 0  # beyond those of the call; at least one is run
+    seeds: int = 3  # how many are due
     cut: str = ""
     note: str = ""
     reading_of: str = ""
+    runs: str = ""  # the cell whose runs these are, where two figures are of one run
 
-    def seeds(self, seed_count: int) -> range:
-        """The seeds of this cell when so many are asked of all."""
-        return range(max(1, seed_count + self.more_seeds))
+    @property
+    def home(self) -> str:
+        """Under which name its runs are kept."""
+        return self.runs or self.name
+
+    def due(self, most: int | None = None) -> range:
+        """The seeds that this cell wants, or the first few of them."""
+        return range(self.seeds if most is None else min(self.seeds, most))
+
+    @property
+    def slack(self) -> float:
+        """By how much ours may be below the paper's figure."""
+        return self.paper_std or SLACK
+
+    def value(self, record: RunRecord, pick: Pick | None = None) -> float:
+        """The cell's figure in a run: in the round that the paper reports, or in another."""
+        if self.evaluator == MARGINS:
+            return float(record.document.get("margins", float("nan")))
+        return record.accuracy(self.evaluator, self.over, pick or self.pick)
 
 
 @dataclass(frozen=True)
-class CellRun:
-    """A finished run of a cell: its document, and the last prototypes' evenness where the cell asks
-    for it.
+class Places:
+    """Where whole runs are, and where what is kept of them is."""
+
+    runs: Path
+    records: Path | None = None
+
+    def run(self, cell: Cell, seed: int) -> Path:
+        """A run's own folder."""
+        return self.runs / cell.home / str(seed)
+
+
+def run_seed(cell: Cell, seed: int, places: Places, workers: int) -> bool:
+    """This seed, if it is not there yet; what is kept of it is written when it is finished. False
+    where another process is at it.
     """
-
-    seed: int
-    document: dict[str, Any]
-    margins: float | None = None
-
-    def value(self, cell: Cell, pick: Literal["last", "best"]) -> float:
-        """The cell's figure in the last round or in the best."""
-        if cell.evaluator == MARGINS:
-            return float("nan") if self.margins is None else self.margins
-        if pick == "last":
-            return float(self.document["final"]["each"][cell.evaluator])
-        return float(self.document["best"]["each"][cell.evaluator]["accuracy"])
-
-
-def run_cell(cell: Cell, seed_count: int, out: Path, workers: int) -> None:
-    """Every seed that is not there yet."""
-    for seed in cell.seeds(seed_count):
-        path, config = out / cell.name / str(seed), at_seed(cell.config, seed)
-        if not finished(path, config):
-            result_of(f"{cell.name} {seed}", prepare(config), workers, path, resume=True)
+    if recorded(cell, seed, places) is not None:
+        return True
+    path, config = places.run(cell, seed), at_seed(cell.config, seed)
+    try:
+        claim = lock(path)
+    except Locked:
+        return False
+    with claim:
+        result = finished(path, config)
+        if result is None:
+            _run(cell, seed, places, workers)
+        else:
+            _keep(_record(cell, result, path), places)
+    return True
 
 
-def finished_runs(cell: Cell, seed_count: int, out: Path) -> list[CellRun]:
-    """The finished runs of a cell."""
-    runs = []
-    for seed in cell.seeds(seed_count):
-        path = out / cell.name / str(seed)
-        document = finished(path, at_seed(cell.config, seed))
-        if document:
-            even = margins(path / "state.cbor") if cell.evaluator == MARGINS else None
-            runs.append(CellRun(seed, document, even))
-    return runs
+def _run(cell: Cell, seed: int, places: Places, workers: int) -> None:
+    path, config = places.run(cell, seed), at_seed(cell.config, seed)
+    setup, label = prepare(config), f"{cell.home} {seed}"
+    try:
+        try:
+            result_of(label, setup, workers, path, resume=True)
+        except CheckpointError:
+            # A run of other settings, or one that cannot be read. Nobody is there to be asked.
+            _put_aside(path)
+            result_of(label, setup, workers, path, resume=True)
+    except (TrainingDiverged, ValueRefused) as error:
+        _keep(records.failed(cell.home, config, str(error), _rounds_there(path)), places)
+        raise
+    result = finished(path, config)
+    assert result is not None, "a run that has just ended is there"
+    _keep(_record(cell, result, path, data=records.digest(setup.data)), places)
+
+
+def recorded(cell: Cell, seed: int, places: Places) -> RunRecord | None:
+    """What is on record of a seed under the cell's present settings, if it is over."""
+    record = None if places.records is None else records.read(places.records, cell.home, seed)
+    if record is None or not (record.finished or record.failure):
+        return None
+    ours = records.same(record.document["config"], at_seed(cell.config, seed))
+    return record if ours else None
+
+
+def kept(cell: Cell, seed: int, places: Places) -> RunRecord | None:
+    """What is there of a seed under the cell's present settings: finished, failed, or nothing."""
+    record = recorded(cell, seed, places)
+    if record is not None:
+        return record
+    path = places.run(cell, seed)
+    result = finished(path, at_seed(cell.config, seed))
+    return None if result is None else _record(cell, result, path)
+
+
+def standing(cell: Cell, seed: int, places: Places) -> RunRecord | None:
+    """Where an unfinished run stands: by its newest checkpoint, or by what was kept of it."""
+    path, config = places.run(cell, seed), at_seed(cell.config, seed)
+    checkpoints = sorted(path.glob("checkpoint-*/rows.json"))
+    if checkpoints and (path / "config.json").exists():
+        resolved = {"config": json.loads((path / "config.json").read_text())}
+        if records.same(records.config_in(resolved), config):
+            rows = json.loads(checkpoints[-1].read_text())
+            return _record(cell, {**resolved, "rounds": rows, "partition": {"agents": {}}}, path)
+    record = None if places.records is None else records.read(places.records, cell.home, seed)
+    unfinished = record is not None and not record.finished and not record.failure
+    if record is None or not unfinished or not records.same(record.document["config"], config):
+        return None
+    return record
+
+
+def runs_of(cell: Cell, places: Places, most: int | None = None) -> list[RunRecord]:
+    """The finished runs of a cell, by seed."""
+    there = [kept(cell, seed, places) for seed in cell.due(most)]
+    return [record for record in there if record is not None and not record.failure]
+
+
+def _keep(record: RunRecord, places: Places) -> None:
+    if places.records is not None:
+        records.write(record, places.records)
+
+
+def _record(cell: Cell, result: dict[str, Any], path: Path, **more: object) -> RunRecord:
+    evaluator = "prototype_all_classes" if cell.evaluator == MARGINS else cell.evaluator
+    # Of every run that has prototypes: another cell may ask for them.
+    even = margins(path / "state.cbor") if (path / "state.cbor").exists() else None
+    if even is not None:
+        more["margins"] = round(even, 6)
+    if cell.cut:
+        more["cut"] = cell.cut
+    return records.record_of(cell.home, evaluator, result, **more)
+
+
+def _put_aside(path: Path) -> None:
+    """Out of the way, under the next free name; the lock stays where it is."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.before-{number}")).exists():
+        number += 1
+    aside.mkdir()
+    for entry in path.iterdir():
+        if entry.name != "lock":
+            entry.rename(aside / entry.name)
+
+
+def _rounds_there(path: Path) -> int:
+    checkpoints = sorted(path.glob("checkpoint-*"))
+    return int(checkpoints[-1].name.partition("-")[2]) if checkpoints else 0
 
 
 def at_seed(config: LabConfig, seed: int) -> LabConfig:
@@ -132,37 +244,16 @@ def finished(path: Path, config: LabConfig) -> dict[str, Any] | None:
     if not (path / "result.json").exists():
         return None
     document: dict[str, Any] = json.loads((path / "result.json").read_text())
-    from protofleet import registry
-
-    recorded = document["config"]
-    own = json.loads(
-        json.dumps(
-            {
-                **to_plain(config.run),
-                "partition_options": to_plain(config.partition),
-                "settings": to_plain(
-                    parse_pairs(registry.load(config.run.method).hyper, config.settings)
-                ),
-            }
-        )
-    )
-    agreed = recorded["contract"]
-    later = to_plain(Run())  # an option that came later had its default
-    same = {name: recorded.get(name, later.get(name)) for name in own} == own
-    training, numerics = to_plain(config.training), to_plain(config.numerics)
-    return (
-        document
-        if same and agreed["training"] == training and agreed["numerics"] == numerics
-        else None
-    )
+    return document if records.same(records.config_in(document), config) else None
 
 
-def margins(state: Path) -> float:
-    """The smallest margin over the largest; a class's margin is the distance to the nearest other
-    prototype.
+def margins(state: Path) -> float | None:
+    """The smallest margin over the largest, where there are prototypes; a class's margin is the
+    distance to the nearest other prototype.
     """
-    means = unpack_state(state.read_bytes()).shared["prototypes"]
-    assert isinstance(means, Prototypes)
+    means = unpack_state(state.read_bytes()).shared.get("prototypes")
+    if not isinstance(means, Prototypes) or len(means.vectors) < 2:
+        return None
     rows = means.vectors.astype(np.float64)
     apart = np.linalg.norm(rows[:, None] - rows[None], axis=2)
     np.fill_diagonal(apart, np.inf)
@@ -185,12 +276,12 @@ def command_of(config: LabConfig) -> str:
 
 def changed(config: LabConfig, settings: Sequence[str] = (), **values: object) -> LabConfig:
     """The same run with some options of any section, and further settings of the method."""
-    for name in ("run", "partition", "training", "numerics"):
-        section = getattr(config, name)
-        mine = {
-            key: value
-            for key, value in values.items()
-            if key in {field.name for field in fields(section)}
-        }
-        config = replace(config, **{name: replace(section, **mine)})
+    sections = ("run", "partition", "training", "numerics")
+    own = {name: {f.name for f in fields(getattr(config, name))} for name in sections}
+    unknown = values.keys() - set().union(*own.values())
+    if unknown:
+        raise UsageError(f"no option is called {', '.join(sorted(unknown))}")
+    for name in sections:
+        mine: dict[str, Any] = {key: values[key] for key in values.keys() & own[name]}
+        config = replace(config, **{name: replace(getattr(config, name), **mine)})
     return replace(config, settings=(*config.settings, *settings))

@@ -1,5 +1,5 @@
-"""The page of results, made of the runs that are there: a section a protocol, and its pictures
-beside the page.
+"""The page of results: first a picture and a table of all figures, then a section a protocol with
+what lies behind them. Nothing is concluded beside a cell that was not run.
 """
 
 from __future__ import annotations
@@ -8,279 +8,381 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
-from simulators.papers import cell as cells
-from simulators.papers.cell import MARGINS, Aim, Cell, CellRun, command_of
+from simulators.papers.cell import (
+    MARGINS,
+    Aim,
+    Cell,
+    Places,
+    command_of,
+    kept,
+    standing,
+)
+from simulators.papers.plan import duration
 from simulators.papers.readings import Section
+from simulators.papers.records import Pick, RunRecord
+from simulators.papers.words import digest_of, words_on
 from simulators.run import plots
+from simulators.run.plots import Mark
 from simulators.run.progress import size
 
 HEAD = """# Results
 
-The papers' figures beside ours, on the real data sets, made by
+The papers' figures beside ours, on the real data sets. CIFAR-10 is the lossless one; figures of an
+earlier page were made with a JPEG copy of it and with shorter runs, and are of another data set.
 
     protofleet bench papers --write docs/results.md
 
-which looks for the data in `PROTOFLEET_DATA`, takes up where it was stopped, and writes this page \
-(`--only NAME` runs
-one cell, `--page-only` none). Accuracies are means over devices, in the last round and in the \
-best one, then mean ±
-standard deviation over the seeds (0, 1, …: other weights, orders and, but for few-shot, \
-partitions). *Gap* is ours
-less the paper's, in the round that the paper reports (*which*). *Reached* means: not below the \
-paper by more than the
-paper's own standard deviation; other aims stand with what ours came to. Floats are a round's, of \
-the whole fleet;
-*paper counts* is the same round counted as the method's paper counts it (`paper_floats` in \
-`result.json`), with the
-paper's own number where it gives one for these devices.
-
-Seconds are wall time of a run (of its last stretch, where it was stopped) on a machine that had \
-other work; for speed
-see [speed.md](speed.md).
-
-Nothing was tuned on the test split. The rows of a first table are the papers' own settings; a \
-*reading* is a run of
-its own that settles otherwise what a paper leaves open, and moves no row. CIFAR-10's images were \
-JPEG-compressed
-here.
+runs what is missing, one cell after the other in the order of `protofleet bench papers --list`, and
+writes this page. It needs the data in `PROTOFLEET_DATA`, may be stopped at any time and goes on
+where it was. What is finished is kept in `docs/results/`, a small file a seed, so that another
+machine does not run it again.
 """
-TABLE = """| cell | paper | ours, last | ours, best | which | gap | asked | seeds × rounds | \
-seconds a run |
+READ = """## How to read it
+
+- Ours is the mean over the seeds that were run (0, 1, …: other weights, orders and, but for
+  few-shot, partitions) ± their standard deviation. It is of the *last* round or of the *best*,
+  whichever the paper reports, and a mean over *devices* or right answers over all *samples*, as the
+  paper's code counts. The best round is chosen on the test split: that is the papers' way, and
+  flatters.
+- *Reached* means: not below the paper by more than the paper's own standard deviation, or by more
+  than 0.5 points where it gives none.
+- Nothing was tuned on the test split. The settings are the papers' own; a *reading* settles
+  otherwise what a paper leaves open. It is a run of its own and moves no figure.
+- Floats are a round's, of the whole fleet; *paper counts* is the same round as the method's paper
+  counts it.
+- What a run takes is wall time on two cores that had other work; for speed see
+  [speed.md](speed.md).
+"""
+FIGURES = """| paper | figure | paper | ours | seeds | reached |
+|---|---|---|---|---|---|"""
+ASKED = """| cell | paper | ours, last | ours, best | reported | gap | asked | seeds × rounds | \
+a run takes |
 |---|---|---|---|---|---|---|---|---|"""
 TRAFFIC = """| cell | floats up | floats down | bytes up | bytes down | paper counts |
 |---|---|---|---|---|---|"""
-READINGS = """| reading | ours, last | ours, best | beside the cell (same seeds, last) | seeds × \
-rounds |
+READINGS = """| reading | ours, last | ours, best | beside the cell (same seeds) | seeds × rounds |
 |---|---|---|---|---|"""
+PICTURES = Path("images/results")
 
 
 @dataclass(frozen=True)
 class AllCells:
-    """All cells and their finished runs, by name."""
+    """All cells, and what is there of them, by name."""
 
     cells: Mapping[str, Cell]
-    runs: Mapping[str, Sequence[CellRun]]
+    runs: Mapping[str, Sequence[RunRecord]]
+    failures: Mapping[str, Sequence[RunRecord]]
+    stands: Mapping[str, Sequence[RunRecord]]
+    places: Places
 
 
-def page(sections: Sequence[Section], seed_count: int, out: Path, beside: Path | None) -> str:
-    """The page as Markdown; with a folder for it, its pictures go under `images/results/` there."""
-    every = {
-        cell.name: cell for section in sections for cell in (*section.cells, *section.readings)
+def gathered(sections: Sequence[Section], places: Places) -> AllCells:
+    """Everything that is there for these sections."""
+    cells = {cell.name: cell for section in sections for cell in _all(section)}
+    over = {
+        name: [r for seed in cell.due() if (r := kept(cell, seed, places)) is not None]
+        for name, cell in cells.items()
     }
-    results = AllCells(
-        every, {name: cells.finished_runs(cell, seed_count, out) for name, cell in every.items()}
-    )
-    lines = [HEAD]
-    for section in sections:
-        lines += _section(section, results, out, beside)
-    missing = [
-        name
-        for name, cell in every.items()
-        if len(results.runs[name]) < len(cell.seeds(seed_count))
-    ]
-    if missing:
-        lines += [
-            "## Not there yet",
-            "",
-            "Cells with runs still to be made: " + ", ".join(missing) + ".",
-            "",
+    stands = {
+        name: [
+            r
+            for seed in cell.due()
+            if seed not in {record.seed for record in over[name]}
+            and (r := standing(cell, seed, places)) is not None
         ]
+        for name, cell in cells.items()
+    }
+    return AllCells(
+        cells,
+        {name: [r for r in there if not r.failure] for name, there in over.items()},
+        {name: [r for r in there if r.failure] for name, there in over.items()},
+        stands,
+        places,
+    )
+
+
+def page(sections: Sequence[Section], places: Places, beside: Path | None) -> str:
+    """The page as Markdown; with a folder for it, its pictures go under `images/results/` there."""
+    results = gathered(sections, places)
+    lines = [HEAD, *_overview(sections, results, beside), READ]
+    for section in sections:
+        lines += _section(section, results, beside)
     return "\n".join(lines)
 
 
-def _section(section: Section, results: AllCells, out: Path, beside: Path | None) -> list[str]:
-    there = [cell for cell in section.cells if results.runs[cell.name]]
-    if not there:
+def _overview(sections: Sequence[Section], results: AllCells, beside: Path | None) -> list[str]:
+    """Every figure that a paper prints, in one picture and one table."""
+    figures = [cell for section in sections for cell in section.cells if cell.paper is not None]
+    if not figures:
         return []
-    lines = [f"## {section.title}", "", TABLE, *(_line(cell, results) for cell in there), ""]
-    lines += [TRAFFIC, *(_traffic(cell, results.runs[cell.name]) for cell in there), ""]
-    picture = _picture(section, there, results, out, beside)
-    if picture:
-        lines += [*picture, ""]
-    if section.words:
-        lines += [section.words, ""]
+    main = {cell.name for section in sections if section.main for cell in section.cells}
+    first = [cell for cell in figures if cell.name in main]
+    more = [cell for cell in figures if cell.name not in main]
+    counts = [
+        _count(f"Of {len(cells)} figures {words}", cells, results)
+        for words, cells in (("of the papers' main tables", first), ("of others", more))
+        if cells
+    ]
+    lines = ["## All figures", "", " ".join(counts), ""]
+    if beside is not None:
+        plots.figures([_mark(cell, results) for cell in figures], beside / PICTURES / "figures.png")
+        lines += [f"![the papers' figures and ours]({PICTURES / 'figures.png'})", ""]
+    return [*lines, FIGURES, *(_figure(cell, results) for cell in figures), ""]
+
+
+def _count(start: str, cells: Sequence[Cell], results: AllCells) -> str:
+    ended = [cell for cell in cells if results.runs[cell.name]]
+    good = sum(bool(_reached(cell, Aim("figure"), results)) for cell in ended)
+    bad, absent = len(ended) - good, len(cells) - len(ended)
+    return f"{start} {good} are reached, {bad} are not, and {absent} were not run."
+
+
+def _mark(cell: Cell, results: AllCells) -> Mark:
+    assert cell.paper is not None
+    mine = [cell.value(record) for record in results.runs[cell.name]]
+    return Mark(cell.title, cell.paper, cell.slack, fmean(mine) if mine else None)
+
+
+def _figure(cell: Cell, results: AllCells) -> str:
+    mine = results.runs[cell.name]
+    ours = _spread(cell, mine, cell.pick) if mine else "–"
+    seeds = f"{len(mine)} of {cell.seeds}" if mine else "–"
+    return _row(cell.where, cell.title, _paper(cell), ours, seeds, _standing(cell, results))
+
+
+def _standing(cell: Cell, results: AllCells) -> str:
+    """Whether the figure is reached, or why there is none."""
+    mine = results.runs[cell.name]
+    if mine:
+        why = words_on(cell.name, mine, results.places.records)
+        good = _reached(cell, Aim("figure"), results)
+        return _yes(good) + (f": {why}" if why and not good else "")
+    if results.failures[cell.name]:
+        return results.failures[cell.name][0].failure
+    if results.stands[cell.name]:
+        record = results.stands[cell.name][0]
+        so_far = _number(cell, cell.value(record))
+        return f"in round {record.rounds} of {cell.config.run.rounds}, {so_far} so far"
+    lossless = " on lossless images" if cell.config.run.dataset == "cifar10" else ""
+    return f"not run yet{lossless}"
+
+
+def _section(section: Section, results: AllCells, beside: Path | None) -> list[str]:
+    there = [cell for cell in section.cells if results.runs[cell.name]]
     tried = [cell for cell in section.readings if results.runs[cell.name]]
+    absent = [cell for cell in _all(section) if not results.runs[cell.name]]
+    if not there and not tried:
+        return []
+    runs = [run for cell in (*there, *tried) for run in results.runs[cell.name]]
+    # The digest is what a text in words.json has to name to be shown here.
+    lines = [f"## {section.title}", "", f"<!-- {section.name}: {digest_of(runs)} -->", ""]
+    if there:
+        lines += [ASKED, *(_line(cell, results) for cell in there), ""]
+    lines += [*_picture(section, there, results, beside)]
+    words = words_on(section.name, runs, results.places.records)
+    if words:
+        lines += [words, ""]
     if tried:
-        lines += [
-            "### Readings tried",
-            "",
-            READINGS,
-            *(_reading(cell, results) for cell in tried),
-            "",
-        ]
+        lines += ["### Readings", "", READINGS, *(_reading(cell, results) for cell in tried), ""]
+    if absent:
+        named = "; ".join(f"{cell.title} ({_standing(cell, results)})" for cell in absent)
+        lines += [f"Without a figure: {named}.", ""]
+    if there:
+        lines += ["### What crossed", "", TRAFFIC]
+        lines += [*(_traffic(cell, results.runs[cell.name]) for cell in there), ""]
     lines += ["### Settings", ""]
-    for cell in [*there, *tried]:
+    for cell in (*there, *tried):
         lines += _settings(cell, results.runs[cell.name])
     return lines
 
 
+def _all(section: Section) -> tuple[Cell, ...]:
+    return (*section.cells, *section.readings)
+
+
 def _line(cell: Cell, results: AllCells) -> str:
     mine = results.runs[cell.name]
-    paper = "–" if cell.paper is None else _number(cell, cell.paper)
-    paper += f" ± {_number(cell, cell.paper_std)}" if cell.paper_std else ""
-    gap = "–" if cell.paper is None else f"{100 * (_mean(cell, mine) - cell.paper):+.2f}"
+    gap = "–"
+    if cell.paper is not None:
+        gap = f"{100 * (_mean(cell, mine) - cell.paper):+.2f}"
     aims = "; ".join(_verdict(cell, aim, results) for aim in cell.aims) or "–"
-    last = _spread(cell, mine, "last")
     best = "–" if cell.evaluator == MARGINS else _spread(cell, mine, "best")
     title = cell.title + (" (cut)" if cell.cut else "")
-    seconds = fmean(run.document["seconds"] for run in mine)
-    rounds = f"{len(mine)} × {len(mine[0].document['rounds'])}"
-    return _row(title, paper, last, best, cell.pick, gap, aims, rounds, f"{seconds:.0f}")
+    return _row(
+        title,
+        _paper(cell),
+        _spread(cell, mine, "last"),
+        best,
+        f"{cell.pick}, {cell.over}",
+        gap,
+        aims,
+        f"{len(mine)} × {mine[0].rounds}",
+        duration(fmean(run.seconds for run in mine) / 60),
+    )
+
+
+def _lead(cell: Cell, aim: Aim, results: AllCells) -> float | None:
+    """Ours less the other cell's, over the seeds that both have: they share devices."""
+    other = results.cells[aim.other]
+    theirs = {run.seed: other.value(run) for run in results.runs[aim.other]}
+    pairs = [
+        cell.value(run) - theirs[run.seed] for run in results.runs[cell.name] if run.seed in theirs
+    ]
+    return fmean(pairs) if pairs else None
+
+
+def _reached(cell: Cell, aim: Aim, results: AllCells) -> bool | None:
+    """Whether the aim is; None where a run is missing to say so."""
+    mine = results.runs[cell.name]
+    if not mine:
+        return None
+    if aim.kind in ("above", "within"):
+        lead = _lead(cell, aim, results)
+        if lead is None:
+            return None
+        if aim.kind == "within":
+            return abs(lead) <= aim.amount
+        # "More than" has no amount in some papers; then any lead will do.
+        return lead >= aim.amount if aim.amount else lead > 0
+    ours = _mean(cell, mine)
+    if aim.kind == "figure":
+        assert cell.paper is not None
+        return ours >= cell.paper - cell.slack
+    return ours >= aim.amount if aim.kind == "at least" else ours < aim.amount
 
 
 def _verdict(cell: Cell, aim: Aim, results: AllCells) -> str:
     """What was asked, what it came to, and yes or no."""
-    ours = _mean(cell, results.runs[cell.name])
-    if aim.kind == "figure":
-        assert cell.paper is not None
-        return f"the paper's: {_yes(ours >= cell.paper - cell.paper_std)}"
-    if aim.kind == "above":
-        other = results.cells[aim.other]
-        theirs = {run.seed: run.value(other, other.pick) for run in results.runs[aim.other]}
-        # Only seeds that both have, each with its own: they share devices.
-        pairs = [
-            run.value(cell, cell.pick) - theirs[run.seed]
-            for run in results.runs[cell.name]
-            if run.seed in theirs
-        ]
-        if not pairs:
-            return f"≥ {100 * aim.amount:.2f} over {aim.other}: not there yet"
-        lead = fmean(pairs)
-        # "More than" has no amount in some papers; then any lead will do.
-        good = lead >= aim.amount if aim.amount else lead > 0
-        return f"{100 * aim.amount:.2f} over {aim.other} ({100 * lead:+.2f}): {_yes(good)}"
-    good = ours >= aim.amount if aim.kind == "at least" else ours < aim.amount
-    return f"{aim.kind} {aim.amount:g}: {_yes(good)}"
+    good = _reached(cell, aim, results)
+    words = {
+        "figure": "the paper's",
+        "above": f"{100 * aim.amount:.2f} over {aim.other}",
+        "within": f"within {100 * aim.amount:.2f} of {aim.other}",
+        "at least": f"at least {aim.amount:g}",
+        "below": f"below {aim.amount:g}",
+    }[aim.kind]
+    if good is None:
+        return f"{words}: not run yet"
+    lead = _lead(cell, aim, results) if aim.other else None
+    return words + ("" if lead is None else f" ({100 * lead:+.2f})") + f": {_yes(good)}"
 
 
-def _yes(good: bool) -> str:
+def _yes(good: bool | None) -> str:
     return "**reached**" if good else "**not reached**"
 
 
-def _traffic(cell: Cell, mine: Sequence[CellRun]) -> str:
+def _traffic(cell: Cell, mine: Sequence[RunRecord]) -> str:
     """A round of exchange, the last that there was."""
-    rounds = [row for row in mine[0].document["rounds"] if row["up_bytes"]] or mine[0].document[
-        "rounds"
-    ]
-    # Methods that exchange only now and then are counted by a round in which they do.
-    row = rounds[-1]
-    counted = f"{row['paper_floats']:,}" + (
+    exchange = mine[0].document["exchange"]
+    counted = f"{exchange['paper_floats']:,}" + (
         f" (paper {cell.paper_floats:,})" if cell.paper_floats else ""
     )
-    often = f" (in {len(rounds)} rounds)" if len(rounds) < len(mine[0].document["rounds"]) else ""
+    often = f" (in {exchange['rounds']} rounds)" if exchange["rounds"] < mine[0].rounds else ""
     numbers = (
-        f"{row['up_floats']:,}",
-        f"{row['down_floats']:,}",
-        size(row["up_bytes"]),
-        size(row["down_bytes"]),
+        f"{exchange['up_floats']:,}",
+        f"{exchange['down_floats']:,}",
+        size(exchange["up_bytes"]),
+        size(exchange["down_bytes"]),
     )
     return _row(cell.title + often, *numbers, counted)
 
 
 def _reading(cell: Cell, results: AllCells) -> str:
     mine, base = results.runs[cell.name], results.cells[cell.reading_of]
-    beside = {run.seed: run.value(base, "last") for run in results.runs[base.name]}
-    pairs = [run.value(cell, "last") - beside[run.seed] for run in mine if run.seed in beside]
-    change = _points(cell, fmean(pairs)) if pairs else "–"
+    change = "–"
+    lead = _lead(cell, Aim("above", other=base.name), results)
+    if lead is not None:
+        change = f"{lead:+.3f}" if cell.evaluator == MARGINS else f"{100 * lead:+.2f}"
     best = "–" if cell.evaluator == MARGINS else _spread(cell, mine, "best")
-    rounds = f"{len(mine)} × {len(mine[0].document['rounds'])}"
+    rounds = f"{len(mine)} × {mine[0].rounds}"
     return _row(cell.title, _spread(cell, mine, "last"), best, f"{change} ({base.name})", rounds)
 
 
-def _settings(cell: Cell, mine: Sequence[CellRun]) -> list[str]:
-    document = mine[0].document
-    client_classes = sum(
-        len(agent["classes"]) for agent in document["partition"]["agents"].values()
-    )
+def _settings(cell: Cell, mine: Sequence[RunRecord]) -> list[str]:
     which = "margins" if cell.evaluator == MARGINS else f"`{cell.evaluator}`"
+    classes = mine[0].document["client_classes"]
+    under = "" if cell.config.run.partition_seed else " under seed 0"
     parts = [
         f"**{cell.title}** (`{cell.name}`): {which}",
         cell.note,
         f"cut: {cell.cut}" if cell.cut else "",
+        f"{classes} client-classes{under}",
     ]
-    parts.append(
-        f"{client_classes} client-classes"
-        + ("" if cell.config.run.partition_seed else " under seed 0")
-    )
     words = "; ".join(part for part in parts if part) + "."
     if len(mine) > 1:
-        words += (
-            " By seed: "
-            + ", ".join(f"{run.seed}: {_number(cell, run.value(cell, 'last'))}" for run in mine)
-            + "."
-        )
-    others = _others(cell, document)
-    return [words + others, "", f"    {command_of(cell.config)} --seed SEED", ""]
+        by_seed = ", ".join(f"{run.seed}: {_number(cell, cell.value(run))}" for run in mine)
+        words += f" By seed: {by_seed}."
+    return [words + _others(cell, mine[0]), "", f"    {command_of(cell.config)} --seed SEED", ""]
 
 
-def _others(cell: Cell, document: Mapping[str, Any]) -> str:
+def _others(cell: Cell, record: RunRecord) -> str:
+    """What the last round of the first seed gives by other classifiers, and pooled."""
+    final = record.document["final"]
     figures = [
         f"{name} {100 * value:.2f}"
-        for name, value in document["final"]["each"].items()
+        for name, value in final["each"].items()
         if name != cell.evaluator
     ]
-    return f" Other evaluators, seed 0: {', '.join(figures)}." if figures else ""
+    other = "pooled" if cell.over == "devices" else "each"
+    if cell.evaluator in final[other]:
+        named = "pooled over samples" if other == "pooled" else "mean over devices"
+        figures.append(f"{named} {100 * final[other][cell.evaluator]:.2f}")
+    return f" Also, seed {record.seed}, last: {', '.join(figures)}." if figures else ""
 
 
 def _picture(
-    section: Section, there: Sequence[Cell], results: AllCells, out: Path, beside: Path | None
+    section: Section, there: Sequence[Cell], results: AllCells, beside: Path | None
 ) -> list[str]:
     if beside is None or section.picture == "none":
         return []
-    folder = Path("images/results")
     if section.picture == "curves":
-        series = {
-            cell.name: _curve(cell, results.runs[cell.name])
-            for cell in there
-            if cell.evaluator != MARGINS
-        }
-        plots.curves(
-            series,
-            beside / folder / f"{section.name}.png",
-            section.title,
-            "accuracy (mean over devices)",
-        )
-        return [f"![accuracy per round]({folder / section.name}.png)"]
-    drawn = []
+        drawn = [cell for cell in there if cell.evaluator != MARGINS]
+        if not drawn:
+            return []
+        series = {cell.name: _curve(cell, results.runs[cell.name]) for cell in drawn}
+        path = PICTURES / f"{section.name}.png"
+        plots.curves(series, beside / path, section.title, "accuracy")
+        return [f"![accuracy per round]({path})", ""]
+    maps = []
     for cell in there:
-        source, target = out / cell.name / "0" / "embeddings.png", folder / f"{cell.name}.png"
+        # A map is of a run's own samples, which only its folder has; one that was copied stays.
+        source = results.places.run(cell, 0) / "embeddings.png"
+        target = PICTURES / f"{cell.name}.png"
         if source.exists():
             (beside / target).parent.mkdir(parents=True, exist_ok=True)
             (beside / target).write_bytes(source.read_bytes())
-            drawn.append(f"![{cell.title}: test samples and prototypes]({target})")
-    return drawn
+        if (beside / target).exists():
+            maps.append(f"![{cell.title}: test samples and prototypes]({target})")
+    return [*maps, ""] if maps else []
 
 
-def _curve(cell: Cell, mine: Sequence[CellRun]) -> list[tuple[int, float]]:
+def _curve(cell: Cell, mine: Sequence[RunRecord]) -> list[tuple[int, float]]:
     """Mean over seeds, round by round."""
-    rounds = zip(*(run.document["rounds"] for run in mine), strict=True)
-    return [
-        (rows[0]["round"], fmean(row["accuracy"][cell.evaluator] for row in rows))
-        for rows in rounds
-        if all(cell.evaluator in row["accuracy"] for row in rows)
-    ]
+    rounds = zip(*(run.curve(cell.over) for run in mine), strict=False)
+    return [(points[0][0], fmean(value for _, value in points)) for points in rounds]
 
 
-def _mean(cell: Cell, mine: Sequence[CellRun]) -> float:
-    return fmean(run.value(cell, cell.pick) for run in mine)
+def _mean(cell: Cell, mine: Sequence[RunRecord]) -> float:
+    return fmean(cell.value(run) for run in mine)
 
 
-def _spread(cell: Cell, mine: Sequence[CellRun], pick: Any) -> str:
-    values = [run.value(cell, pick) for run in mine]
+def _paper(cell: Cell) -> str:
+    if cell.paper is None:
+        return "–"
+    std = f" ± {_number(cell, cell.paper_std)}" if cell.paper_std else ""
+    return _number(cell, cell.paper) + std
+
+
+def _spread(cell: Cell, mine: Sequence[RunRecord], pick: Pick) -> str:
+    values = [cell.value(run, pick) for run in mine]
     mean = _number(cell, fmean(values))
-    return (
-        mean if len(values) < 2 else f"{mean} ± {_number(cell, stdev(values))}"
-    )  # one run has no spread
+    # One run has no spread.
+    return mean if len(values) < 2 else f"{mean} ± {_number(cell, stdev(values))}"
 
 
 def _number(cell: Cell, value: float) -> str:
     return f"{value:.3f}" if cell.evaluator == MARGINS else f"{100 * value:.2f}"
-
-
-def _points(cell: Cell, value: float) -> str:
-    return f"{value:+.3f}" if cell.evaluator == MARGINS else f"{100 * value:+.2f}"
 
 
 def _row(*columns: str) -> str:

@@ -38,6 +38,9 @@ class PartitionOptions:
     ways: int = setting(3, "few-shot: classes a device, on average", low=1)
     spread: int = setting(2, "few-shot: classes a device vary by this, shots by one less", low=0)
     shots: int = setting(100, "few-shot: training samples a class", low=1)
+    shot_spread: int | None = setting(
+        None, "few-shot: shots vary by this; none: by one less than classes", low=0
+    )
     test_shots: int = setting(15, "few-shot: test samples a class", low=1)
     alpha: float = setting(0.1, "dirichlet: the lower, the fewer classes a device holds", low=0.001)
     min_samples: int = setting(10, "dirichlet: every device has at least so many samples", low=1)
@@ -128,7 +131,7 @@ def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -
         raise DataError(
             f"{data.name}: {low} classes a device are due, the set has {n_classes}", "lower ways"
         )
-    jitter = max(options.spread - 1, 0)
+    jitter = max(options.spread - 1, 0) if options.shot_spread is None else options.shot_spread
     holders: list[list[int]] = [[] for _ in range(n_classes)]
     shots_of = []
     # Who holds what is drawn as FedProto's code draws it, so that its seed (1234) gives the papers'

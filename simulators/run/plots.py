@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,68 @@ def against_bytes(
         frameon=False,
         fontsize=9,
         handlelength=3.2,
+    )
+    _save(figure, path)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A figure of a paper and ours, as shares; `slack` is by how much ours may be below."""
+
+    name: str
+    paper: float
+    slack: float
+    ours: float | None
+
+
+def figures(marks: Sequence[Mark], path: Path) -> None:
+    """A line a figure, in points from the paper's: its slack as a bar, ours as a dot that is filled
+    where it is reached; where nothing was run, the name alone and grey.
+    """
+    figure, axes = _canvas(8.4, 1.0 + 0.23 * len(marks))
+    # What is far off stands at the edge with its number, else it would make all others one line.
+    edge = 12.0
+    for row, mark in enumerate(marks):
+        low = -100 * mark.slack
+        axes.plot([low, 0], [row, row], color=FAINT, linewidth=7, solid_capstyle="butt")
+        if mark.ours is None:
+            continue
+        gap = 100 * (mark.ours - mark.paper)
+        reached = gap >= low
+        axes.plot(
+            [min(max(gap, -edge), edge)],
+            [row],
+            marker="o" if abs(gap) <= edge else ("<" if gap < 0 else ">"),
+            color=COLOURS[2] if reached else COLOURS[1],
+            fillstyle="full" if reached else "none",
+            markersize=6,
+            linestyle="",
+        )
+        if abs(gap) > edge:
+            side = (8, "left") if gap < 0 else (-8, "right")
+            place = (-edge if gap < 0 else edge, row)
+            axes.annotate(
+                f"{gap:+.0f}",
+                place,
+                (side[0], 0),
+                textcoords="offset points",
+                ha=side[1],
+                va="center",
+                fontsize=8,
+                color=INK,
+            )
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_xlim(-edge - 0.8, edge + 0.8)
+    axes.set_ylim(len(marks) - 0.4, -0.6)
+    axes.set_yticks(range(len(marks)), [mark.name for mark in marks])
+    for label, mark in zip(axes.get_yticklabels(), marks, strict=True):
+        label.set_fontsize(8)
+        label.set_color(INK if mark.ours is not None else "#aaaaaa")
+    axes.grid(axis="x", color=FAINT, linewidth=0.7)
+    axes.set_xlabel("points from the paper's figure", color=INK)
+    there = sum(mark.ours is not None for mark in marks)
+    _title(
+        axes, f"{there} of {len(marks)} figures run; grey bars: what the paper's deviation allows"
     )
     _save(figure, path)
 

@@ -1,16 +1,22 @@
-"""The page of results, made of two small cells and a reading."""
+"""The page of results, made of a few small cells and a reading."""
 
+import json
+import shutil
 from dataclasses import replace
 
 import pytest
 
-from simulators.papers.cell import MARGINS, Aim, Cell, changed, run_cell
+from simulators.papers import records
+from simulators.papers.cell import MARGINS, Aim, Cell, Places, at_seed, changed, run_seed, runs_of
 from simulators.papers.page import page
 from simulators.papers.readings import Section
+from simulators.papers.words import digest_of
+from simulators.run.rounds import LabOptions, run_in
+from simulators.run.setup import prepare
 
 
 @pytest.fixture(scope="module")
-def sections(small_lab, tmp_path_factory):
+def made(small_lab, tmp_path_factory):
     config = small_lab(rounds=2)
     low = Cell(
         "low",
@@ -22,6 +28,8 @@ def sections(small_lab, tmp_path_factory):
         paper_floats=123,
         note="digits",
         cut="two rounds",
+        where="Paper, table 1",
+        seeds=2,
     )
     high = Cell(
         "high",
@@ -29,57 +37,174 @@ def sections(small_lab, tmp_path_factory):
         config,
         "head",
         0.999,
-        aims=(Aim("figure"), Aim("above", 0.5, "low")),
+        aims=(Aim("figure"), Aim("above", 0.5, "low"), Aim("within", 1.0, "low")),
         pick="best",
+        over="samples",
+        seeds=2,
+        where="Paper, table 2",
+        runs="low",
     )
     reading = Cell(
-        "low-lam", "another λ", changed(config, ("lam=3",)), "prototype", aims=(), reading_of="low"
+        "low-lam",
+        "another λ",
+        changed(config, ("lam=3",)),
+        "prototype",
+        aims=(),
+        reading_of="low",
+        seeds=1,
     )
-    even = Cell("even", "Margins", config, MARGINS, aims=(Aim("at least", 0.0), Aim("below", 0.0)))
-    absent = Cell("absent", "Not run", config, "prototype")
-    out = tmp_path_factory.mktemp("runs")
-    for cell in (low, high, reading, even):
-        run_cell(cell, 2, out, 1)
-    return out, [
-        Section("first", "First things", (low, high), (reading,), "It is so."),
-        Section("last", "Last things", (even, absent), picture="maps"),
+    even = Cell(
+        "even",
+        "Margins",
+        config,
+        MARGINS,
+        aims=(Aim("at least", 0.0), Aim("below", 0.0)),
+        seeds=1,
+        runs="low",
+    )
+    absent = Cell("absent", "Not run", changed(config, rounds=50), "prototype", 0.5)
+    behind = Cell(
+        "behind",
+        "Behind nobody",
+        config,
+        "head",
+        0.999,
+        aims=(Aim("figure"), Aim("above", 0.0, "absent")),
+        seeds=1,
+        runs="low",
+    )
+    folder = tmp_path_factory.mktemp("made")
+    places = Places(folder / "runs", folder / "records")
+    for cell in (low, reading):
+        for seed in cell.due():
+            run_seed(cell, seed, places, 1)
+    return places, [
+        Section("first", "First things", (low, high), (reading,), main=True),
+        Section("last", "Last things", (even, absent, behind), picture="maps"),
     ]
 
 
-def test_the_page_says_what_was_asked_and_what_it_came_to(sections):
-    out, several = sections
-    text = page(several, 2, out, None)
-    low = next(line for line in text.splitlines() if line.startswith("| A low figure (cut)"))
+def rows(text, start):
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+def test_all_figures_come_first_each_with_what_became_of_it(made):
+    places, sections = made
+    text = page(sections, places, None)
+    assert "Of 2 figures of the papers' main tables 1 are reached, 1 are not, and 0 were" in text
+    assert "Of 2 figures of others 0 are reached, 1 are not, and 1 were not run." in text
+    assert text.index("## All figures") < text.index("## First things")
+    (low,) = rows(text, "| Paper, table 1 | A low figure |")
     assert "| 10.00 ± 1.00 |" in low
+    assert low.endswith("| 2 of 2 | **reached** |")
+    (high,) = rows(text, "| Paper, table 2 | A high figure |")
+    assert high.endswith("| **not reached** |")
+    (absent,) = rows(text, "|  | Not run |")
+    assert absent.endswith("| – | – | not run yet |")
+
+
+def test_a_section_says_what_was_asked_and_what_it_came_to(made):
+    places, sections = made
+    text = page(sections, places, None)
+    (low,) = rows(text, "| A low figure (cut)")
     assert "the paper's: **reached**" in low
     assert "| 2 × 2 |" in low
-    high = next(line for line in text.splitlines() if line.startswith("| A high figure"))
+    (high,) = rows(text, "| A high figure | 99.90")
     assert "the paper's: **not reached**" in high
     assert "50.00 over low" in high
+    assert "within 100.00 of low" in high
+    assert "| best, samples |" in high
     assert "(paper 123)" in text
     assert "cut: two rounds" in text
-    assert "It is so." in text
     assert "at least 0: **reached**; below 0: **not reached**" in text
+    assert "0.00 over absent: not run yet" in text
+    assert "Without a figure: Not run (not run yet)." in text
 
 
-def test_readings_stand_beside_their_cell_and_what_is_not_there_is_named(sections):
-    out, several = sections
-    text = page(several, 2, out, None)
-    reading = next(line for line in text.splitlines() if line.startswith("| another λ"))
+def test_ours_are_the_means_that_the_paper_reports(made):
+    places, sections = made
+    low, high = sections[0].cells
+    text = page(sections, places, None)
+    last = [run.document["final"]["each"]["prototype"] for run in runs_of(low, places)]
+    best = [run.document["best"]["pooled"]["head"]["accuracy"] for run in runs_of(high, places)]
+    assert f"| {100 * sum(last) / 2:.2f} ± " in rows(text, "| Paper, table 1")[0]
+    assert f"| {100 * sum(best) / 2:.2f} ± " in rows(text, "| Paper, table 2")[0]
+
+
+def test_readings_stand_beside_their_cell(made):
+    places, sections = made
+    text = page(sections, places, None)
+    (reading,) = rows(text, "| another λ")
     assert "(low)" in reading
     assert "--set lam=3" in text
-    assert "Cells with runs still to be made: absent." in text
-    assert "Not there yet" not in page(several[:1], 2, out, None)
-    assert "still to be made: low, high, low-lam." in page(several[:1], 3, out, None)
 
 
-def test_pictures_are_left_beside_the_page(sections, tmp_path):
-    out, several = sections
-    text = page(several, 2, out, tmp_path)
-    for name in ("first", "even"):
+def test_nothing_is_concluded_but_beside_the_figures_it_was_written_for(made, tmp_path):
+    places, sections = made
+    first = sections[0]
+    shutil.copytree(places.records, tmp_path / "records")
+    here = Places(places.runs, tmp_path / "records")
+    runs = [run for cell in (*first.cells, *first.readings) for run in runs_of(cell, here)]
+    high = runs_of(first.cells[1], here)
+    entries = {
+        "first": {"of": digest_of(runs), "text": "It is so."},
+        "last": {"of": "00000000", "text": "It was so once."},
+        "high": {"of": digest_of(high), "text": "two rounds are few"},
+    }
+    (tmp_path / "records" / "words.json").write_text(json.dumps(entries))
+    text = page(sections, here, None)
+    assert "It is so." in text
+    assert "It was so once." not in text
+    assert f"<!-- first: {digest_of(runs)} -->" in text
+    assert rows(text, "| Paper, table 2")[0].endswith("| **not reached**: two rounds are few |")
+    assert "It is so." not in page(sections, places, None)
+
+
+def test_a_page_without_runs_is_a_table_of_figures_that_were_not_run(made, tmp_path):
+    _, sections = made
+    cifar = replace(
+        sections[1].cells[1],
+        name="cifar",
+        config=changed(sections[1].cells[1].config, dataset="cifar10"),
+    )
+    text = page([replace(sections[1], cells=(cifar,))], Places(tmp_path), None)
+    assert "Of 1 figures of others 0 are reached, 0 are not, and 1 were not run." in text
+    assert "not run yet on lossless images" in text
+    assert "## Last things" not in text
+
+
+def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, tmp_path):
+    _, sections = made
+    cell = replace(sections[1].cells[1], config=changed(sections[1].cells[1].config, rounds=9))
+    places = Places(tmp_path / "runs", tmp_path / "records")
+
+    class Cut(Exception):
+        pass
+
+    def cut_after_five(row):
+        if row.round == 5:
+            raise Cut
+
+    setup = prepare(at_seed(cell.config, 0))
+    with pytest.raises(Cut):
+        run_in(setup, LabOptions(checkpoint_every=2), cut_after_five, places.run(cell, 0))
+    section = Section("only", "Only", (cell,))
+    assert "in round 4 of 9, " in page([section], places, None)
+    failed = records.failed(cell.name, at_seed(cell.config, 0), "round 5: loss is nan", 4)
+    records.write(failed, tmp_path / "records")
+    text = page([section], places, None)
+    assert "| – | – | round 5: loss is nan |" in text
+    assert "0 are reached, 0 are not, and 1 were not run" in text
+
+
+def test_pictures_are_left_beside_the_page(made, tmp_path):
+    places, sections = made
+    text = page(sections, places, tmp_path)
+    for name in ("figures", "first", "even"):
         assert f"(images/results/{name}.png)" in text
         assert (tmp_path / "images" / "results" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert (
-        "images"
-        not in page([replace(several[0], picture="none")], 2, out, tmp_path).split("## First")[1]
-    )
+    without = page([replace(sections[0], picture="none")], places, tmp_path)
+    assert "images" not in without.split("## First")[1]
+    # A picture that was made once stays where the run's folder is gone.
+    again = page(sections, Places(tmp_path / "nowhere", places.records), tmp_path)
+    assert "(images/results/even.png)" in again

@@ -126,6 +126,20 @@ def test_few_shot_draws_every_number_within_its_bounds() -> None:
     assert {len(s.train) + len(s.validation) for s in partition.shards} == {220, 330, 440, 550}
 
 
+def test_shots_may_vary_by_more_than_classes_do() -> None:
+    data = vectors(10, 4000, 600)
+    options = PartitionOptions(ways=4, spread=1, shot_spread=20)
+    train = make("few-shot", data, 60, 0, options).table(data.y, 10, "train")
+    shots = train.max(1)
+    assert set((train > 0).sum(1).tolist()) == {3, 4, 5}
+    assert (shots.min() >= 80, shots.max() <= 120, np.ptp(shots) > 25) == (True, True, True)
+    assert ((train == 0) | (train == shots[:, None])).all()
+    alike = PartitionOptions(spread=2, shot_spread=1)
+    assert same(
+        make("few-shot", data, 5, 3, alike), make("few-shot", data, 5, 3, PartitionOptions())
+    )
+
+
 def test_few_shot_uses_the_asked_share_of_the_rest() -> None:
     data = vectors(4, 500, 50)
     for share, per_class in ((0.0, 0), (0.5, 5), (1.0, 10)):

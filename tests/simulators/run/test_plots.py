@@ -14,7 +14,15 @@ import pytest
 from PIL import Image
 
 from simulators.run import plots
-from simulators.run.plots import COLOURS, against_bytes, curves, embedding_map, partition_picture
+from simulators.run.plots import (
+    COLOURS,
+    Mark,
+    against_bytes,
+    curves,
+    embedding_map,
+    figures,
+    partition_picture,
+)
 
 RNG = np.random.Generator(np.random.PCG64(0))
 
@@ -86,6 +94,33 @@ def test_a_method_that_sends_nothing_is_a_level_line_and_keeps_its_colour(axes, 
     assert set(level.get_ydata()) == {0.3}
     assert two.lines[-1].get_color() == level.get_color() == COLOURS[1]
     assert texts(one) == ["a"]  # the one that ends highest
+
+
+def test_a_figure_is_a_dot_as_far_from_the_paper_s_as_it_is(axes, tmp_path: Path):
+    marks = [
+        Mark("good", 0.9, 0.01, 0.93),
+        Mark("near", 0.9, 0.01, 0.895),
+        Mark("low", 0.9, 0.01, 0.85),
+        Mark("far", 0.9, 0.01, 0.5),
+        Mark("absent", 0.9, 0.01, None),
+    ]
+    figures(marks, tmp_path / "figures.png")
+    (only,) = axes()
+    dots = {
+        round(float(line.get_ydata()[0])): line
+        for line in only.lines
+        if line.get_marker() != "None"
+    }
+    gaps = {row: float(dot.get_xdata()[0]) for row, dot in dots.items()}
+    assert gaps == pytest.approx({0: 3.0, 1: -0.5, 2: -5.0, 3: -12.0})
+    # Within what the paper's deviation allows is filled and green; below is hollow and red.
+    assert [dots[row].get_fillstyle() for row in range(4)] == ["full", "full", "none", "none"]
+    assert dots[0].get_color() == dots[1].get_color() != dots[2].get_color()
+    assert texts(only) == ["-40"]
+    named = {label.get_text(): label.get_color() for label in only.get_yticklabels()}
+    assert list(named) == [mark.name for mark in marks]
+    assert named["absent"] != named["good"]
+    assert "4 of 5 figures run" in only.get_title(loc="left")
 
 
 @pytest.mark.parametrize("dim", [1, 2, 64])

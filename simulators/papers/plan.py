@@ -1,0 +1,213 @@
+"""What is run when: the cells in the order in which one wants to know them, how long each takes,
+and what is there.
+"""
+
+# Theory of operation
+#
+# A plan is a row of steps, a step some cells and how many of their seeds. The papers' own figures
+# come first, one seed of what takes hours before a second of anything that does; then the smaller
+# experiments and the readings; then the seeds that are left. A seed that two steps name is run by
+# the first.
+#
+# How long a run takes is known from its like: from finished records of the cell, else from rounds
+# that were timed (`measure`) of a cell whose rounds cost the same (`kind_of`), which settings of
+# the method, learning rate and seed do not change. Times are of one process on the machine that
+# measured them; they order nothing and promise nothing, they say when to look again.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from protofleet.util.files import write_whole
+from simulators.papers import papers, readings, sweeps
+from simulators.papers.cell import Cell, Places, at_seed, changed, kept, recorded, standing
+from simulators.papers.records import config_of, read, same
+from simulators.run.rounds import LabOptions, run
+from simulators.run.setup import prepare
+
+TIMES = "minutes.json"
+# Rounds that are timed, after those in which the step is compiled and memory is first taken.
+FIRST, TIMED = 2, 3
+# What a round's cost does not depend on.
+_FREE = {
+    "run": ("rounds", "seed", "partition_seed", "common_start", "unit_embedding", "wire"),
+    "training": ("lr", "lr_decay", "momentum", "weight_decay"),
+    "partition": ("spread", "shot_spread", "min_samples", "balance", "alpha", "pairs", "shares"),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Cells that are run one after the other, and how many of their seeds, all where none says."""
+
+    title: str
+    cells: tuple[Cell, ...]
+    seeds: int | None = None
+
+
+STEPS = (
+    Step("MP-FedCL and its readings", (*papers.MPFEDCL, *readings.MPFEDCL_READINGS)),
+    Step("GFPL", papers.GFPL),
+    Step("FedMPS, CIFAR-10", (*papers.FEDMPS_CIFAR, papers.FEDPROTO[0]), 1),
+    Step("FedMPS, table VII", papers.ABLATION),
+    Step("FedMPS, CIFAR-10, all seeds", (*papers.FEDMPS_CIFAR, papers.FEDPROTO[0])),
+    Step("FedMPS, Fashion-MNIST", (*papers.FEDMPS_FASHION, papers.FEDPROTO[1])),
+    Step("Whether running faster changes what comes out", sweeps.SPEED),
+    Step("FedIC, two classes a device", papers.FEDIC_PAIRS, 1),
+    Step("FedIC, Dir(0.1)", papers.FEDIC_DIR[:1], 1),
+    Step("ProtoNorm", papers.PROTONORM, 1),
+    Step("FedProto and FedPAC, Dir(0.1)", papers.FEDIC_DIR[1:], 1),
+    Step("FedIC, CIFAR-10", papers.FEDIC_CIFAR, 1),
+    Step("the spiral", (*papers.SPIRALS, *readings.SPIRAL_READINGS)),
+    Step(
+        "small experiments on MNIST",
+        (*sweeps.MPFEDCL_SWEEPS, *sweeps.MPFEDCL_CLIENTS, *sweeps.GFPL_SWEEPS),
+    ),
+    Step("readings of GFPL", readings.GFPL_READINGS),
+    Step("FedMPS, table VI", (*sweeps.THREE, *sweeps.CLASSES)),
+    Step("readings of FedMPS", (*readings.CIFAR_READINGS, *readings.FASHION_READINGS)),
+    Step(
+        "FedMPS by spread, clients and temperatures",
+        (*sweeps.SPREADS, *sweeps.TEMPERATURES, *sweeps.CLIENTS),
+    ),
+    Step("ProtoNorm's settings", (*sweeps.PROTONORM_SWEEPS, *sweeps.PROTONORM_MARGINS)),
+    Step("FedIC's settings", sweeps.FEDIC_SWEEPS),
+    Step("GFPL's components", sweeps.COMPONENTS),
+    Step("ProtoNorm, all seeds", papers.PROTONORM),
+    Step("FedIC on Fashion-MNIST, all seeds", (*papers.FEDIC_PAIRS, *papers.FEDIC_DIR)),
+    Step(
+        "two classes a device of CIFAR-10", (*papers.PROTONORM_PAIRS, *papers.FEDIC_CIFAR_PAIRS), 1
+    ),
+    Step("readings of FedIC", readings.FEDIC_READINGS),
+    Step("FedIC on CIFAR-10, all seeds", (*papers.FEDIC_CIFAR, *papers.FEDIC_CIFAR_PAIRS)),
+    Step("two classes a device, ProtoNorm, all seeds", papers.PROTONORM_PAIRS),
+)
+
+
+@dataclass(frozen=True)
+class PlannedSeed:
+    """A seed of a cell, in its place in the plan."""
+
+    step: str
+    cell: Cell
+    seed: int
+
+
+def tasks(steps: Sequence[Step] = STEPS, most: int | None = None) -> list[PlannedSeed]:
+    """Every seed of every cell once, in order."""
+    planned: dict[tuple[str, int], PlannedSeed] = {}
+    for step in steps:
+        # Seed by seed, so that what is there can be compared early.
+        for seed in range(max(len(cell.due(most)) for cell in step.cells)):
+            for cell in step.cells:
+                seeds = len(cell.due(most))
+                if seed < min(seeds, step.seeds or seeds):
+                    planned.setdefault((cell.name, seed), PlannedSeed(step.title, cell, seed))
+    return list(planned.values())
+
+
+def missing(planned: Sequence[PlannedSeed], places: Places) -> Iterator[PlannedSeed]:
+    """Those that are not on record yet; where two figures are of one run, it is named once."""
+    homes = set()
+    for task in planned:
+        home = (task.cell.home, task.seed)
+        if home not in homes and recorded(task.cell, task.seed, places) is None:
+            homes.add(home)
+            yield task
+
+
+def kind_of(cell: Cell) -> str:
+    """Two cells of one kind have rounds of one length."""
+    config = config_of(at_seed(cell.config, 0))
+    sections = {
+        name: {k: v for k, v in config[name].items() if k not in _FREE.get(name, ())}
+        for name in ("run", "partition", "training", "numerics")
+    }
+    return json.dumps(sections, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds a round, by cell."""
+
+    seconds: Mapping[str, float]
+    kinds: Mapping[str, float]
+
+    def minutes(self, cell: Cell, places: Places) -> float | None:
+        """A whole run's; None where nothing like it was timed."""
+        rounds = cell.config.run.rounds
+        ended = [recorded(cell, seed, places) for seed in cell.due()]
+        own = [r.seconds / r.rounds for r in ended if r is not None and r.rounds and not r.failure]
+        like = self.seconds.get(cell.name, self.kinds.get(kind_of(cell)))
+        seconds = fmean(own) if own else like
+        return None if seconds is None else seconds * rounds / 60
+
+
+def times(folder: Path | None) -> Times:
+    """What was measured, as it lies beside the records."""
+    path = None if folder is None else folder / TIMES
+    seconds = json.loads(path.read_text()) if path is not None and path.exists() else {}
+    cells = readings.every_cell()
+    kinds = {kind_of(cells[name]): value for name, value in seconds.items() if name in cells}
+    return Times(seconds, kinds)
+
+
+def measure(cell: Cell) -> float:
+    """Seconds a round, of a few; nothing is left of them."""
+    setup = prepare(changed(at_seed(cell.config, 0), rounds=FIRST + TIMED))
+    outcome = run(setup, LabOptions(), lambda row: None)
+    return median(row.seconds for row in outcome.rows[FIRST:])
+
+
+def write_times(folder: Path, seconds: Mapping[str, float]) -> None:
+    """Keep what was measured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = dict(sorted(seconds.items()))
+    write_whole(folder / TIMES, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def state_of(cell: Cell, places: Places, most: int | None = None) -> str:
+    """What is there of a cell, in a few words."""
+    seeds = cell.due(most)
+    there = [kept(cell, seed, places) for seed in seeds]
+    ended = [record for record in there if record is not None]
+    failures = [record for record in ended if record.failure]
+    words = []
+    if ended:
+        words.append(f"{len(ended) - len(failures)} of {len(seeds)} seeds")
+    if failures:
+        words.append(f"{len(failures)} ended in numbers that are not finite")
+    for seed in seeds:
+        stands = None if there[seed] is not None else standing(cell, seed, places)
+        if stands is not None:
+            words.append(f"seed {seed} in round {stands.rounds} of {cell.config.run.rounds}")
+    return "; ".join(words) or "not run"
+
+
+def foreign(places: Places) -> list[str]:
+    """Records that count for no cell as it is now: their settings, or names, are of another day."""
+    if places.records is None:
+        return []
+    homes = {cell.home: cell for cell in readings.every_cell().values()}
+    names = []
+    for path in sorted(places.records.glob("*/*.json")):
+        cell_name, seed = path.parent.name, path.stem
+        record = read(places.records, cell_name, int(seed)) if seed.isdigit() else None
+        owner = homes.get(cell_name)
+        fits = (
+            record is not None
+            and owner is not None
+            and same(record.document["config"], at_seed(owner.config, int(seed)))
+        )
+        if not fits:
+            names.append(f"{cell_name}/{seed}")
+    return names
+
+
+def duration(minutes: float) -> str:
+    """Minutes as a person reads them."""
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -10,9 +10,10 @@ and what is there.
 # the first.
 #
 # How long a run takes is known from its like: from finished records of the cell, else from rounds
-# that were timed (`measure`) of a cell whose rounds cost the same (`kind_of`), which settings of
-# the method, learning rate and seed do not change. Times are of one process on the machine that
-# measured them; they order nothing and promise nothing, they say when to look again.
+# that were timed (`measure`), of the cell or of one of its kind (`kind_of`: the same method,
+# network, data, batches and arithmetic), by the samples that a round trains on. Times are of one
+# process on the machine that measured them; they order nothing and promise nothing, they say when
+# to look again.
 
 from __future__ import annotations
 
@@ -26,18 +27,20 @@ from protofleet.util.files import write_whole
 from simulators.papers import papers, readings, sweeps
 from simulators.papers.cell import Cell, Places, at_seed, changed, kept, recorded, standing
 from simulators.papers.records import config_of, read, same
+from simulators.run.partitions import TEST_SHARE
 from simulators.run.rounds import LabOptions, run
 from simulators.run.setup import prepare
 
 TIMES = "minutes.json"
 # Rounds that are timed, after those in which the step is compiled and memory is first taken.
 FIRST, TIMED = 2, 3
-# What a round's cost does not depend on.
-_FREE = {
-    "run": ("rounds", "seed", "partition_seed", "common_start", "unit_embedding", "wire"),
-    "training": ("lr", "lr_decay", "momentum", "weight_decay"),
-    "partition": ("spread", "shot_spread", "min_samples", "balance", "alpha", "pairs", "shares"),
+# What two runs of one kind have in common.
+_COSTLY = {
+    "run": ("method", "dataset", "backbone", "embedding", "test_on"),
+    "training": ("batch_size", "local_epochs", "augment"),
+    "numerics": ("device", "threads", "compile", "layout", "dtype"),
 }
+SIZES = {"mnist": 70_000, "fashion-mnist": 70_000, "cifar10": 60_000, "spiral": 30_000}
 
 
 @dataclass(frozen=True)
@@ -121,30 +124,35 @@ def missing(planned: Sequence[PlannedSeed], places: Places) -> Iterator[PlannedS
 
 
 def kind_of(cell: Cell) -> str:
-    """Two cells of one kind have rounds of one length."""
+    """Two cells of one kind take as long for a sample."""
     config = config_of(at_seed(cell.config, 0))
-    sections = {
-        name: {k: v for k, v in config[name].items() if k not in _FREE.get(name, ())}
-        for name in ("run", "partition", "training", "numerics")
-    }
-    return json.dumps(sections, sort_keys=True)
+    return json.dumps({name: [config[name][k] for k in keys] for name, keys in _COSTLY.items()})
+
+
+def samples(cell: Cell) -> int:
+    """About how many a round trains on."""
+    run, options = cell.config.run, cell.config.partition
+    if run.partition == "few-shot":
+        return run.agents * options.ways * options.shots
+    size = SIZES.get(run.dataset.partition(":")[0], 1)
+    return int((options.limit or size) * (1 - TEST_SHARE))
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds a round, by cell."""
+    """Seconds a round, by cell; seconds a sample, by kind."""
 
     seconds: Mapping[str, float]
     kinds: Mapping[str, float]
 
     def minutes(self, cell: Cell, places: Places) -> float | None:
         """A whole run's; None where nothing like it was timed."""
-        rounds = cell.config.run.rounds
         ended = [recorded(cell, seed, places) for seed in cell.due()]
         own = [r.seconds / r.rounds for r in ended if r is not None and r.rounds and not r.failure]
-        like = self.seconds.get(cell.name, self.kinds.get(kind_of(cell)))
-        seconds = fmean(own) if own else like
-        return None if seconds is None else seconds * rounds / 60
+        like = self.kinds.get(kind_of(cell))
+        timed = self.seconds.get(cell.home, None if like is None else like * samples(cell))
+        seconds = fmean(own) if own else timed
+        return None if seconds is None else seconds * cell.config.run.rounds / 60
 
 
 def times(folder: Path | None) -> Times:
@@ -152,7 +160,8 @@ def times(folder: Path | None) -> Times:
     path = None if folder is None else folder / TIMES
     seconds = json.loads(path.read_text()) if path is not None and path.exists() else {}
     cells = readings.every_cell()
-    kinds = {kind_of(cells[name]): value for name, value in seconds.items() if name in cells}
+    timed = {name: cells[name] for name in seconds if name in cells}
+    kinds = {kind_of(cell): seconds[name] / samples(cell) for name, cell in timed.items()}
     return Times(seconds, kinds)
 
 

@@ -90,6 +90,9 @@ POOLED = LabConfig(
     Training(batch_size=32, lr=0.01, momentum=0.5, lr_decay=0.95),
 )
 
+# Its table III has a ReLU behind the last layer too, for every method.
+POOLED_AS_PRINTED = changed(POOLED, head_relu=True)
+
 SPIRAL = LabConfig(
     Run(method="fedproto", dataset="spiral", agents=10, backbone="mlp-spiral", rounds=200),
     PartitionOptions(alpha=0.1, validation=0.0),

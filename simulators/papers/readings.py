@@ -79,6 +79,11 @@ GFPL_READINGS = (
         for cell in papers.GFPL
         if cell.config.run.method == "gfpl"
     ),
+    *(
+        _reading(cell, "batch", f"{cell.title}, retraining after every batch", "retrain=batch")
+        for cell in papers.GFPL
+        if cell.config.run.method == "gfpl"
+    ),
     _reading(_GFPL, "15", "GFPL, 3 ways, 15 test samples a class", test_shots=15),
     _reading(_GFPL, "355", "GFPL, 3.55 classes a device (a spread of 2)", spread=2),
     _reading(_GFPL, "fused", "GFPL, 3 ways, components nearer than 50 fused", "threshold=50"),

@@ -16,7 +16,7 @@ from simulators.papers.protocols import (
     MIXED_SHORT,
     MPS_CIFAR,
     MPS_FASHION,
-    POOLED,
+    POOLED_AS_PRINTED,
     cifar_resnet,
     mnist_few_shot,
 )
@@ -228,7 +228,7 @@ def _pooled(name: str, title: str, paper: tuple[float, float], *settings: str) -
         _MP,
         name=f"mpfedcl-{name}",
         title=f"{title}, MNIST, Dir(0.05)",
-        config=changed(POOLED, settings),
+        config=changed(POOLED_AS_PRINTED, settings),
         paper=paper[0],
         paper_std=paper[1],
         aims=(FIGURE,),
@@ -242,7 +242,7 @@ MPFEDCL_SWEEPS = (
         papers.MPFEDCL[1],
         name="mpfedcl-fedprox",
         title="FedProx, MNIST, Dir(0.05)",
-        config=changed(POOLED, method="fedprox"),
+        config=changed(POOLED_AS_PRINTED, method="fedprox"),
         paper=0.6485,
         paper_std=0.0188,
         note="μ = 0.01; the paper does not give its own",
@@ -264,7 +264,7 @@ MPFEDCL_SWEEPS = (
 
 
 def _clients(n: int) -> tuple[Cell, ...]:
-    config = changed(POOLED, agents=n, alpha=0.1)
+    config = changed(POOLED_AS_PRINTED, agents=n, alpha=0.1)
     where, words = "MP-FedCL, figure 9a", f"MNIST, Dir(0.1), {n} clients"
     ours, avg, proto = (
         Cell(

@@ -15,6 +15,7 @@ from simulators.papers.plan import (
     Times,
     kind_of,
     missing,
+    samples,
     state_of,
     tasks,
 )
@@ -88,30 +89,37 @@ def test_what_is_on_record_is_not_missing_and_a_run_of_two_figures_is_named_once
     assert plan.foreign(places) == ["small/0"]
 
 
-def test_settings_and_rates_do_not_change_a_round_s_cost_and_sizes_do(small_lab):
+def test_a_kind_is_of_what_makes_a_sample_dear(small_lab):
     cell = Cell("small", "", small_lab(), "prototype")
-    for cheap in (
+    for same in (
         changed(cell.config, ("lam=3",)),
-        changed(cell.config, lr=0.5, rounds=99, partition_seed=3, alpha=0.1),
+        changed(cell.config, lr=0.5, rounds=99, partition_seed=3, alpha=0.1, agents=9, limit=500),
     ):
-        assert kind_of(replace(cell, config=cheap)) == kind_of(cell)
-    for dear in (
-        changed(cell.config, agents=9),
+        assert kind_of(replace(cell, config=same)) == kind_of(cell)
+    for other in (
         changed(cell.config, batch_size=2),
         changed(cell.config, compile=True),
-        changed(cell.config, limit=500),
         changed(cell.config, method="fedmps"),
+        changed(cell.config, backbone="mlp-wide"),
     ):
-        assert kind_of(replace(cell, config=dear)) != kind_of(cell)
+        assert kind_of(replace(cell, config=other)) != kind_of(cell)
+
+
+def test_samples_of_a_round_are_those_that_devices_train_on():
+    cells = every_cell()
+    assert samples(cells["fedmps-cifar10"]) == 20 * 3 * 100
+    assert samples(cells["fedmps-n4"]) == 20 * 4 * 100
+    assert samples(cells["protonorm-cifar10"]) == 45_000
+    assert samples(cells["mpfedcl-mnist"]) == 2000
 
 
 def test_minutes_are_of_finished_runs_else_of_what_was_timed(small_lab, places):
     cell = Cell("small", "", small_lab(rounds=30), "prototype", seeds=1)
     like = replace(cell, name="like", config=changed(cell.config, lr=0.5))
     assert Times({}, {}).minutes(cell, places) is None
-    known = Times({"small": 4.0}, {kind_of(cell): 4.0})
+    known = Times({"small": 4.0}, {kind_of(cell): 4.0 / samples(cell)})
     assert known.minutes(cell, places) == 2
-    assert known.minutes(like, places) == 2
+    assert known.minutes(like, places) == pytest.approx(2)
     short = replace(cell, config=changed(cell.config, rounds=2))
     run_seed(short, 0, places, 1)
     assert Times({"small": 4e6}, {}).minutes(short, places) < 5
@@ -126,8 +134,9 @@ def test_what_was_measured_lies_beside_the_records(small_lab, tmp_path, monkeypa
     cells = every_cell()
     nowhere = Places(tmp_path / "runs", tmp_path)
     assert there.minutes(cells["fedmps-cifar10"], nowhere) == pytest.approx(500 * 2 / 60)
-    # The ablation's rounds are as long.
+    # The ablation's rounds are as long; with four classes for three there is a third more to do.
     assert there.minutes(cells["fedmps-none"], nowhere) == pytest.approx(500 * 2 / 60)
+    assert there.minutes(cells["fedmps-n4"], nowhere) == pytest.approx(500 * 2 / 60 * 4 / 3)
     assert there.minutes(cells["fedic-fashion-2"], nowhere) is None
     assert plan.times(None) == Times({}, {})
 

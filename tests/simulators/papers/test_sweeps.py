@@ -32,7 +32,7 @@ def test_one_setting_moves_at_a_time():
     for cell in sweeps.GFPL_SWEEPS[1:]:
         assert len(differing(cell.config, sweeps._GFPL)) == 1
     for k in sweeps.MPFEDCL_SWEEPS[3:]:
-        assert differing(k.config, sweeps.POOLED) == {"clusters"}
+        assert differing(k.config, sweeps.POOLED_AS_PRINTED) == {"clusters"}
     for cell in sweeps.FEDIC_SWEEPS[:5]:
         assert differing(cell.config, sweeps._CIFAR_SHORT) == {"clusters"}
 

@@ -40,7 +40,13 @@ _COSTLY = {
     "training": ("batch_size", "local_epochs", "augment"),
     "numerics": ("device", "threads", "compile", "layout", "dtype"),
 }
-SIZES = {"mnist": 70_000, "fashion-mnist": 70_000, "cifar10": 60_000, "spiral": 30_000}
+SIZES = {
+    "digits": 1797,
+    "spiral": 30_000,
+    "mnist": 70_000,
+    "fashion-mnist": 70_000,
+    "cifar10": 60_000,
+}
 
 
 @dataclass(frozen=True)
@@ -134,8 +140,8 @@ def samples(cell: Cell) -> int:
     run, options = cell.config.run, cell.config.partition
     if run.partition == "few-shot":
         return run.agents * options.ways * options.shots
-    size = SIZES.get(run.dataset.partition(":")[0], 1)
-    return int((options.limit or size) * (1 - TEST_SHARE))
+    size = options.limit or SIZES.get(run.dataset.partition(":")[0], 1)
+    return max(1, int(size * (1 - TEST_SHARE)))
 
 
 @dataclass(frozen=True)

@@ -137,12 +137,16 @@ def _run(planned: Sequence[PlannedSeed], places: Places, times: Times, workers: 
 
 
 def _write_page(places: Places, target: Path | None) -> None:
+    from simulators.papers import cell as cells
+    from simulators.papers import plan
     from simulators.papers.page import page
     from simulators.papers.readings import SECTIONS
 
     if target is None:
         click.echo(page(SECTIONS, places, None))
         return
+    for task in plan.tasks():
+        cells.keep_standing(task.cell, task.seed, places)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page(SECTIONS, places, target.parent))
     click.echo(f"written: {target}")

@@ -194,6 +194,14 @@ def standing(cell: Cell, seed: int, places: Places) -> RunRecord | None:
     return record
 
 
+def keep_standing(cell: Cell, seed: int, places: Places) -> None:
+    """Put on record where an unfinished run stands: its folder may be gone before it is over."""
+    if kept(cell, seed, places) is None:
+        record = standing(cell, seed, places)
+        if record is not None:
+            _keep(record, places)
+
+
 def runs_of(cell: Cell, places: Places, most: int | None = None) -> list[RunRecord]:
     """The finished runs of a cell, by seed."""
     there = [kept(cell, seed, places) for seed in cell.due(most)]

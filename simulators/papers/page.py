@@ -172,14 +172,16 @@ def _section(section: Section, results: AllCells, beside: Path | None) -> list[s
     there = [cell for cell in section.cells if results.runs[cell.name]]
     tried = [cell for cell in section.readings if results.runs[cell.name]]
     absent = [cell for cell in _all(section) if not results.runs[cell.name]]
-    if not there and not tried:
+    if not there and not tried and not any(results.stands[cell.name] for cell in absent):
         return []
     runs = [run for cell in (*there, *tried) for run in results.runs[cell.name]]
     # The digest is what a text in words.json has to name to be shown here.
     lines = [f"## {section.title}", "", f"<!-- {section.name}: {digest_of(runs)} -->", ""]
+    if section.about:
+        lines += [section.about, ""]
     if there:
         lines += [ASKED, *(_line(cell, results) for cell in there), ""]
-    lines += [*_picture(section, there, results, beside)]
+    lines += _picture(section, results, beside)
     words = words_on(section.name, runs, results.places.records)
     if words:
         lines += [words, ""]
@@ -191,7 +193,8 @@ def _section(section: Section, results: AllCells, beside: Path | None) -> list[s
     if there:
         lines += ["### What crossed", "", TRAFFIC]
         lines += [*(_traffic(cell, results.runs[cell.name]) for cell in there), ""]
-    lines += ["### Settings", ""]
+    if there or tried:
+        lines += ["### Settings", ""]
     for cell in (*there, *tried):
         lines += _settings(cell, results.runs[cell.name])
     return lines
@@ -331,23 +334,32 @@ def _others(cell: Cell, record: RunRecord) -> str:
     return f" Also, seed {record.seed}, last: {', '.join(figures)}." if figures else ""
 
 
-def _picture(
-    section: Section, there: Sequence[Cell], results: AllCells, beside: Path | None
-) -> list[str]:
+def _picture(section: Section, results: AllCells, beside: Path | None) -> list[str]:
     if beside is None or section.picture == "none":
         return []
-    if section.picture == "curves":
-        drawn = [cell for cell in there if cell.evaluator != MARGINS]
-        if not drawn:
-            return []
-        series = {cell.name: _curve(cell, results.runs[cell.name]) for cell in drawn}
-        path = PICTURES / f"{section.name}.png"
-        plots.curves(series, beside / path, section.title, "accuracy")
-        return [f"![accuracy per round]({path})", ""]
+    if section.picture == "maps":
+        return _maps(section, results.places, beside)
+    series = {}
+    for cell in section.cells:
+        mine, under_way = results.runs[cell.name], results.stands[cell.name]
+        if cell.evaluator == MARGINS or not (mine or under_way):
+            continue
+        name = cell.name if mine else f"{cell.name} (unfinished)"
+        series[name] = _curve(cell, mine or under_way[:1])
+    if not series:
+        return []
+    path = PICTURES / f"{section.name}.png"
+    plots.curves(series, beside / path, section.title, "accuracy")
+    return [f"![accuracy per round]({path})", ""]
+
+
+def _maps(section: Section, places: Places, beside: Path) -> list[str]:
+    """Pictures of the runs' own: their samples are in their folders only, so what was copied once
+    stays where a folder is gone.
+    """
     maps = []
-    for cell in there:
-        # A map is of a run's own samples, which only its folder has; one that was copied stays.
-        source = results.places.run(cell, 0) / "embeddings.png"
+    for cell in section.cells:
+        source = places.run(cell, 0) / "embeddings.png"
         target = PICTURES / f"{cell.name}.png"
         if source.exists():
             (beside / target).parent.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,7 @@ from simulators.papers.cell import (
     at_seed,
     changed,
     command_of,
+    keep_standing,
     kept,
     margins,
     run_seed,
@@ -142,11 +143,13 @@ def test_an_unfinished_run_stands_where_its_checkpoint_is(small_lab, tmp_path):
     assert 0 <= cell.value(record) <= 1
     assert kept(cell, 0, places) is None
     # What was kept of it says so where its folder is gone, and stands in nobody's way.
-    records.write(record, tmp_path / "records")
+    keep_standing(cell, 0, places)
     shutil.rmtree(tmp_path / "runs")
     assert standing(cell, 0, places).rounds == 4
     run_all(cell, places)
-    assert standing(cell, 0, places) is None or kept(cell, 0, places).rounds == 6
+    assert kept(cell, 0, places).rounds == 6
+    keep_standing(cell, 0, places)
+    assert records.read(tmp_path / "records", "small", 0).finished
 
 
 def test_two_figures_of_one_run_are_run_once(small_lab, tmp_path):

@@ -188,8 +188,11 @@ def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, t
     setup = prepare(at_seed(cell.config, 0))
     with pytest.raises(Cut):
         run_in(setup, LabOptions(checkpoint_every=2), cut_after_five, places.run(cell, 0))
-    section = Section("only", "Only", (cell,))
-    assert "in round 4 of 9, " in page([section], places, None)
+    section = Section("only", "Only", (cell,), about="It is a cell.")
+    text = page([section], places, tmp_path)
+    assert "in round 4 of 9, " in text
+    assert "It is a cell." in text
+    assert "(images/results/only.png)" in text
     failed = records.failed(cell.name, at_seed(cell.config, 0), "round 5: loss is nan", 4)
     records.write(failed, tmp_path / "records")
     text = page([section], places, None)

@@ -3,7 +3,10 @@
 import json
 
 import pytest
+import torch
 
+from edge_agent.networks import backbones
+from protofleet.contract import Input
 from simulators.papers.cell import MARGINS, command_of
 from simulators.papers.readings import SECTIONS, every_cell
 
@@ -46,3 +49,17 @@ def test_curves_are_drawn_of_accuracies_and_maps_of_margins():
 def test_the_main_tables_have_33_figures():
     main = [cell for section in SECTIONS if section.main for cell in section.cells]
     assert sum(cell.paper is not None for cell in main) == 33
+
+
+def test_the_four_layer_cnn_is_what_fedic_s_traffic_means():
+    """Recomputed from shapes: 3×3 convolutions and a line, as PyTorch counts them."""
+    stages = backbones.build("cnn4", Input("image", (32, 32, 3)))
+    head = torch.nn.Linear(stages.dim, 100)
+    weights = sum(p.numel() for m in (stages.low, stages.high, head) for p in m.parameters())
+    both_ways = 20 * 2 * weights * 4 / 1e6
+    prototypes = 20 * (100 + 10) * stages.dim * 4 / 1e6
+    (about,) = (section.about for section in SECTIONS if section.name == "fedic")
+    assert f"{weights:,} weights" in about
+    assert f"{both_ways:.2f} MB" in about
+    assert f"{both_ways + prototypes:.1f} MB" in about
+    assert abs(both_ways + prototypes - 151.52) < 0.01 * 151.52

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from protofleet.errors import FleetError, UsageError
+from protofleet.util.files import write_whole
 from simulators.cli.common import fail_for, workers_option
 
 if TYPE_CHECKING:
@@ -91,8 +92,16 @@ def papers(
     if measure:
         _measure(planned, records)
         return
-    failed = [] if page_only else _run(planned, places, plan.times(records), workers)
+    failed = []
+    if not page_only:
+        for failure in _run(planned, places, plan.times(records), workers):
+            failed += failure
+            # After every seed: the next may take hours, and the process may not see its end.
+            if target is not None:
+                _write_page(places, target)
     _write_page(places, target)
+    if target is not None:
+        click.echo(f"written: {target}")
     fail_for(failed)
 
 
@@ -112,14 +121,15 @@ def _chosen(planned: Sequence[PlannedSeed], only: Sequence[str]) -> list[Planned
     ]
 
 
-def _run(planned: Sequence[PlannedSeed], places: Places, times: Times, workers: int) -> list[str]:
-    """What is missing, one after the other; a run that fails (as one that diverges) stops no
-    other.
+def _run(
+    planned: Sequence[PlannedSeed], places: Places, times: Times, workers: int
+) -> Iterator[list[str]]:
+    """What is missing, one after the other, each with its name where it fails (as one that
+    diverges): that stops no other.
     """
     from simulators.papers import cell as cells
     from simulators.papers import plan
 
-    failed = []
     todo = list(plan.missing(planned, places))
     expected = [times.minutes(task.cell, places) or 0.0 for task in todo]
     for i, task in enumerate(todo):
@@ -132,8 +142,9 @@ def _run(planned: Sequence[PlannedSeed], places: Places, times: Times, workers: 
                 click.echo(f"{name}: another process is at it", err=True)
         except FleetError as error:
             click.echo(f"\n{name}: {error}", err=True)
-            failed.append(name)
-    return failed
+            yield [name]
+        else:
+            yield []
 
 
 def _write_page(places: Places, target: Path | None) -> None:
@@ -148,8 +159,7 @@ def _write_page(places: Places, target: Path | None) -> None:
     for task in plan.tasks():
         cells.keep_standing(task.cell, task.seed, places)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page(SECTIONS, places, target.parent))
-    click.echo(f"written: {target}")
+    write_whole(target, page(SECTIONS, places, target.parent).encode())
 
 
 def _listed(planned: Sequence[PlannedSeed], places: Places, times: Times, seeds: int | None) -> str:

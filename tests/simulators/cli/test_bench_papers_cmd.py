@@ -77,6 +77,20 @@ def test_seeds_are_run_in_order_with_what_is_left(ran, where, tmp_path):
     assert "fedmps-cifar10 seed 2: another process is at it" in run.stderr
 
 
+def test_the_page_is_there_after_every_seed(ran, where, tmp_path, monkeypatch):
+    target, seen = tmp_path / "page" / "results.md", []
+    run = cell.run_seed
+
+    def run_seed(*words):
+        seen.append(target.exists())
+        return run(*words)
+
+    monkeypatch.setattr(cell, "run_seed", run_seed)
+    words = ["--only", "fedmps-cifar10", *where, "--write", str(target)]
+    assert CliRunner().invoke(papers, words).stdout == f"written: {target}\n"
+    assert seen == [False, True, True]
+
+
 def test_a_cell_that_fails_stops_no_other(ran, where):
     words = ["--only", "gfpl-mnist-3", "--only", "fedmps-fashion", "--seeds", "1", *where]
     failure = CliRunner().invoke(papers, words).exception

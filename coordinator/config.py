@@ -129,6 +129,7 @@ class ContractSection:
     freeze: bool = False
     unit_embedding: bool = False
     head_relu: bool = False
+    neck: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,12 +155,17 @@ class FleetConfig:
         if common_start is None:
             # Devices that keep their extractor as it is can only agree on it by starting alike.
             common_start = traits.common_start or freeze
+        widths = traits.widths(
+            section.embedding or traits.embedding or 128,
+            () if traits.frozen else section.head_hidden,
+        )
         resolved = replace(
             section,
-            embedding=section.embedding or traits.embedding or 128,
             common_start=common_start,
             freeze=freeze,
-            head_hidden=() if traits.frozen else section.head_hidden,
+            embedding=widths.embedding,
+            head_hidden=widths.head_hidden,
+            neck=section.neck or widths.neck,
             head_relu=section.head_relu and not traits.frozen,
         )
         return Contract(self.serve.fleet, run, **vars(resolved))

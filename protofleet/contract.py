@@ -18,7 +18,7 @@ Augment = Literal["none", "crop-flip"]
 Wire = Literal["half", "float32", "int8"]
 Kind = Literal["image", "vector", "series"]
 # Options that came after the first fleets.
-_LATER = {"unit_embedding", "head_relu"}
+_LATER = {"unit_embedding", "head_relu", "neck"}
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,19 @@ class Contract:
     freeze: bool = False
     unit_embedding: bool = False  # every network scales its embedding to length one
     head_relu: bool = False  # the classifier's last layer has a ReLU too: no logit is below zero
+    # Widths before the embedding, the last of them its own: a classifier's hidden layers, where the
+    # method counts them as the extractor's (`Traits.linear_head`).
+    neck: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes) or not self.classes:
             raise SettingError("classes: names must be given and differ")
         if self.embedding < 1:
             raise SettingError(f"embedding: {self.embedding} is not a size")
+        if self.neck and (self.neck[-1] != self.embedding or min(self.neck) < 1):
+            raise SettingError(
+                f"neck: {list(self.neck)} does not end in an embedding of {self.embedding}"
+            )
 
     @property
     def n_classes(self) -> int:

@@ -115,6 +115,7 @@ class Learner(Protocol):
     memory: dict[str, Parts]  # what a method remembers between rounds; kept across restarts
 
     def features(self, *, low: bool = False) -> Features: ...
+    def validation(self) -> Features: ...
     def weights(self, *modules: str) -> Tensors: ...
     def load(self, weights: Tensors) -> None: ...
 
@@ -206,6 +207,15 @@ Scorer = NearestPrototype | LikeliestMixture | ByHead
 
 
 @dataclass(frozen=True)
+class Widths:
+    """Sizes of a fleet's network, as a contract has them."""
+
+    embedding: int
+    head_hidden: tuple[int, ...] = ()
+    neck: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Traits:
     """What the rest of the house must know of a method."""
 
@@ -213,11 +223,20 @@ class Traits:
     common_start: bool = False  # devices begin from the same weights, derived from the fleet's seed
     # The extractor stays as it began, and the classifier is one linear layer on it.
     frozen: bool = False
+    # The classifier is its last layer alone: layers before it belong to the extractor.
+    linear_head: bool = False
     backbone: str = ""  # what devices take where nobody names one
     embedding: int = 0  # and its size
     asynchronous: bool = False  # uploads may be fused as they come
     server_needs: tuple[str, ...] = ()  # extras that `fuse` needs, e.g. "torch"
     own_width: tuple[str, ...] = ()  # parts whose rows are not as long as the fleet's embedding
+
+    def widths(self, embedding: int, head_hidden: tuple[int, ...]) -> Widths:
+        """The sizes of a network whose classifier has these hidden layers on this embedding."""
+        if not self.linear_head or not head_hidden:
+            return Widths(embedding, head_hidden)
+        # The same layers on the other side of the cut: what the last layer reads is the embedding.
+        return Widths(head_hidden[-1], neck=(embedding, *head_hidden))
 
 
 def always(turn: Turn[Any]) -> bool:

@@ -33,6 +33,9 @@ class _Nobody:
     def features(self, *, low: bool = False) -> NoReturn:
         raise _NeedsSamples
 
+    def validation(self) -> NoReturn:
+        raise _NeedsSamples
+
     def weights(self, *modules: str) -> NoReturn:
         raise _NeedsSamples
 

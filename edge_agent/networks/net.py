@@ -7,7 +7,9 @@ The last layer of every classifier is `head.out`, the layers before it are `head
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +31,11 @@ class FleetNet(nn.Module):
         d = contract.embedding
         self.unit = contract.unit_embedding
         self.backbone = nn.ModuleDict({"low": stages.low, "high": stages.high})
-        if stages.dim != d:
-            self.backbone["project"] = nn.Linear(stages.dim, d)
+        first, *hidden = contract.neck or (d,)
+        if stages.dim != first:
+            self.backbone["project"] = nn.Linear(stages.dim, first)
+        if hidden:
+            self.backbone["neck"] = nn.Sequential(_hidden(first, hidden))
         self.head = _head(d, contract.head_hidden, contract.n_classes, stages.head_dropout)
         if contract.head_relu:
             self.head.add_module(RELU_OUT, nn.ReLU())
@@ -44,6 +49,8 @@ class FleetNet(nn.Module):
         z = self.backbone["high"](u)
         if "project" in self.backbone:
             z = self.backbone["project"](z)
+        if "neck" in self.backbone:
+            z = self.backbone["neck"](z)
         # Here and not in a loss, so that whoever reads an embedding (heads, prototypes, summaries,
         # an exported graph) reads this one: FedMPS's public code has its networks do so for every
         # method that it compares. In float32: a length of bf16 has barely three digits.
@@ -135,9 +142,14 @@ def _head(d: int, hidden: tuple[int, ...], n_classes: int, dropout: float) -> nn
     head = nn.Sequential()
     if dropout:
         head.add_module("dropout", nn.Dropout(dropout))
-    for i, width in enumerate(hidden, 1):
-        head.add_module(f"hidden{i}", nn.Linear(d, width))
-        head.add_module(f"relu{i}", nn.ReLU())
-        d = width
-    head.add_module("out", nn.Linear(d, n_classes))
+    for name, layer in _hidden(d, hidden).items():
+        head.add_module(name, layer)
+    head.add_module("out", nn.Linear((d, *hidden)[-1], n_classes))
     return head
+
+
+def _hidden(d: int, widths: Sequence[int]) -> OrderedDict[str, nn.Module]:
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, (of, to) in enumerate(itertools.pairwise((d, *widths)), 1):
+        layers |= {f"hidden{i}": nn.Linear(of, to), f"relu{i}": nn.ReLU()}
+    return layers

@@ -34,11 +34,10 @@ def load_pretrained(net: FleetNet, backbone: str, weights: str) -> None:
     for name, tensor in target.items():
         source = next((n for n in (name, _plain(name)) if n in offered), None)
         if source is None:
-            # A projection to the fleet's embedding size is ours alone, and counters of batches are
-            # never used.
-            if not name.startswith("backbone.project.") and not name.endswith(
-                ".num_batches_tracked"
-            ):
+            # A projection to the fleet's embedding size is ours alone, a classifier's hidden layers
+            # are not published with its backbone, and counters of batches are never used.
+            ours = name.startswith(("backbone.project.", "backbone.neck."))
+            if not ours and not name.endswith(".num_batches_tracked"):
                 missing.append(name)
             continue
         used.add(source)

@@ -60,7 +60,7 @@ from edge_agent.training.context import TrainingContext
 from edge_agent.training.evaluate import Tallies, evaluate
 from edge_agent.training.phases import run_phases
 from edge_agent.training.step import Stepper
-from protofleet.errors import CheckpointError
+from protofleet.errors import CheckpointError, DataError
 from protofleet.recipe import Features, Scorer, no_phases, take_nothing
 from protofleet.values.prototypes import Ints, Parts, Tensors
 
@@ -85,19 +85,29 @@ class LocalLearner:
         features on request.
         """
         if low not in self._features:
-            net, contract = self.stepper.net, self.context.contract
-            net.eval()
-            # Low-level features of large images are large: without need they are not even gathered.
-            levels = slice(0 if low else 1, None)
-            with torch.inference_mode():
-                passes = [
-                    net(x)[levels]
-                    for x in blocks(self.data.train, contract.input, contract.numerics)
-                ]
-            *u, z, logits = (torch.cat(level).cpu().numpy() for level in zip(*passes, strict=True))
-            labels = self.data.train.y.numpy()
-            self._features[low] = Features(z, logits, labels, u[0] if low else None)
+            self._features[low] = self._seen(self.data.train, low=low)
         return self._features[low]
+
+    def validation(self) -> Features:
+        """The same over the samples that the device keeps for validation; a method that needs some
+        is told where there are none.
+        """
+        if not len(self.data.validation):
+            raise DataError(
+                f"agent {self.agent} has no validation samples, and this method learns from them",
+                "give it some (--validation 0.1)",
+            )
+        return self._seen(self.data.validation)
+
+    def _seen(self, samples: SampleTensors, *, low: bool = False) -> Features:
+        net, contract = self.stepper.net, self.context.contract
+        net.eval()
+        # Low-level features of large images are large: without need they are not even gathered.
+        levels = slice(0 if low else 1, None)
+        with torch.inference_mode():
+            passes = [net(x)[levels] for x in blocks(samples, contract.input, contract.numerics)]
+        *u, z, logits = (torch.cat(level).cpu().numpy() for level in zip(*passes, strict=True))
+        return Features(z, logits, samples.y.numpy(), u[0] if low else None)
 
     def weights(self, *modules: str) -> Tensors:
         """Weights and running statistics of these modules; of all when none is named."""

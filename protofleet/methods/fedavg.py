@@ -49,19 +49,23 @@ def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
 
 def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
     """Weights into sums, weighted by n."""
-    # n_k of Algorithm 1. It is a number that a device claims, so it is held to be one whole number
-    # from 1 up; a bare 0 would let an upload count for nothing and still be answered as taken.
-    samples = int(one_number(upload.parts, "data", "samples", 1))
-    return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * samples)
+    weights = need(upload.parts, "weights", Tensors)
+    return fusions.fold_tensors("weights", weights, weight * _samples(upload))
 
 
 def fold_by_choice(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Weighted by n, or each device counting once."""
-    if turn.hyper.weighted:
-        return fold(turn, upload, weight)
-    # The FedAvg that FedMPS's public code compares itself with: Σ_k w_k / K. Other methods take
-    # `fold`, which has no settings of its own.
-    return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight)
+    # The FedAvg that FedMPS's public code compares itself with: Σ_k w_k / K. n is sent all the same
+    # and is held to what it must be. Other methods take `fold`, which has no settings of its own.
+    samples = _samples(upload)
+    times = samples if turn.hyper.weighted else 1
+    return fusions.fold_tensors("weights", need(upload.parts, "weights", Tensors), weight * times)
+
+
+def _samples(upload: Upload) -> int:
+    # n_k of Algorithm 1. It is a number that a device claims, so it is held to be one whole number
+    # from 1 up; a bare 0 would let an upload count for nothing and still be answered as taken.
+    return int(one_number(upload.parts, "data", "samples", 1))
 
 
 def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:

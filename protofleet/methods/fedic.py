@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from protofleet.errors import FusionError
+from protofleet.errors import FusionError, SettingError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedpac
 from protofleet.recipe import (
@@ -27,7 +27,7 @@ from protofleet.recipe import (
     Turn,
 )
 from protofleet.settings.fields import setting
-from protofleet.toolbox import clusters, fusions, heads, losses, summaries
+from protofleet.toolbox import clusters, combination, fusions, heads, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
 from protofleet.util import seeds
 from protofleet.values.prototypes import Head, Parts, Prototypes, Tensors
@@ -48,8 +48,10 @@ class Hyper:
     clusters: int = setting(
         3, "clusters a class (the paper: 5 on CIFAR-100); never more than holders", low=1
     )
-    combine: Literal["qp", "none"] = setting(
-        "qp", "combine head rows by FedPAC's program, or keep one's own"
+    combine: Literal["qp", "learnt", "none"] = setting(
+        "qp",
+        "combine head rows by FedPAC's program, by what each device learns on its validation "
+        "samples (formula 12), or keep one's own",
     )
     prototypes_only: bool = setting(False, "send class means only: no extractor, no head")
 
@@ -73,6 +75,23 @@ def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
     # the mean. λ is not given either, so the reading is a setting and 1 on the mean the default.
     times = z.shape[1] if hyper.scale == "sum" else 1
     return losses.cross_entropy(net.head(z), batch.y) + hyper.lam * times * pull
+
+
+def receive(turn: Turn[Hyper], me: Learner, state: Parts) -> None:
+    """The fleet's extractor, and the head that was combined for this device, or that it combines
+    itself (12).
+    """
+    fedpac.receive(turn, me, state)
+    mates = clusters.mates(state)
+    if turn.hyper.combine != "learnt" or not mates:
+        return
+    if turn.contract.head_relu:
+        raise SettingError("fedic: combine=learnt knows no ReLU behind the rows", "take combine=qp")
+    # (12) minimises the loss of the combined rows on samples that the device holds back: through
+    # the extractor that was just received, so each device does it for itself on arrival.
+    features, weights = me.validation(), me.weights("head")
+    combined = combination.learnt(heads.rows(weights), mates, features.high, features.labels)
+    me.load(heads.with_rows(weights, combined))
 
 
 def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
@@ -141,12 +160,15 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     extractor = fusions.mean_tensors("extractor", total)
     if extractor is not None:
         shared = {**shared, "extractor": extractor}
+        rows = [need(parts, "head", Head) for parts in uploads]
+        if turn.hyper.combine == "learnt":
+            # β of (12) is learnt on the device's validation samples: every device needs the rows of
+            # all its mates.
+            own = [{**parts, **clusters.for_member(i, rows, groups)} for i, parts in enumerate(own)]
         if turn.hyper.combine == "qp":
-            # (12) learns β on the device's validation samples, for which every device would need
-            # the rows of all its mates. The text puts the cost on the server, with no burden on
-            # clients, and builds on FedPAC: so it is FedPAC's quadratic program among the members
-            # of the cluster, row by row, since a cluster of (11) is one class's.
-            rows = [need(parts, "head", Head) for parts in uploads]
+            # The text puts the cost on the server, with no burden on clients, and builds on FedPAC:
+            # so by default it is FedPAC's quadratic program among the members of the cluster, row
+            # by row, since a cluster of (11) is one class's.
             likeness = heads.Collaboration.of(uploads, turn.contract)
             combined = heads.mixed_within(rows, groups, likeness)
             own = [{**parts, "head": head} for parts, head in zip(own, combined, strict=True)]
@@ -169,6 +191,11 @@ recipe = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=scorers,
-    receive=fedpac.receive,
-    traits=Traits(mixed_backbones=False, common_start=True, server_needs=("scikit-learn",)),
+    receive=receive,
+    traits=Traits(
+        mixed_backbones=False,
+        common_start=True,
+        linear_head=True,
+        server_needs=("scikit-learn",),
+    ),
 )

@@ -136,5 +136,5 @@ recipe = Recipe(
     fuse=fuse,
     scorers=fedproto.scorers,
     receive=receive,
-    traits=Traits(mixed_backbones=False, common_start=True),
+    traits=Traits(mixed_backbones=False, common_start=True, linear_head=True),
 )

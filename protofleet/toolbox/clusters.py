@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from protofleet.values.prototypes import Ints, Prototypes
+from protofleet.toolbox.access import need
+from protofleet.values.prototypes import Head, Ints, Parts, Prototypes
 
 Groups = dict[int, list[list[int]]]  # class -> groups of devices, by their place in the sequence
 
@@ -72,6 +74,24 @@ def group_means(
             for i in members:
                 anchors[i][row[i]] = mean
     return [Prototypes(means.classes, rows) for means, rows in zip(devices, anchors, strict=True)]
+
+
+def for_member(i: int, heads: Sequence[Head], groups: Groups) -> dict[str, Head]:
+    """The rows that device i combines, as parts of its own: of every device those of the classes in
+    which both are of one group, its own among them.
+    """
+    shared: dict[int, list[int]] = {}
+    for c, of_class in groups.items():
+        for j in next((group for group in of_class if i in group), ()):
+            shared.setdefault(j, []).append(c)
+    # In the order of the agents' names, which the parts do not tell.
+    return {f"mate.{at}": heads[j].only(shared[j]) for at, j in enumerate(sorted(shared))}
+
+
+def mates(parts: Parts) -> list[Head]:
+    """These rows, read back."""
+    names = itertools.takewhile(parts.__contains__, map("mate.{}".format, itertools.count()))
+    return [need(parts, name, Head) for name in names]
 
 
 def filled(first: Prototypes, rest: Prototypes) -> Prototypes:

@@ -21,10 +21,10 @@ from protofleet.values.prototypes import Head, Ints, Parts, Prototypes, Tensors
 from protofleet.values.sums import Bag, Partial
 
 Matrix = NDArray[np.float64]
-# The rows are those of the last layer alone. On a network with hidden layers in its head (LeNet:
-# 120 → 84 → C) they therefore read other numbers than `statistics` looks at, which are the
-# embedding's. FedPAC's code takes the features that feed the last layer; on networks without such
-# layers the two are one.
+# FedPAC's code takes its statistics of the features that feed the last linear layer, since they
+# decide which rows of others serve a device. Here that is the embedding: methods that combine rows
+# have `Traits.linear_head`, by which hidden layers of a classifier (LeNet: 120 → 84 → C) lie before
+# it.
 _WEIGHT, _BIAS = "head.out.weight", "head.out.bias"
 
 
@@ -74,7 +74,9 @@ def fold_heads(
     # here of one: a fusion that fails cannot say by whose fault, and would take the whole round
     # with it.
     head, means = need(upload.parts, "head", Head), need(upload.parts, "before", Prototypes)
-    width = (contract.embedding, *contract.head_hidden)[-1]
+    if contract.head_hidden:
+        raise FusionError("head: rows of other devices read other features behind hidden layers")
+    width = contract.embedding
     if not np.array_equal(head.classes, classes) or head.weight.shape[1:] != (width,):
         raise FusionError(f"head: rows of {width} for classes {classes.tolist()} are due")
     if means.counts is None or not means.counts.sum():

@@ -236,6 +236,11 @@ class Head:
             raise ValueRefused("classes: a head has one row a class")
         _sort_rows(self, self.classes, "weight", "bias", "classes")
 
+    def only(self, classes: ArrayLike) -> Head:
+        """The rows of these classes."""
+        keep = np.isin(self.classes, np.asarray(classes))
+        return Head(self.classes[keep], self.weight[keep], self.bias[keep])
+
 
 @value
 class SoftLabels:

@@ -128,14 +128,16 @@ def _contract(
     frozen = run.freeze or recipe.traits.frozen
     common_by_default = recipe.traits.common_start or frozen
     common = common_by_default if run.common_start == "auto" else run.common_start == "yes"
+    widths = recipe.traits.widths(run.embedding or dim, hidden)
     return Contract(
         fleet="lab",
         run=RUN_ID,
         seed=run.seed,
         classes=data.classes,
         input=data.input,
-        embedding=run.embedding or dim,
-        head_hidden=hidden,
+        embedding=widths.embedding,
+        head_hidden=widths.head_hidden,
+        neck=widths.neck,
         training=config.training,
         numerics=replace(config.numerics, device=resolve_device(config.numerics.device)),
         wire=run.wire,

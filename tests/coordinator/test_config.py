@@ -105,6 +105,8 @@ def test_a_method_whose_classifier_is_rows_of_its_own_has_no_relu_behind_them(fr
         ({"freeze": True}, {}, (128, True, True, (8,))),  # alike only if they start alike
         ({"freeze": True, "common_start": False}, {}, (128, False, True, (8,))),
         ({}, {"frozen": True}, (128, True, True, ())),
+        ({"embedding": 16}, {"linear_head": True}, (8, False, False, ())),
+        ({"embedding": 8, "head_hidden": (), "neck": (16, 8)}, {}, (8, False, False, ())),
     ],
 )
 def test_what_the_section_leaves_open_the_method_decides(section, traits, contract):
@@ -113,3 +115,4 @@ def test_what_the_section_leaves_open_the_method_decides(section, traits, contra
     made = config.contract_for("r1", recipe)
     assert (made.fleet, made.run) == ("orchard", "r1")
     assert (made.embedding, made.common_start, made.freeze, made.head_hidden) == contract
+    assert made.neck == ((16, 8) if made.embedding == 8 else ())

@@ -28,6 +28,8 @@ def test_it_survives_the_way_through_a_plain_document():
         ({"classes": ()}, "names must be given and differ"),
         ({"classes": ("a", "a")}, "names must be given and differ"),
         ({"embedding": 0}, "0 is not a size"),
+        ({"neck": (84, 63)}, r"neck: \[84, 63\] does not end in an embedding of 64"),
+        ({"neck": (0, 64)}, "neck"),
     ],
 )
 def test_a_contract_that_contradicts_itself_is_refused(changes, words):
@@ -55,12 +57,14 @@ def test_class_ids_are_positions():
     assert Contract("f", "r", 0, ("b", "a"), VECTOR, 1).classes.index("a") == 1
 
 
-@pytest.mark.parametrize(("option", "value"), [("unit_embedding", True), ("head_relu", True)])
+@pytest.mark.parametrize(
+    ("option", "value"), [("unit_embedding", True), ("head_relu", True), ("neck", (30, 64))]
+)
 def test_an_option_that_came_later_is_announced_only_where_it_is_used(option, value):
     document = CONTRACT.announced()  # what devices from before the option read
     assert option not in document
     assert document.keys() < to_plain(CONTRACT).keys()
     assert from_plain(Contract, document) == CONTRACT
     used = replace(CONTRACT, **{option: value})
-    assert used.announced() == {**document, option: value}
+    assert used.announced() == {**document, option: to_plain(value)}
     assert from_plain(Contract, used.announced()) == used

@@ -7,7 +7,7 @@ import pytest
 
 from protofleet import recipe, registry
 from protofleet.contract import Contract, Input
-from protofleet.recipe import Turn
+from protofleet.recipe import Traits, Turn, Widths
 from protofleet.values.prototypes import Prototypes, Tensors
 
 CONTRACT = Contract("f", "r", 7, ("a", "b"), Input("vector", (2,)), 2)
@@ -62,3 +62,9 @@ def test_a_method_starts_alike_wherever_it_is_started(name):
     method = registry.load(name)
     turn = Turn(CONTRACT, method.hyper(), 0)
     assert method.start(turn).sha256 == method.start(replace(turn, agent="anyone")).sha256
+
+
+def test_hidden_layers_belong_to_the_extractor_where_the_classifier_is_one_layer():
+    assert Traits().widths(120, (84,)) == Widths(120, (84,))
+    assert Traits(linear_head=True).widths(120, (84,)) == Widths(84, (), (120, 84))
+    assert Traits(linear_head=True).widths(512, ()) == Widths(512)

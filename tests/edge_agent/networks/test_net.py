@@ -234,3 +234,22 @@ def test_what_the_last_layer_reads(hidden: tuple[int, ...], relu: bool) -> None:
         _, z, _ = net(images(MNIST))
         assert torch.equal(net.before_last(z), captured[0])
     assert captured[0].shape[1] == (50, *hidden)[-1]
+
+
+@pytest.mark.parametrize(("embedding", "hidden"), [(120, (84,)), (33, (20, 10))])
+def test_hidden_layers_before_the_embedding_are_those_that_a_classifier_would_have(
+    embedding: int, hidden: tuple[int, ...]
+) -> None:
+    inside = build_net(contract(CIFAR, embedding, hidden), "lenet", {}, 0).eval()
+    fleet = replace(contract(CIFAR, hidden[-1]), neck=(embedding, *hidden))
+    before = build_net(fleet, "lenet", {}, 0).eval()
+    with torch.no_grad():
+        _, z, logits = inside(images(CIFAR))
+        _, features, same = before(images(CIFAR))
+        assert torch.equal(logits, same)
+        assert torch.equal(features, inside.before_last(z))
+        assert torch.equal(features, before.before_last(features))
+    assert set(before.weights("head")) == {"head.out.weight", "head.out.bias"}
+    assert sum(w.numel() for w in before.weights().values()) == sum(
+        w.numel() for w in inside.weights().values()
+    )

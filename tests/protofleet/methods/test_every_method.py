@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.uploads.aggregate import AccessLog
 from coordinator.uploads.fuse import as_published, fuse_round
 from protofleet import registry, wire
 from protofleet.exchange.state import GlobalState, Upload
@@ -120,3 +121,27 @@ def test_fedmps_whose_loss_scales_them_itself_notices_nothing(small_lab):
         plain, scaled = (sent[level] for sent in parts)
         np.testing.assert_array_equal(plain.classes, scaled.classes)
         np.testing.assert_allclose(plain.vectors, scaled.vectors, atol=1e-4)
+
+
+OPTIONS = [
+    ("fedavg", "weighted=no"),
+    ("fedper", "weighted=no"),
+    ("fedic", "combine=learnt"),
+    ("fedic", "combine=none"),
+    ("fedpac", "combine=no"),
+    ("feddistill", "others=yes"),
+    ("gfpl", "retrain=batch"),
+    ("mpfedcl", "prototypes_only=yes"),
+]
+
+
+@pytest.mark.parametrize(("method", "option"), OPTIONS)
+def test_a_coordinator_refuses_nothing_that_an_option_sends(method, option, small_lab):
+    settings = (*SETTINGS.get(method, ()), option)
+    setup = prepare(small_lab(method, settings))
+    agent = setup.agent(setup.partition.shards[0], setup.context())
+    agent.receive(0, {}, {})
+    parts = AccessLog(agent.work(1))
+    turn = Turn(setup.contract, setup.hyper, 1)
+    setup.recipe.fold(turn, Upload(agent.name, 1, "", parts), 1)
+    assert parts.names == set(parts)  # a part that nobody reads is refused in a live fleet

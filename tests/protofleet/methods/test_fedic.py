@@ -1,17 +1,22 @@
 """FedIC against numbers worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
-from protofleet.errors import FusionError
+from protofleet.errors import DataError, FusionError, SettingError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedic
-from protofleet.recipe import Batch, Turn
+from protofleet.recipe import Batch, Features, Turn
+from protofleet.toolbox import clusters
 from protofleet.toolbox.access import as_given
 from protofleet.values.prototypes import Head, Prototypes, Tensors
+from simulators.run.rounds import LabOptions, run
+from simulators.run.setup import prepare
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
 
@@ -117,3 +122,64 @@ def test_rows_of_other_classes_than_the_prototypes_are_refused():
     parts = {**SENT[1].parts, "head": Head([0, 2], np.ones((2, 2)), [0.0, 0.0])}
     with pytest.raises(FusionError, match="head"):
         fedic.fold(turn(), Upload("b", 2, "", parts), 1)
+
+
+def test_where_beta_is_learnt_a_device_gets_the_rows_of_its_mates_class_by_class():
+    state = fuse_round(fedic.recipe, turn(clusters=2, combine="learnt"), GlobalState(), SENT)
+    rows = {
+        agent: [(head.classes.tolist(), head.bias.tolist()) for head in clusters.mates(own)]
+        for agent, own in state.own.items()
+    }
+    # Of class 0 a and b are mates and c is alone; class 1 is b's alone.
+    assert rows == {
+        "a": [([0], [-2]), ([0], [-6])],
+        "b": [([0], [-2]), ([0, 1], [-6, -6])],
+        "c": [([0], [-10])],
+    }
+    assert not any("head" in own for own in state.own.values())
+
+
+class WithRows:
+    """A device whose validation samples are points at the corners, and whose rows are loaded."""
+
+    def __init__(self, x, y):
+        self.seen = Features(np.float32(x), np.zeros((len(x), 3), np.float32), np.array(y))
+        self.loaded = {"head.out.weight": np.zeros((3, 2)), "head.out.bias": np.zeros(3)}
+
+    def validation(self):
+        return self.seen
+
+    def weights(self, *modules):
+        return Tensors(self.loaded)
+
+    def load(self, tensors):
+        self.loaded |= tensors.arrays
+
+
+def test_beta_is_learnt_on_validation_samples_and_unhelpful_mates_get_none():
+    right = Head([0, 1], [[5.0, 0.0], [0.0, 5.0]], [0.0, 0.0])
+    wrong = Head([0, 1], [[-5.0, 0.0], [0.0, -5.0]], [0.0, 0.0])
+    me = WithRows([[1, 0], [0, 1]] * 10, [0, 1] * 10)
+    state = {"mate.0": right, "mate.1": wrong}
+    fedic.receive(turn(combine="learnt"), me, state)
+    np.testing.assert_allclose(me.loaded["head.out.weight"], [[5, 0], [0, 5], [0, 0]], atol=1e-6)
+    # By default nothing is learnt on arrival, whatever the state holds.
+    other = WithRows([[1, 0]], [0])
+    fedic.receive(turn(), other, state)
+    assert not other.loaded["head.out.weight"].any()
+    relu = Turn(replace(CONTRACT, head_relu=True), fedic.Hyper(combine="learnt"), 2)
+    with pytest.raises(SettingError, match="no ReLU"):
+        fedic.receive(relu, me, state)
+
+
+def test_in_the_laboratory_learnt_rows_err_less_on_validation_samples(small_lab):
+    def of(combine, validation=0.3):
+        config = small_lab("fedic", (f"combine={combine}", "clusters=1"), rounds=4)
+        partition = replace(config.partition, validation=validation)
+        return run(prepare(replace(config, partition=partition)), LabOptions(), lambda row: None)
+
+    learnt, none = of("learnt"), of("none")
+    assert learnt.rows[-1].validation["head"] >= none.rows[-1].validation["head"]
+    assert learnt.state.sha256 != none.state.sha256
+    with pytest.raises(DataError, match=r"has no validation samples.*--validation"):
+        of("learnt", validation=0.0)

@@ -4,14 +4,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from coordinator.uploads.fuse import fuse_round
+from edge_agent.training.batches import blocks
 from protofleet.contract import Contract, Input
 from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedpac
 from protofleet.recipe import Features, Turn
 from protofleet.values.prototypes import Head, Prototypes, Tensors
+from simulators.run.setup import prepare
 
 CONTRACT = Contract("f", "r", 0, ("a", "b"), Input("vector", (1,)), 1)
 
@@ -98,3 +101,79 @@ def test_the_head_learns_first_and_an_unknown_class_is_pulled_to_ones_own_mean()
     # V = (1/3)·[(1 + 9 + 49)/3 − (2/3·2)² − (1/3·7)²]
     variance = float(me.memory["fedpac"]["variance"]["variance"])
     assert variance == pytest.approx((59 / 3 - 16 / 9 - 49 / 9) / 3)
+
+
+@pytest.fixture
+def on_lenet(small_lab):
+    """A device of a fleet of LeNets, whose classifier has a hidden layer of 84."""
+
+    def device(method):
+        setup = prepare(small_lab(method, backbone="lenet", image_size=32, agents=3))
+        agent = setup.agent(setup.partition.shards[0], setup.context())
+        agent.receive(0, {}, {})
+        return setup.contract, agent
+
+    return device
+
+
+def fed_to_the_last_layer(agent, contract):
+    """What goes into `head.out` in evaluation mode, captured there, with the labels."""
+    net, rows = agent.network().eval(), []
+    hook = net.head.get_submodule("out").register_forward_pre_hook(
+        lambda _, inputs: rows.append(inputs[0].numpy())
+    )
+    with torch.no_grad():
+        for x in blocks(agent.data.train, contract.input, contract.numerics):
+            net(x)
+    hook.remove()
+    return np.concatenate(rows).astype(np.float64), agent.data.train.y.numpy()
+
+
+@pytest.mark.parametrize("method", ["fedpac", "fedic"])
+def test_statistics_are_of_what_the_combined_rows_read(on_lenet, method):
+    contract, agent = on_lenet(method)
+    f, y = fed_to_the_last_layer(agent, contract)
+    assert f.shape[1] == contract.embedding == 84
+    n, total = len(y), 0.0
+    h = np.zeros((contract.n_classes, f.shape[1]))
+    for c in range(contract.n_classes):  # the paper's loops over samples and outer products
+        of_class = [row for row, label in zip(f, y, strict=True) if label == c]
+        if of_class:
+            p = len(of_class) / n
+            mean = sum(of_class) / len(of_class)
+            second = sum(np.trace(np.outer(row, row)) for row in of_class) / len(of_class)
+            h[c] = p * mean
+            total += p * second - p**2 * np.trace(np.outer(mean, mean))
+    parts = agent.work(1)  # what is sent is of the received extractor, before training
+    assert float(parts["variance"]["variance"]) == pytest.approx(total / n, rel=1e-4)
+    before = parts["before"]
+    shares = np.asarray(before.counts)[:, None] / n
+    np.testing.assert_allclose(shares * before.vectors, h[before.classes], rtol=1e-4, atol=1e-6)
+    # Rows, prototypes and anchors are of one space; hidden layers travel with the extractor.
+    assert parts["head"].weight.shape[1] == parts["prototypes"].dim == 84
+    assert "backbone.neck.hidden1.weight" in parts["extractor"].arrays
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_hidden_units_in_another_order_and_scale_scale_the_statistics_alone(on_lenet, scale):
+    contract, plain = on_lenet("fedpac")
+    _, changed = on_lenet("fedpac")
+    order = np.random.default_rng(0).permutation(84)
+    saved = changed.checkpoint()
+    weights = dict(saved[""]["weights"].arrays)
+    for name in ("backbone.neck.hidden1.weight", "backbone.neck.hidden1.bias"):
+        weights[name] = scale * weights[name][order]
+    weights["head.out.weight"] = weights["head.out.weight"][:, order] / scale
+    changed.restore({"": {**saved[""], "weights": Tensors(weights)}})
+    agents = (plain, changed)
+    logits = [agent.network().eval()(images_of(agent, contract))[2].detach() for agent in agents]
+    torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-5)  # the same classifier
+    sent = [agent.work(1) for agent in agents]
+    one, other = (float(parts["variance"]["variance"]) for parts in sent)
+    assert other == pytest.approx(scale**2 * one, rel=1e-3)
+    rows = [parts["before"].vectors for parts in sent]
+    np.testing.assert_allclose(rows[1], scale * rows[0][:, order], rtol=1e-3, atol=1e-5)
+
+
+def images_of(agent, contract):
+    return next(blocks(agent.data.train, contract.input, contract.numerics))

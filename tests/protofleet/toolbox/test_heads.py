@@ -1,5 +1,7 @@
 """Heads across devices, against literal loops, a general solver and closed forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -182,3 +184,45 @@ def upload(head, **changes):
 def test_an_upload_that_does_not_fit_is_refused_by_itself(bad):
     with pytest.raises(FusionError, match="due"):
         heads.fold_heads("devices", bad, 1, CONTRACT, np.arange(3))
+
+
+def test_rows_behind_hidden_layers_are_refused():
+    with pytest.raises(FusionError, match="behind hidden layers"):
+        heads.fold_heads(
+            "devices",
+            upload(Head([0, 1, 2], np.ones((3, 4)), [0, 0, 0])),
+            1,
+            replace(CONTRACT, head_hidden=(4,)),
+            np.arange(3),
+        )
+
+
+def test_the_program_minimises_the_expected_error_of_the_combined_statistics():
+    # FedPAC's claim: αᵀ(diag V + D_i)α is E‖Σ α_j Ĥ_j − H_i‖², Ĥ_j estimated from n_j samples.
+    rng = np.random.default_rng(5)
+    sizes, classes, d, draws = [6, 10, 25, 8], 3, 4, 6000
+    centres = rng.normal(size=(classes, d))
+    shares = rng.dirichlet(np.ones(classes), len(sizes))
+    shift = 0.3 * rng.normal(size=(len(sizes), classes, d))  # what devices differ by
+    exact, statistics, estimates = [], [], []
+    for n, p, by in zip(sizes, shares, shift, strict=True):
+        means = centres + by
+        exact.append((p[:, None] * means).ravel())
+        # A sample: a class by the shares, then a point about its mean.
+        labels = rng.choice(classes, (draws, n), p=p)
+        points = means[labels] + 0.5 * rng.normal(size=(draws, n, d))
+        one_hot = np.eye(classes)[labels]
+        estimates.append(np.einsum("tnc,tnd->tcd", one_hot, points).reshape(draws, -1) / n)
+        # The statistics of a very large sample, with this device's n in V.
+        many = rng.choice(classes, 200_000, p=p)
+        told = heads.statistics(means[many] + 0.5 * rng.normal(size=(len(many), d)), many)
+        variance = float(told["variance"]["variance"]) * len(many) / n
+        statistics.append({**told, "variance": Tensors({"variance": np.float32(variance)})})
+    by = heads.Collaboration.of(statistics, CONTRACT)
+    for i, target in enumerate(exact):
+        apart = np.stack(estimates) - target  # [N, draws, C d]
+        error = np.einsum("jtd,ktd->jk", apart, apart) / draws
+        ours = by.weights(i, range(len(sizes)))
+        others = rng.dirichlet(np.ones(len(sizes)), 1000)
+        best = np.einsum("aj,jk,ak->a", others, error, others).min()
+        assert ours @ error @ ours <= best * 1.02

@@ -113,3 +113,20 @@ def test_one_cell_of_a_kind_is_timed(monkeypatch, where, tmp_path):
     assert json.loads((tmp_path / "records" / plan.TIMES).read_text()) == {"mpfedcl-mnist": 1.5}
     CliRunner().invoke(papers, words)
     assert timed == ["mpfedcl-mnist"]
+
+
+def test_the_smallest_of_a_kind_is_timed(monkeypatch, where):
+    timed = []
+
+    def measure(cell):
+        timed.append(cell.name)
+        return 1.5
+
+    monkeypatch.setattr(plan, "measure", measure)
+    words = ["--only", "fedic-fashion-2", "--only", "speed-cnn4-bf16", *where]
+    assert CliRunner().invoke(papers, ["--measure", *words]).exit_code == 0
+    assert timed == ["speed-cnn4-bf16"]
+    listed = CliRunner().invoke(papers, ["--list", *words]).stdout
+    (line,) = (line for line in listed.splitlines() if "fedic-fashion-2" in line)
+    # 800 rounds of seven times the images.
+    assert "2.3 h a seed" in line

@@ -16,6 +16,9 @@
 #
 # Unknown. A sample is unknown where its oddness is above the threshold that the asked share of the
 # fleet's own samples is above. The bins are fine enough that reading between them costs nothing.
+# Scores are linear, so what lies far beyond a class, on its side of the middle, scores higher than
+# the class itself: less odd than every sample that was left out, by BEYOND of their range, is
+# unknown, too (noise and blank images are told by it).
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ Matrix = NDArray[np.float64]
 ENOUGH = 1000  # left-out samples from which the counts say more than a temperature
 STRETCH = 0.05  # of a bin of asinh(oddness): from −22,000 to 22,000 in 400 of them
 FALSE_ALARMS = 0.05
+BEYOND = 0.25  # of the range from the usual to the least odd sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +58,14 @@ class Reliability:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What a device needs to say how sure it is: knots of a monotone map, and where unknown begins
-    (None: nobody could be left out).
+    """What a device needs to say how sure it is: knots of a monotone map, and between which
+    oddities things are known (None: nobody could be left out).
     """
 
     temperature: float
     confidences: Matrix
     probabilities: Matrix
-    threshold: float | None
+    usual: tuple[float, float] | None
 
     def probability(self, scores: ArrayLike) -> Matrix:
         """Of the best class of each row of scores."""
@@ -74,10 +78,10 @@ class Calibration:
     def unknown(self, scores: ArrayLike) -> NDArray[np.bool_]:
         """Whether a row of scores is like no class."""
         odd = -np.asarray(scores, np.float64).max(1)
-        if self.threshold is None:
+        if self.usual is None:
             return np.zeros(len(odd), np.bool_)
-        above: NDArray[np.bool_] = odd > self.threshold
-        return above
+        outside: NDArray[np.bool_] = (odd < self.usual[0]) | (odd > self.usual[1])
+        return outside
 
 
 def reliability(out: LeftOut, temperature: float) -> Reliability:
@@ -104,7 +108,7 @@ def calibration(
         nothing = np.zeros(0)
         return Calibration(temperature, nothing, nothing, None)
     knots = _monotone(of) if of.samples >= ENOUGH else (np.zeros(0), np.zeros(0))
-    return Calibration(temperature, *knots, _threshold(of.odd, false_alarms))
+    return Calibration(temperature, *knots, _usual(of.odd, false_alarms))
 
 
 def softmax(scores: Matrix) -> Matrix:
@@ -130,10 +134,12 @@ def _monotone(of: Reliability) -> tuple[Matrix, Matrix]:
     return np.array(middles), np.array(shares)
 
 
-def _threshold(odd: Ints, false_alarms: float) -> float:
-    """Above which lies that share, read between the edges of bins."""
+def _usual(odd: Ints, false_alarms: float) -> tuple[float, float]:
+    """From what is less odd than anything was, to what that share is odder than."""
     upto = np.concatenate([[0], np.cumsum(odd)]) / odd.sum()
     edges = (np.arange(ODDITIES + 1) - ODDITIES // 2) * STRETCH
     # The first edge of those below which equally many lie is where they end.
     keep = np.concatenate([[True], np.diff(upto) > 0])
-    return float(np.sinh(np.interp(1 - false_alarms, upto[keep], edges[keep])))
+    middle, most = np.sinh(np.interp([0.5, 1 - false_alarms], upto[keep], edges[keep]))
+    least = float(np.sinh(edges[np.flatnonzero(odd)[0]]))
+    return least - BEYOND * (float(middle) - least), float(most)

@@ -14,6 +14,7 @@ from simulators.cli.bench_lab_cmd import lab
 from simulators.cli.bench_memory_cmd import memory
 from simulators.cli.bench_overhead_cmd import overhead
 from simulators.cli.bench_papers_cmd import papers
+from simulators.cli.bench_photos_cmd import photos
 from simulators.cli.bench_truth_cmd import truth
 
 
@@ -34,6 +35,7 @@ for command in (
     memory,
     overhead,
     papers,
+    photos,
     truth,
 ):
     bench.add_command(command)

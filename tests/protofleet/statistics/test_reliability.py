@@ -82,6 +82,13 @@ def test_histograms_add_up():
 def test_nobody_left_out_knows_nothing():
     empty = LeftOut(np.zeros((0, 3)), np.zeros(0, np.int64), np.zeros(0))
     found = calibration(reliability(empty, 2.0), 2.0)
-    assert found.threshold is None
+    assert found.usual is None
     assert not found.unknown(np.full((2, 3), -1e9)).any()
     assert isinstance(reliability(empty, 2.0), Reliability)
+
+
+def test_what_scores_far_above_everything_is_unknown_too():
+    out = drawn(7, 500)
+    found = calibration(reliability(out, 2.0), 2.0)
+    best = out.scores.max(1).max()
+    assert found.unknown([[best * 3, 0.0], [best, 0.0]]).tolist() == [True, False]

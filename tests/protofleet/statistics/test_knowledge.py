@@ -10,13 +10,13 @@ from protofleet.statistics.leave_one_out import Samples, choose, losses
 from protofleet.values.sums import merge_all
 
 GRID = Grid()
-CENTRES = np.random.default_rng(0).normal(size=(5, 12)) * 2
+CENTRES = np.random.default_rng(0).normal(size=(5, 64)) * 0.8
 
 
 def samples(seed, n=60, classes=4):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, classes, n)
-    return CENTRES[y] + rng.normal(size=(n, 12)), y
+    return CENTRES[y] + rng.normal(size=(n, 64)), y
 
 
 DEVICES = [samples(seed) for seed in (1, 2, 3)]
@@ -35,7 +35,7 @@ def test_before_any_count_it_stands_on_the_evidence_and_says_so(basis):
     known = by_total(basis)
     assert known.choice == by_evidence(basis)
     assert not known.calibrated
-    assert not known.unknown(np.full((1, 12), 1e6)).any()
+    assert not known.unknown(np.full((1, 64), 1e6)).any()
 
 
 def test_devices_choose_together_in_any_order(basis):
@@ -53,7 +53,7 @@ def test_with_counts_it_classifies_and_knows_what_it_does_not(basis):
     x, y = samples(9, n=400)
     assert (known.labels(x) == y).mean() > 0.9
     assert known.unknown(x).mean() == pytest.approx(0.05, abs=0.05)
-    odd = CENTRES[4] + np.random.default_rng(5).normal(size=(100, 12))
+    odd = CENTRES[4] + np.random.default_rng(5).normal(size=(100, 64))
     # Odder than the usual, most of them, if not all by so much that they are rejected.
     assert known.scores(odd).max(1).mean() < np.quantile(known.scores(x).max(1), 0.2)
     assert known.calibrated

@@ -52,7 +52,13 @@ ORDER = {
         ("writer",),
         ("cli",),
     ),
-    "simulators": (("run",), ("live", "papers"), ("faults", "speed"), ("faults.cases",), ("cli",)),
+    "simulators": (
+        ("run",),
+        ("live", "papers"),
+        ("faults", "photos", "speed"),
+        ("faults.cases",),
+        ("cli",),
+    ),
 }
 
 

@@ -26,9 +26,9 @@ from protofleet.statistics.closed_form import SHRINKAGE, Moments, basis
 from protofleet.statistics.contribution import RANK, Grid, bytes_of, rank_within
 from protofleet.statistics.knowledge import Knowledge
 from protofleet.values.prototypes import Floats, Ints
-from simulators.photos.fleet import LearnedFleet, enrolled, learned, moved, rows_of
+from simulators.photos.learning import LearnedFleet, enrolled, learned, moved, rows_of
 from simulators.photos.measures import auroc, calibration_error, harmonic
-from simulators.photos.photographs import ALL, Photographs, Split, share, split, without
+from simulators.photos.photographs import ALL, HoldOut, Photographs, share, split, without
 
 SHOTS = (1, 5, 20, 100, ALL)
 PHOTOS, DRAWS = 5, 3
@@ -97,7 +97,7 @@ def bench_photos(photographs: Photographs, options: PhotosOptions, say: Say) -> 
     )
 
 
-def _fixed(photographs: Photographs, parts: Split) -> Table:
+def _fixed(photographs: Photographs, parts: HoldOut) -> Table:
     """Rules with one setting, by the fleet's exact sums."""
     x, y = photographs.features.astype(np.float64), photographs.labels
     train, test = parts.train, parts.test
@@ -122,7 +122,7 @@ def _fixed(photographs: Photographs, parts: Split) -> Table:
     return table | named
 
 
-def _ours(photographs: Photographs, parts: Split, fleet: LearnedFleet) -> Table:
+def _ours(photographs: Photographs, parts: HoldOut, fleet: LearnedFleet) -> Table:
     labels = fleet.knowledge.labels(photographs.features[parts.test])
     return {
         "fleet": share(labels == photographs.labels[parts.test]),
@@ -131,14 +131,14 @@ def _ours(photographs: Photographs, parts: Split, fleet: LearnedFleet) -> Table:
     }
 
 
-def _error(photographs: Photographs, parts: Split, knowledge: Knowledge) -> float:
+def _error(photographs: Photographs, parts: HoldOut, knowledge: Knowledge) -> float:
     x = photographs.features[parts.test]
     right = knowledge.labels(x) == photographs.labels[parts.test]
     return calibration_error(knowledge.calibration.probability(knowledge.scores(x)), right)
 
 
 def _unseen(
-    photographs: Photographs, parts: Split, rows: dict[int, Ints], grid: Grid, rank: int, say: Say
+    photographs: Photographs, parts: HoldOut, rows: dict[int, Ints], grid: Grid, rank: int, say: Say
 ) -> Table:
     """Each domain in turn had no part in it."""
     x, y, plain, aligned = photographs.features, photographs.labels, [], []
@@ -156,7 +156,7 @@ def _unseen(
 
 def _newcomers(
     photographs: Photographs,
-    parts: Split,
+    parts: HoldOut,
     rows: dict[int, Ints],
     grid: Grid,
     rank: int,
@@ -206,7 +206,7 @@ def _newcomers(
 
 def _several(
     photographs: Photographs,
-    parts: Split,
+    parts: HoldOut,
     rows: dict[int, Ints],
     grid: Grid,
     rank: int,
@@ -277,7 +277,7 @@ def _suspects(photographs: Photographs, rows: dict[int, Ints], grid: Grid, rank:
     }
 
 
-def _drawn(photographs: Photographs, parts: Split, label: int, draw: int, *, one: bool) -> Ints:
+def _drawn(photographs: Photographs, parts: HoldOut, label: int, draw: int, *, one: bool) -> Ints:
     """Photographs of a class that may be learned from: any, or those of one device."""
     rng = np.random.default_rng(100 * label + draw)
     rows = parts.train[photographs.labels[parts.train] == label]

@@ -31,7 +31,7 @@ class Photographs:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class HoldOut:
     """Rows that devices learn from, and rows that nobody does."""
 
     train: Ints
@@ -61,7 +61,7 @@ def embedded(folder: Path, embed: Embed) -> Photographs:
     )
 
 
-def split(photographs: Photographs, seed: int, shots: int) -> Split:
+def split(photographs: Photographs, seed: int, shots: int) -> HoldOut:
     """A third of each class and domain held back, and of the rest so many (0: all) learned from.
 
     The same photographs are held back for every number of shots, and more shots add to fewer.
@@ -76,7 +76,7 @@ def split(photographs: Photographs, seed: int, shots: int) -> Split:
             back = len(rows) // HELD_BACK
             test.append(rows[:back])
             train.append(rows[back:][: shots or None])
-    return Split(np.concatenate(train), np.concatenate(test))
+    return HoldOut(np.concatenate(train), np.concatenate(test))
 
 
 def without(photographs: Photographs, rows: Ints, label: int) -> Ints:

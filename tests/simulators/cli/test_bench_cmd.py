@@ -18,6 +18,7 @@ def test_the_tables_there_are():
         "memory",
         "overhead",
         "papers",
+        "photos",
         "truth",
     }
 

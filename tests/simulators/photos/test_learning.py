@@ -5,8 +5,8 @@ import pytest
 
 from protofleet.statistics.contribution import Grid
 from protofleet.values.sums import digest
-from simulators.photos.fleet import enrolled, learned, moved, rows_of
-from simulators.photos.photographs import ALL, Split, share, split, without
+from simulators.photos.learning import enrolled, learned, moved, rows_of
+from simulators.photos.photographs import ALL, HoldOut, share, split, without
 from tests.simulators.photos.made_up import photographs
 
 SOME = photographs()
@@ -43,7 +43,7 @@ def test_five_photographs_are_enough_for_a_new_class():
 
 def test_a_device_without_labels_is_none():
     parts = split(SOME, 0, ALL)
-    lone = Split(parts.train[SOME.domains[parts.train] == 1], parts.test)
+    lone = HoldOut(parts.train[SOME.domains[parts.train] == 1], parts.test)
     assert list(rows_of(SOME, lone)) == [1]
 
 

@@ -20,7 +20,7 @@ from protofleet.statistics.knowledge import (
 from protofleet.statistics.leave_one_out import Samples, losses
 from protofleet.values.prototypes import Floats, Ints
 from protofleet.values.sums import Partial, merge_all
-from simulators.photos.photographs import Photographs, Split
+from simulators.photos.photographs import HoldOut, Photographs
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class LearnedFleet:
     knowledge: Knowledge
 
 
-def rows_of(photographs: Photographs, split: Split) -> dict[int, Ints]:
+def rows_of(photographs: Photographs, split: HoldOut) -> dict[int, Ints]:
     """What each device learns from; a device without any is none."""
     every = {d: split.of(photographs, d) for d in range(len(photographs.domain_names))}
     return {domain: rows for domain, rows in every.items() if len(rows)}

@@ -4,6 +4,7 @@ ahead of what is said.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
 from coordinator import devices
+from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, CutRecord, RoundRecord, UploadRecord
 from coordinator.ledger.catalogue import Catalogue, Policy
@@ -22,7 +24,7 @@ from coordinator.uploads.fuse import fuse_total, start_state
 from coordinator.uploads.intake import Intake
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
-from protofleet.errors import WireError
+from protofleet.errors import FusionError, WireError
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
@@ -62,12 +64,24 @@ from protofleet.wire.codes import Reason
 #   a cut with its state, or of a round   the round is over: open the next
 #     without exchange
 #
+# A cut that cannot be fused. What was let in may still be what no recipe can work with: a matrix
+# without an inverse, sums that cannot be joined. Whatever a recipe raises then ends in `_fuse`: the
+# cut is journalled as failed, with the reason, and its state is the one that was there before it.
+# So devices hear of a new state and go on, and neither a restart nor a replay tries it again. A
+# fusion that ends the process itself (no memory left) is given up after ATTEMPTS starts.
+#
 # The third is why a cut names its uploads with their weights: the state that comes out is the same
 # to the bit, since the folds add exactly. Uploads that arrive after the cut find the round closed,
 # whether or not its state was written before the crash.
 #
 # The machine's state is written by `machine.step` alone. Actions lead to further events (`Fuse` to
 # `Fused`), which queue behind those of the same batch: `coordinator.rounds.machine` says why.
+
+
+ATTEMPTS = 5  # starts of the process that may end in one and the same fusion
+ATTEMPT = "attempt"  # what the journal calls that round, and how many there were
+LONGEST_WORDS = 300  # of an error that is kept
+NAMED = 20  # of missing devices, where they are written down or logged
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,9 @@ class Core:
         self.devices: devices.Devices = {}
         self.run_state = RunState()
         self.base_round, self.state = 0, GlobalState()
+        self._closing: CutRecord | None = None  # cut, and without a state yet
+        self._refold = False  # its uploads were folded in an earlier life
+        self._started = False
 
     def recover(self, now: float) -> list[Publication]:
         """Stand where the journal says; close what was cut before it could be fused."""
@@ -143,16 +160,28 @@ class Core:
             self.aggregator.begin(newest.round, accepted)
             phase = "collecting"
         elif newest.talks and self.base_round < newest.round:
-            self.aggregator.restore(cut)
+            self._closing, self._refold = self._attempted(cut), True
             phase = "closing"
+        self._started = True
         return machine.Resumed(newest.round, newest.asked, answered, paused, phase)
+
+    def _attempted(self, cut: CutRecord) -> CutRecord:
+        """The cut, failed if this process is not the first that begins with it."""
+        if self._started or cut.failed:
+            return cut
+        number, _, count = (self.journal.meta(ATTEMPT) or "").partition(" ")
+        attempts = 1 + (int(count) if number == str(cut.round) else 0)
+        with self.journal.commit():
+            self.journal.set_meta(ATTEMPT, f"{cut.round} {attempts}")
+        words = f"the process ended {attempts - 1} times while it was fused"
+        return replace(cut, failed=words) if attempts > ATTEMPTS else cut
 
     def greetings(self) -> list[Publication]:
         """Everything retained, said on every connection: brokers forget."""
         publications = [
             self.messages.state(self.run_state, self.rules),
             self.messages.train(self.base_round, self.state),
-            *self._own_parts(),
+            *self._own_parts(self.base_round, self.state),
             *self.catalogue.publications(self.base_round, self.state),
         ]
         return [*publications, self._announcement()] if self.run_state.number else publications
@@ -319,13 +348,22 @@ class Core:
         )
         # Held uploads enter the total only now: until here their devices might send newer ones.
         stale = [upload for upload in usable if self.aggregator.add_record(upload) is None]
-        left_out, agreed = self.aggregator.close(len(self._eligible(now)))
+        failed = ""
+        try:
+            left_out, agreed = self.aggregator.close(len(self._eligible(now)))
+        except Exception as error:  # whatever joining what was let in comes to
+            left_out, agreed, failed = {}, self.journal.meta(AGREED) or "", _in_words(error)
+        # Bytes that a crash of the machine took from under a row that names them.
+        lost = [u for u in current if u.agent not in self.aggregator.agents]
+        left_out |= {(u.round, u.agent): Refusal(Reason.BAD_BYTES, "lost here") for u in lost}
         fused = [u for u in (*current, *stale) if (u.round, u.agent) not in left_out]
         weight = self.aggregator.weight
         counted = tuple((u.round, u.agent, weight(u.round)) for u in fused)
+        self._closing, self._refold = CutRecord(number, reason, counted, failed), False
         with self.journal.commit():
-            self.journal.add_cut(CutRecord(number, reason, counted), left_out)
-            self.journal.set_meta(AGREED, agreed)
+            self.journal.add_cut(self._closing, left_out)
+            if agreed:
+                self.journal.set_meta(AGREED, agreed)
             if opened.base_round and (accuracy := self.accuracy()):
                 self.journal.add_event(
                     "measured", opened.base_round, accuracy=accuracy, std=self.spread()
@@ -349,34 +387,59 @@ class Core:
     def _fuse(self, number: int) -> list[Publication]:
         if not self._round(number).talks:
             return []  # there is nothing in it: the state that is there goes on being the newest
-        turn = self.aggregator.turn(number)
-        state = fuse_total(self.terms.expected.recipe, turn, self.aggregator.total, self.state)
+        state, failed = self.state, ""
+        try:
+            state = self._fused(number)
+            publications = self._published(number, state)
+        except (JournalError, sqlite3.Error):
+            raise
+        except Exception as error:  # whatever a recipe stumbles over in what was let in
+            state, failed = self.state, _in_words(error)
         with self.journal.commit():
+            if failed:
+                self.journal.fail_cut(number, failed)
+                self.journal.add_event("failed", number, words=failed)
             self.journal.add_state(number, state)
+        self._closing = None
         self.base_round, self.state = number, state
+        if failed:
+            self.log.error(f"the round cannot be fused, its state stays: {failed}", round=number)
+            publications = self._published(number, state)
+        return publications
+
+    def _fused(self, number: int) -> GlobalState:
+        """What comes of the cut; the total is made again where an earlier life closed it."""
+        cut = self._closing
+        assert cut is not None  # it was written before this was asked for
+        if cut.failed:
+            raise FusionError(cut.failed)
+        total = self.aggregator.total_of(cut) if self._refold else self.aggregator.total
+        turn = self.aggregator.turn(number)
+        return fuse_total(self.terms.expected.recipe, turn, total, self.state)
+
+    def _published(self, number: int, state: GlobalState) -> list[Publication]:
+        """A state for all, what is classified with by it, and each device's own part."""
         return [
             self.messages.train(number, state),
             *self.catalogue.publications(number, state),
-            *self._own_parts(),
+            *self._own_parts(number, state),
         ]
 
     def _put_off(self, number: int, missing: Sequence[str]) -> list[Publication]:
-        self.log.warning(
-            "deadline passed below the quorum", round=number, missing=",".join(missing)
-        )
+        names = [*missing[:NAMED], *([f"and {len(missing) - NAMED} more"] * (len(missing) > NAMED))]
+        self.log.warning("deadline passed below the quorum", round=number, missing=",".join(names))
         with self.journal.commit():
-            self.journal.add_event("put-off", number, missing=list(missing))
+            self.journal.add_event("put-off", number, missing=names)
         return [self._announcement()]
 
     def _rest(self, number: int) -> list[Publication]:
-        if not self._round(number).talks:
-            return []
+        # Also after a round without exchange: devices are to hear that the run is done or paused.
         return [self._announcement(), self.messages.state(self.run_state, self.rules)]
 
-    def _own_parts(self) -> list[Publication]:
+    def _own_parts(self, number: int, state: GlobalState) -> list[Publication]:
         """For every device its own part of the state, where the method has such parts."""
-        agents = sorted(self.devices) if self.state.own else []
-        return [self.messages.own(agent, self.base_round, self.state) for agent in agents]
+        agents = sorted(self.devices) if state.own else []
+        return [self.messages.own(agent, number, state) for agent in agents]
 
     def _announcement(self, opened: RoundRecord | None = None) -> Publication:
         opened = opened or self._round(self.run_state.number)
@@ -424,3 +487,9 @@ class Core:
 
     def _eligible(self, now: float) -> tuple[str, ...]:
         return devices.eligible(self.devices, now, self.terms.lost_after)
+
+
+def _in_words(error: Exception) -> str:
+    """An error as a journal keeps it: of one line, and short whoever caused it."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return words if len(words) <= LONGEST_WORDS else f"{words[:LONGEST_WORDS]} ..."

@@ -109,7 +109,8 @@ def rounds(data_dir: Path, as_json: bool, last: int) -> None:
         closed = row["reason"] or "open"
         state = (row["state_sha256"] or "no new state")[:16]
         counts = f"asked {row['asked']:<5} uploads {row['uploads']:<5}"
-        click.echo(f"round {row['round']:<6} {counts} {closed:<10} {state}")
+        words = f"  failed: {row['failed']}" if row.get("failed") else ""
+        click.echo(f"round {row['round']:<6} {counts} {closed:<10} {state}{words}")
 
 
 @click.command()

@@ -37,6 +37,9 @@ from protofleet.util.files import Locked, lock
 #   cuts      it was closed, and these uploads are in it; none that comes later is
 #   states    what came out
 #
+# A cut that cannot be fused says why (`failed`), and its state is the one before it, written in the
+# same commit: so it is closed like any other, and nobody tries it again.
+#
 # A round is written to `cuts` before it is fused and to `states` after. Whatever row is the last
 # one is where the run goes on; see `recover` in `coordinator.core`.
 #
@@ -48,14 +51,14 @@ from protofleet.util.files import Locked, lock
 # Schema steps. `PRAGMA user_version` says which schema a file has; each further one is a script
 # of its own, run in one transaction with the change of that number, and never edited once released.
 # A newer file is left alone. Steps so far: 1 the tables; 2 `files`; 3 the index of held uploads
-# alone, as one over every status cost a write an upload; 4 `logged`.
+# alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`.
 #
 # One holder. Two processes that write would each be right alone; a lock on the directory keeps the
 # second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
 #
 # Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
-SCHEMA = 4
+SCHEMA = 5
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
 
@@ -174,11 +177,12 @@ class Journal:
     def cut(self, round: int) -> CutRecord | None:
         """Where a round was cut."""
         row = self._db.execute(
-            "SELECT round, reason, counted FROM cuts WHERE round=?", (round,)
+            "SELECT round, reason, counted, failed FROM cuts WHERE round=?", (round,)
         ).fetchone()
         if row is None:
             return None
-        return CutRecord(row[0], row[1], tuple((r, a, w) for r, a, w in json.loads(row[2])))
+        counted = tuple((r, a, w) for r, a, w in json.loads(row[2]))
+        return CutRecord(row[0], row[1], counted, row[3])
 
     def state(self, round: int | None = None) -> tuple[int, GlobalState] | None:
         """The state that came out of a round, or the newest, with its round."""
@@ -276,8 +280,8 @@ class Journal:
         """A round is cut here; its uploads are fused in it; others are left out, and kept like late
         ones.
         """
-        values = (cut.round, cut.reason, json.dumps(cut.counted), self._wall())
-        self._db.execute("INSERT INTO cuts VALUES (?, ?, ?, ?)", values)
+        values = (cut.round, cut.reason, json.dumps(cut.counted), self._wall(), cut.failed)
+        self._db.execute("INSERT INTO cuts VALUES (?, ?, ?, ?, ?)", values)
         self._db.executemany(
             "UPDATE uploads SET cut=?, status='accepted' WHERE round=? AND agent=?",
             [(cut.round, round, agent) for round, agent, _ in cut.counted],
@@ -285,6 +289,10 @@ class Journal:
         self._db.executemany(
             "UPDATE uploads SET status='late' WHERE round=? AND agent=?", list(left_out)
         )
+
+    def fail_cut(self, round: int, words: str) -> None:
+        """What was cut cannot be fused: its state is the one before it."""
+        self._db.execute("UPDATE cuts SET failed=? WHERE round=?", (words, round))
 
     def add_state(self, round: int, state: GlobalState) -> None:
         """What a round ended in."""

@@ -40,8 +40,11 @@ class UploadRecord:
 
 @dataclass(frozen=True)
 class CutRecord:
-    """Where a round was cut: which uploads are in it, as (round, agent, weight)."""
+    """Where a round was cut: which uploads are in it, as (round, agent, weight). `failed` says why
+    nothing could be fused of them; empty for a cut that has a state of its own, or has none yet.
+    """
 
     round: int
     reason: str
     counted: tuple[tuple[int, str, int], ...]
+    failed: str = ""

@@ -127,9 +127,11 @@ def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> Roun
     serve = plan.serve
     # Where nothing is trained a round takes no time, and they would follow like a storm.
     of_itself = 10.0 if recipe.traits.frozen else 0.0
+    # Where all take part, nobody is named.
+    room = None if serve.participation >= 1 else _room(plan, contract)
     return RoundRules(
         lambda number, agents: selection.participants(
-            contract, number, agents, serve.participation
+            contract, number, agents, serve.participation, room
         ),
         serve.rounds or None,
         serve.min_agents,
@@ -138,6 +140,14 @@ def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> Roun
         serve.cut if serve.mode == "async" else None,
         of_itself if serve.every is None else serve.every,
     )
+
+
+def _room(plan: FleetConfig, contract: Contract) -> int:
+    """Bytes for names in an announcement: it travels whole, or it does not travel."""
+    document = {"contract": contract.announced(), "settings": dict(plan.settings)}
+    # Everything else in it is numbers, hashes and names of at most 63 letters: less than 2 KiB.
+    size = len(json.dumps(document).encode()) + 2048
+    return max(0, BlobLimits(packet=plan.broker.packet).chunk - size)
 
 
 def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: Any) -> Terms:

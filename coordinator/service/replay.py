@@ -37,7 +37,7 @@ def replayed(journal: Journal) -> list[Replayed]:
     known_before = True
     for round, recorded in journal.state_hashes().items():
         cut = journal.cut(round)
-        if round == 0:
+        if round == 0 or (known_before and cut is not None and cut.failed):
             again = before
         elif known_before and cut is not None and _whole(journal, cut.counted):
             again = fuse_total(recipe, aggregator.turn(round), aggregator.total_of(cut), before)

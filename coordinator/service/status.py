@@ -91,5 +91,6 @@ def _round(core: Core, number: int) -> dict[str, Any]:
         "talks": opened.talks if opened else None,
         "uploads": len(cut.counted) if cut else len(core.journal.uploads(number)),
         "reason": cut.reason if cut else None,
+        "failed": cut.failed if cut else "",
         "state_sha256": core.journal.state_hash(number),
     }

@@ -14,7 +14,7 @@ from coordinator.uploads import shape_vote
 from coordinator.uploads.shape_vote import ShapeSignature, ShapeVote
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
-from protofleet.errors import FusionError
+from protofleet.errors import FusionError, WireError
 from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Part, Parts
@@ -113,10 +113,6 @@ class Aggregator:
         for record in uploads:
             self.add_record(record)
 
-    def restore(self, cut: CutRecord) -> None:
-        """Stand where a round was cut and not fused yet."""
-        self.total = self.total_of(cut)
-
     def add(self, upload: Upload) -> Refusal | None:
         """Fold an upload, if it fits what is agreed on."""
         if upload.parts:
@@ -135,7 +131,10 @@ class Aggregator:
 
     def add_record(self, record: UploadRecord) -> Refusal | None:
         """Fold an upload that is in the journal."""
-        return self.add(self.upload(record))
+        try:
+            return self.add(self.upload(record))
+        except WireError as error:  # a crash of the machine took its bytes
+            return _refusal(error)
 
     def unfit(self, upload: Upload) -> Refusal | None:
         """Why an upload could not be folded later, either; whether it fits the others is seen

@@ -43,13 +43,14 @@ def core(
     method="fedproto",
     contract=CONTRACT,
     hyper=None,
+    room=None,
 ):
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
     hyper = hyper or recipe.hyper()
     expected = Expected(contract.fleet, contract.run, recipe, contract)
     rules = RoundRules(
-        lambda n, who: selection.participants(contract, n, who, share),
+        lambda n, who: selection.participants(contract, n, who, share, room),
         rounds,
         min_agents,
         quorum,

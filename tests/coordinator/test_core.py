@@ -3,15 +3,25 @@ change nothing.
 """
 
 import itertools
+import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.core import ATTEMPTS
 from coordinator.errors import JournalError
-from protofleet import wire
+from coordinator.service.replay import replayed
+from coordinator.uploads.aggregate import Aggregator
+from protofleet import registry, wire
+from protofleet.errors import FusionError
+from protofleet.settings.fields import to_plain
+from protofleet.values.prototypes import Prototypes, Tensors
 from tests.coordinator.made import (
     AGENTS,
+    CONTRACT,
     announced,
     birth,
     core,
@@ -202,3 +212,162 @@ def test_an_answer_that_comes_with_the_end_of_its_round_does_not_count_in_the_ne
     made.take([upload("a", 1, base), birth("b", online=False, reason="left")], 2.0)
     assert [agent for _, agent, _ in made.journal.cut(1).counted] == ["a", "c"]
     assert (made.run_state.number, made.run_state.answered) == (2, frozenset())
+
+
+class Stubborn:
+    """A recipe's `fuse` that fails in the rounds it is told, and counts how often it was asked."""
+
+    def __init__(self, recipe, failing, error):
+        self.recipe, self.failing, self.error, self.calls = recipe, failing, error, []
+
+    def __call__(self, turn, total, before):
+        self.calls.append(turn.round)
+        if turn.round in self.failing:
+            raise self.error
+        return self.recipe.fuse(turn, total, before)
+
+
+def stubborn(folder, failing=(1,), error=None, **rules):
+    made = core(folder, **rules)
+    expected_now = made.terms.expected
+    error = error or np.linalg.LinAlgError("Singular matrix")
+    fuse = Stubborn(expected_now.recipe, failing, error)
+    recipe = replace(expected_now.recipe, fuse=fuse)
+    made.terms = replace(made.terms, expected=replace(expected_now, recipe=recipe))
+    made.aggregator = Aggregator(made.journal, made.terms.expected, made.terms.hyper, 0)
+    made.intake.aggregator = made.aggregator
+    return made, fuse
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        np.linalg.LinAlgError("Singular matrix"),
+        FusionError("a total weight of 2147483648 is too large to be added exactly"),
+        ValueError("two\nlines"),
+        MemoryError(),
+    ],
+)
+def test_a_cut_that_cannot_be_fused_is_written_down_and_the_run_goes_on(tmp_path, error):
+    made, fuse = stubborn(tmp_path, error=error)
+    _, _, base = joined(made)
+    said = made.take([upload(a, 1, base) for a in AGENTS], 1.0)
+    assert receipts(said) == [(a, "accepted", "") for a in AGENTS]
+    assert announced(said) == (2, "open", base)
+    assert type(error).__name__ in made.journal.cut(1).failed
+    assert "\n" not in made.journal.cut(1).failed
+    assert (made.base_round, made.state.base) == (1, base)
+    assert (fuse.calls, made.run_state.number) == ([1], 2)
+    made.take([upload(a, 2, base) for a in AGENTS], 2.0)
+    assert (made.journal.cut(2).failed, made.base_round) == ("", 2)
+
+
+def test_a_failed_cut_is_tried_again_by_no_restart_and_no_replay(tmp_path):
+    made, fuse = stubborn(tmp_path)
+    _, _, base = joined(made)
+    made.take([upload(a, 1, base) for a in AGENTS], 1.0)
+    made.journal.close()
+    again, fuse = stubborn(tmp_path)
+    again.recover(5.0)
+    assert (fuse.calls, again.run_state.number, again.base_round) == ([], 2, 1)
+    again.take([upload(a, 2, base) for a in AGENTS], 6.0)
+    agreement = {
+        "method": "fedproto",
+        "settings": to_plain(again.terms.hyper),
+        "contract": to_plain(CONTRACT),
+    }
+    with again.journal.commit():
+        again.journal.set_meta("agreement", json.dumps(agreement))
+    assert [state.verdict for state in replayed(again.journal)] == ["same"] * 3
+
+
+def test_totals_that_cannot_be_joined_are_a_failed_cut_too(tmp_path):
+    made = core(tmp_path)
+    _, _, base = joined(made)
+
+    def close(devices):
+        raise FusionError("prototypes: a sum in one upload, a bag in another")
+
+    made.aggregator.close = close
+    said = made.take([upload(a, 1, base) for a in AGENTS], 1.0)
+    assert announced(said) == (2, "open", base)
+    assert "a bag in another" in made.journal.cut(1).failed
+    assert [upload.cut for upload in made.journal.uploads(1)] == [1, 1, 1]
+
+
+def test_a_fusion_that_ends_the_process_is_given_up_after_some_starts(tmp_path):
+    class Killed(BaseException):
+        pass
+
+    made, _ = stubborn(tmp_path, error=Killed())
+    _, _, base = joined(made)
+    with pytest.raises(Killed):
+        made.take([upload(a, 1, base) for a in AGENTS], 1.0)
+    for _ in range(ATTEMPTS):
+        made.journal.close()
+        made, fuse = stubborn(tmp_path, error=Killed())
+        with pytest.raises(Killed):
+            made.recover(2.0)
+    made.journal.close()
+    made, fuse = stubborn(tmp_path, error=Killed())
+    made.recover(2.0)
+    assert fuse.calls == []
+    assert (made.run_state.number, made.base_round) == (2, 1)
+    assert "the process ended" in made.journal.cut(1).failed
+
+
+def test_bytes_that_were_lost_cost_their_upload_alone(tmp_path):
+    made = core(tmp_path, rounds=1)
+    _, _, base = joined(made)
+    made.take([upload(a, 1, base) for a in "ab"], 1.0)
+    with made.journal.commit():
+        made.journal._db.execute("UPDATE uploads SET blob=999 WHERE agent='a'")
+    made.journal.close()
+    again = core(tmp_path, rounds=1)
+    joined(again)
+    again.take([upload("c", 1, base)], 1.0)
+    assert again.journal.cut(1).counted == ((1, "b", 1), (1, "c", 1))
+    assert again.state.sha256 == expected(again, 1, ("b", "c")).sha256
+
+
+def test_an_announcement_names_no_more_devices_than_there_is_room_for(tmp_path):
+    made = core(tmp_path, share=0.9, room=4000)
+    names = [f"{n:05}".ljust(63, "x") for n in range(5000)]
+    made.recover(0.0)
+    said = made.take([birth(name) for name in names], 0.0)
+    (message,) = [p for p in said if p.topic == made.topics.round]
+    body = wire.decode(message.payload).body
+    assert len(message.payload) < 8192
+    assert tuple(body["participants"]) == made.run_state.asked
+    assert 50 < len(made.run_state.asked) < 70
+    said = made.take([], 61.0)
+    assert made.run_state.phase == "collecting"
+    assert sum(len(json.dumps(event)) for event in made.journal.events()) < 4000
+
+
+def test_a_run_of_rounds_without_exchange_says_that_it_is_done_or_paused(tmp_path):
+    made = core(tmp_path, method="local", rounds=2)
+    _, _, base = joined(made)
+
+    def answers(number):
+        return made.take([upload(a, number, base, {}, method="local") for a in AGENTS], number)
+
+    made.pause(True, 0.5)
+    assert announced(answers(1))[:2] == (1, "paused")
+    assert announced(made.pause(False, 1.5))[:2] == (2, "open")
+    assert announced(answers(2))[:2] == (2, "done")
+
+
+def test_a_rogue_alone_in_a_first_round_of_fleet_ends_no_run(tmp_path):
+    """All numbers are admissible, and the covariance has no inverse."""
+    hyper = registry.load("fleet").hyper(ridge=2.0**-7)
+    made = core(tmp_path, method="fleet", min_agents=1, hyper=hyper)
+    _, _, base = joined(made, ("a",))
+    spread = np.zeros(10, np.float32)
+    spread[0], spread[4] = -(2.0**-7), 2.0**-7  # of its diagonal
+    means = Prototypes(np.array([0]), np.ones((1, 4), np.float32), np.array([1]))
+    parts = {"prototypes": means, "spread": Tensors({"spread": spread})}
+    said = made.take([upload("a", 1, base, parts, method="fleet")], 1.0)
+    assert receipts(said) == [("a", "accepted", "")]
+    assert announced(said) == (2, "open", base)
+    assert made.journal.cut(1).failed == "LinAlgError: Singular matrix"

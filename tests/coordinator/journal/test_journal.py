@@ -181,6 +181,7 @@ def test_held_uploads_are_found_by_their_index_also_in_a_journal_of_the_release_
     first.close()
     with sqlite3.connect(tmp_path / "journal.db") as db:
         db.executescript("DROP TABLE logged; DROP INDEX uploads_held;")
+        db.execute("ALTER TABLE cuts DROP COLUMN failed")
         db.execute("CREATE INDEX uploads_by_status ON uploads (status)")
         db.execute("PRAGMA user_version=2")
     again = journal(tmp_path)
@@ -206,6 +207,7 @@ def test_a_journal_of_the_release_before_is_brought_up_and_keeps_files(tmp_path)
     first.close()
     with sqlite3.connect(tmp_path / "journal.db") as db:
         db.executescript("DROP TABLE files; DROP TABLE logged;")
+        db.execute("ALTER TABLE cuts DROP COLUMN failed")
         db.execute("PRAGMA user_version=1")
     again = Journal(tmp_path, lambda: 0.0)
     with again.commit():
@@ -219,3 +221,18 @@ def test_a_journal_of_the_release_before_is_brought_up_and_keeps_files(tmp_path)
     restored = Journal(tmp_path / "restored", lambda: 0.0)
     assert (restored.meta("run"), restored.file("a"), restored.file("b")) == ("r", None, b"second")
     restored.close()
+
+
+def test_a_failed_cut_says_why_also_in_a_journal_that_had_none(tmp_path):
+    first = filled(tmp_path, 2)
+    first.close()
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        db.execute("ALTER TABLE cuts DROP COLUMN failed")
+        db.execute("PRAGMA user_version=4")
+    again = journal(tmp_path)
+    with again.commit():
+        again.fail_cut(2, "Singular matrix")
+    assert [again.cut(r) for r in (1, 2)] == [
+        CutRecord(1, "complete", ((1, "a", 1),)),
+        CutRecord(2, "complete", ((2, "a", 1),), "Singular matrix"),
+    ]

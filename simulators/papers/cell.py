@@ -40,7 +40,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from protofleet.errors import CheckpointError, TrainingDiverged, UsageError, ValueRefused
+from protofleet.errors import (
+    CheckpointError,
+    FusionError,
+    TrainingDiverged,
+    UsageError,
+    ValueRefused,
+)
 from protofleet.exchange.snapshot import unpack_state
 from protofleet.util.files import Locked, lock
 from protofleet.values.prototypes import Prototypes
@@ -151,7 +157,8 @@ def _run(cell: Cell, seed: int, places: Places, workers: int) -> None:
             # A run of other settings, or one that cannot be read. Nobody is there to be asked.
             _put_aside(path)
             result_of(label, setup, workers, path, resume=True)
-    except (TrainingDiverged, ValueRefused) as error:
+    except (TrainingDiverged, ValueRefused, FusionError) as error:
+        # Numbers that are not finite, or too large to be summed: it would end so again.
         _keep(records.failed(cell.home, config, str(error), _rounds_there(path)), places)
         raise
     result = finished(path, config)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from protofleet.errors import TrainingDiverged, UsageError
+from protofleet.errors import FusionError, TrainingDiverged, UsageError, ValueRefused
 from protofleet.exchange.snapshot import pack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.util.files import lock
@@ -105,18 +105,19 @@ def test_what_another_process_is_at_is_left_to_it(small_lab, tmp_path):
     assert not runs_of(cell, places)
 
 
+@pytest.mark.parametrize("kind", [TrainingDiverged, ValueRefused, FusionError])
 def test_one_that_ended_in_numbers_that_are_not_finite_is_not_tried_again(
-    small_lab, tmp_path, monkeypatch
+    kind, small_lab, tmp_path, monkeypatch
 ):
     cell = Cell("small", "A small cell", small_lab(rounds=1), "prototype", seeds=1)
     places, tries = places_in(tmp_path), []
 
     def diverging(*words, **more):
         tries.append(words)
-        raise TrainingDiverged("loss is nan")
+        raise kind("loss is nan")
 
     monkeypatch.setattr(cells, "result_of", diverging)
-    with pytest.raises(TrainingDiverged):
+    with pytest.raises(kind):
         run_seed(cell, 0, places, 1)
     assert run_seed(cell, 0, places, 1)
     assert len(tries) == 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from protofleet.contract import Contract, Input, Numerics, Training, Wire
+from protofleet.contract import Contract, Input, Numerics, Resize, Training, Wire
 from protofleet.errors import SettingError, UsageError
 from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
@@ -130,6 +130,7 @@ class ContractSection:
     unit_embedding: bool = False
     head_relu: bool = False
     neck: tuple[int, ...] = ()
+    resize: Resize = "linear"
 
 
 @dataclass(frozen=True)

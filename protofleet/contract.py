@@ -17,8 +17,9 @@ from protofleet.settings.fields import setting, to_plain
 Augment = Literal["none", "crop-flip"]
 Wire = Literal["half", "float32", "int8"]
 Kind = Literal["image", "vector", "series"]
+Resize = Literal["linear", "pool"]
 # Options that came after the first fleets.
-_LATER = {"unit_embedding", "head_relu", "neck"}
+_LATER = {"unit_embedding", "head_relu", "neck", "resize", "training.last_batch"}
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class Training:
     lr_decay: float = setting(
         1.0, "the learning rate is multiplied by this every round", low=0, high=1
     )
+    last_batch: Literal["keep", "drop"] = setting(
+        "keep",
+        "a pass's last batch where it is not full; drop: left out, unless it is the only one "
+        "(networks whose batch statistics would be of two or three numbers diverge on it)",
+    )
     augment: Augment = setting(
         "none", "crop-flip: random crop after padding by 4, random horizontal flip"
     )
@@ -102,6 +108,7 @@ class Contract:
     # Widths before the embedding, the last of them its own: a classifier's hidden layers, where the
     # method counts them as the extractor's (`Traits.linear_head`).
     neck: tuple[int, ...] = ()
+    resize: Resize = "linear"  # what takes a network's own features to the embedding's size
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes) or not self.classes:
@@ -122,5 +129,11 @@ class Contract:
         """A plain document: as devices are told it, and as a run is identified by it."""
         # Later options are left out at their default: a device of an older version takes part in a
         # fleet that does not use them, and journals and lineages from before go on fitting.
-        unused = {f.name for f in fields(self) if getattr(self, f.name) == f.default} & _LATER
-        return {name: value for name, value in to_plain(self).items() if name not in unused}
+        document: dict[str, Any] = to_plain(self)
+        for option in _LATER:
+            section, _, name = option.rpartition(".")
+            owner = getattr(self, section) if section else self
+            default = next(f.default for f in fields(owner) if f.name == name)
+            if getattr(owner, name) == default:
+                del (document[section] if section else document)[name]
+        return document

@@ -101,20 +101,21 @@ def of_device(own: str, of_method: str, input: Input) -> str:
     return own or of_method or default_for(input)
 
 
-def mixed(input: Input, i: int) -> str:
-    """The backbone of device number `i` in a fleet of mixed ones: a fixed rotation of four that fit
-    the input.
+def rotation(named: str, input: Input) -> tuple[str, ...]:
+    """The backbones that a fleet's devices take in turn: those of a list, or for `mixed` four that
+    fit the input.
 
     Images from 28 pixels on: lenet, cnn4, resnet8, mobilenet_v3_small. Anything else: mlp,
     mlp-wide, mlp5, mlp-small.
     """
+    if named != "mixed":
+        return tuple(name for part in named.split(",") if (name := part.strip()))
     large = input.kind == "image" and _side(input) >= 28
-    rotation = (
+    return (
         ("lenet", "cnn4", "resnet8", "mobilenet_v3_small")
         if large
         else ("mlp", "mlp-wide", "mlp5", "mlp-small")
     )
-    return rotation[i % len(rotation)]
 
 
 def _side(input: Input) -> int:

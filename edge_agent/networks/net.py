@@ -23,6 +23,25 @@ from protofleet.recipe import Linear
 RELU_OUT = "relu_out"  # after `head.out`, where the contract has it
 
 
+class WindowMeans(nn.Module):
+    """`n` numbers as `d`, number i the mean of those from floor(i n/d) to ceil((i+1) n/d): torch's
+    adaptive average pooling, without parameters.
+    """
+
+    windows: Tensor
+
+    def __init__(self, n: int, d: int) -> None:
+        super().__init__()
+        # As a product, which every exporter knows (adaptive pooling to a size that does not divide
+        # is none of ONNX's operations). Not in the state: there is nothing to send or to average.
+        of, to = torch.arange(n), torch.arange(d).unsqueeze(1)
+        inside = ((of >= to * n // d) & (of < ((to + 1) * n + d - 1) // d)).float()
+        self.register_buffer("windows", (inside / inside.sum(1, keepdim=True)).T, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.windows
+
+
 class FleetNet(nn.Module):
     """What losses, trainer and evaluation see (`protofleet.recipe.Net`)."""
 
@@ -33,7 +52,8 @@ class FleetNet(nn.Module):
         self.backbone = nn.ModuleDict({"low": stages.low, "high": stages.high})
         first, *hidden = contract.neck or (d,)
         if stages.dim != first:
-            self.backbone["project"] = nn.Linear(stages.dim, first)
+            fitted = nn.Linear if contract.resize == "linear" else WindowMeans
+            self.backbone["project"] = fitted(stages.dim, first)
         if hidden:
             self.backbone["neck"] = nn.Sequential(_hidden(first, hidden))
         self.head = _head(d, contract.head_hidden, contract.n_classes, stages.head_dropout)
@@ -112,8 +132,12 @@ class FleetNet(nn.Module):
             prefix, module = parts[name]
             tensors |= {prefix + key: weight for key, weight in module.named_parameters()}
             # Counters of batches have no effect on what is computed, and a mean of them no meaning.
+            # What is not in the state (`WindowMeans`) is the same everywhere.
+            state = module.state_dict().keys()
             tensors |= {
-                prefix + key: b for key, b in module.named_buffers() if b.is_floating_point()
+                prefix + key: b
+                for key, b in module.named_buffers()
+                if b.is_floating_point() and key in state
             }
         return tensors
 

@@ -58,9 +58,9 @@ from edge_agent.networks.net import FleetNet
 from edge_agent.training.batches import LocalData, SampleTensors, blocks
 from edge_agent.training.context import TrainingContext
 from edge_agent.training.evaluate import Tallies, evaluate
-from edge_agent.training.phases import run_phases
+from edge_agent.training.phases import run_phases, way_out
 from edge_agent.training.step import Stepper
-from protofleet.errors import CheckpointError, DataError
+from protofleet.errors import CheckpointError, DataError, TrainingDiverged
 from protofleet.recipe import Features, Scorer, no_phases, take_nothing
 from protofleet.values.prototypes import Ints, Parts, Tensors
 
@@ -107,6 +107,13 @@ class LocalLearner:
         with torch.inference_mode():
             passes = [net(x)[levels] for x in blocks(samples, contract.input, contract.numerics)]
         *u, z, logits = (torch.cat(level).cpu().numpy() for level in zip(*passes, strict=True))
+        if not np.isfinite(z).all():
+            # Weights may be finite and what they compute not. A summary would say which of its
+            # vectors; why, and what to do about it, is known here.
+            raise TrainingDiverged(
+                f"agent {self.agent}: its network answers in numbers that are not finite",
+                way_out(net, len(self.data.train), contract.training),
+            )
         return Features(z, logits, samples.y.numpy(), u[0] if low else None)
 
     def weights(self, *modules: str) -> Tensors:

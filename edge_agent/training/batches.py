@@ -77,15 +77,16 @@ def training_batches(
     batch_size: int,
     augment: Augment,
     rng: np.random.Generator,
+    *,
+    drop_last: bool = False,
 ) -> Iterator[Batch]:
     """One pass in random order. A last batch of a single sample is left out: batch statistics need
-    two.
+    two; with `drop_last` every one that is not full, unless it is the only one.
     """
     # All draws of a pass are made here, in this order and before the first block, so that the size
     # of a block changes no bit.
     order = rng.permutation(len(samples))
-    if len(order) > 1 and len(order) % batch_size == 1 and batch_size > 1:
-        order = order[:-1]
+    order = order[: len(order) - _left_out(len(order), batch_size, drop_last)]
     x = samples.x
     crop = augment == "crop-flip" and kind.kind == "image"
     if crop:
@@ -109,6 +110,19 @@ def training_batches(
         ready, labels = prepare(raw, kind, numerics), samples.y[at].to(numerics.device)
         for i in range(0, len(at), batch_size):
             yield Batch(ready[i : i + batch_size], labels[i : i + batch_size])
+
+
+def smallest_batch(count: int, batch_size: int, *, drop_last: bool = False) -> int:
+    """How many samples the smallest batch of a pass over so many has."""
+    whole = count - _left_out(count, batch_size, drop_last)
+    return whole % batch_size or min(whole, batch_size)
+
+
+def _left_out(count: int, batch_size: int, drop_last: bool) -> int:
+    rest = count % batch_size
+    if drop_last and count > batch_size:
+        return rest
+    return 1 if rest == 1 and count > 1 and batch_size > 1 else 0
 
 
 def feature_batches(

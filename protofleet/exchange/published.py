@@ -192,6 +192,7 @@ def extractor_lineage(weights: Tensors, backbone: str, contract: Contract) -> st
     # What has no weights of its own and yet decides what comes out. Nothing where there is none, so
     # that an extractor has the lineage that it always had.
     shape += ["unit"] if contract.unit_embedding else []
+    shape += [] if contract.resize == "linear" else [contract.resize]
     terms = json.dumps(shape, sort_keys=True)
     digest = wire.digest({"weights": weights})
     return f"extractor:{sha256((terms + digest).encode()).hexdigest()}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from protofleet.contract import Numerics, Training, Wire
+from protofleet.contract import Numerics, Resize, Training, Wire
 from protofleet.settings.fields import setting
 from simulators.run.partitions import PartitionOptions
 
@@ -25,8 +25,17 @@ class Run:
     )
     agents: int = setting(20, "how many devices", low=1)
     partition: PartitionKind = setting("dirichlet", "how data is dealt out")
-    backbone: str = setting("", "the devices' network, or mixed; by default one that fits the data")
+    backbone: str = setting(
+        "",
+        "the devices' network, or several (a,b,c) that they take in turn, or mixed; "
+        "by default one that fits the data",
+    )
     embedding: int = setting(0, "size of the embedding; 0: the network's own", low=0)
+    resize: Resize = setting(
+        "linear",
+        "what takes a network's own features to that size: a linear layer, or means over windows "
+        "of them, without parameters",
+    )
     unit_embedding: bool = setting(
         False, "every network scales its embedding to length one, whatever the method"
     )

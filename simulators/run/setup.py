@@ -103,14 +103,14 @@ def prepare(config: LabConfig) -> Setup:
 
 
 def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) -> dict[str, str]:
-    if run.backbone == "mixed":
-        if not recipe.traits.mixed_backbones:
-            words = f"{recipe.name} wants the same network on every device"
-            raise UsageError(words, "it needs one backbone for all: name it with --backbone")
-        return {agent: backbones.mixed(data.input, i) for i, agent in enumerate(agents)}
-    return dict.fromkeys(
-        agents, run.backbone or recipe.traits.backbone or backbones.default_for(data.input)
-    )
+    named = backbones.of_device(run.backbone, recipe.traits.backbone, data.input)
+    kinds = backbones.rotation(named, data.input)
+    if len(set(kinds)) > 1 and not recipe.traits.mixed_backbones:
+        words = f"{recipe.name} wants the same network on every device"
+        raise UsageError(words, "it needs one backbone for all: name it with --backbone")
+    for kind in kinds if run.backbone != "mixed" else ():
+        natural(kind, data.input)  # a name that is wrong is said before anything runs
+    return {agent: kinds[i % len(kinds)] for i, agent in enumerate(agents)}
 
 
 def _contract(
@@ -138,6 +138,7 @@ def _contract(
         embedding=widths.embedding,
         head_hidden=widths.head_hidden,
         neck=widths.neck,
+        resize=run.resize,
         training=config.training,
         numerics=replace(config.numerics, device=resolve_device(config.numerics.device)),
         wire=run.wire,

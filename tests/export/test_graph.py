@@ -98,6 +98,16 @@ def test_a_classifier_that_ends_in_a_relu_does_so_in_the_graph(by, tmp_path):
     assert (answer.scores[due == 0] < 1e-3).all()
 
 
+def test_pooled_features_are_pooled_in_the_graph(tmp_path):
+    source = device("mlp-small", embedding=50, resize="pool")  # 32 to 50: no whole windows
+    made = export(source, Wanted(by="prototype"))
+    assert made.report["fp32"]["difference"] <= 1e-4
+    classifier = Classifier(write(made, tmp_path / "b"))
+    x = source.check.x[:100]
+    due = scored_by_evaluation(source, "prototype", x, classifier.loaded.bank.points)
+    assert np.allclose(classifier.look(x).distances, -due, rtol=1e-4, atol=1e-5)
+
+
 def test_rows_of_a_methods_own_read_the_embedding_and_have_no_relu(tmp_path):
     source = device(hidden=(16,), head_relu=True)
     rng = np.random.default_rng(0)

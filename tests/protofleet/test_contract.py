@@ -58,7 +58,8 @@ def test_class_ids_are_positions():
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("unit_embedding", True), ("head_relu", True), ("neck", (30, 64))]
+    ("option", "value"),
+    [("unit_embedding", True), ("head_relu", True), ("neck", (30, 64)), ("resize", "pool")],
 )
 def test_an_option_that_came_later_is_announced_only_where_it_is_used(option, value):
     document = CONTRACT.announced()  # what devices from before the option read
@@ -67,4 +68,13 @@ def test_an_option_that_came_later_is_announced_only_where_it_is_used(option, va
     assert from_plain(Contract, document) == CONTRACT
     used = replace(CONTRACT, **{option: value})
     assert used.announced() == {**document, option: to_plain(value)}
+    assert from_plain(Contract, used.announced()) == used
+
+
+def test_an_option_of_training_that_came_later_is_too():
+    document = CONTRACT.announced()
+    assert "last_batch" not in document["training"]
+    assert document["training"].keys() < to_plain(CONTRACT)["training"].keys()
+    used = replace(CONTRACT, training=replace(CONTRACT.training, last_batch="drop"))
+    assert used.announced()["training"] == {**document["training"], "last_batch": "drop"}
     assert from_plain(Contract, used.announced()) == used

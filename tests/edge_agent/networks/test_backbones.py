@@ -151,11 +151,16 @@ def test_the_default_fits_the_input(input: Input, name: str) -> None:
 
 @pytest.mark.parametrize("input", [CIFAR, MNIST, DIGITS, POINTS, SERIES])
 def test_a_mixed_fleet_rotates_through_four_that_fit(input: Input) -> None:
-    given = [backbones.mixed(input, i) for i in range(8)]
-    assert given[:4] == given[4:]
-    assert len(set(given)) == 4
-    for name in given[:4]:
+    four = backbones.rotation("mixed", input)
+    assert len(set(four)) == len(four) == 4
+    for name in four:
         backbones.build(name, input)
+
+
+def test_a_fleet_may_name_its_rotation() -> None:
+    named = backbones.rotation("resnet8, mobilenet_v2,", CIFAR)
+    assert named == ("resnet8", "mobilenet_v2")
+    assert backbones.rotation("lenet", CIFAR) == ("lenet",)
 
 
 @pytest.mark.parametrize(

@@ -253,3 +253,45 @@ def test_hidden_layers_before_the_embedding_are_those_that_a_classifier_would_ha
     assert sum(w.numel() for w in before.weights().values()) == sum(
         w.numel() for w in inside.weights().values()
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "dim", "rank"),
+    [("resnet8", 64, 64), ("lenet", 120, 120), ("mobilenet_v3_small", 1024, 512)],
+)
+def test_features_are_pooled_to_the_embedding_without_parameters(
+    name: str, dim: int, rank: int
+) -> None:
+    fleet = replace(contract(CIFAR, 512), resize="pool")
+    net = build_net(fleet, name, {}, 0).eval()
+    assert not any("project" in key for key in (*net.state_dict(), *net.weights()))
+    windows = net.backbone["project"]
+    x = np.random.default_rng(0).normal(size=(5, dim)).astype(np.float32)
+    # The windows as adaptive average pooling is documented, one by one.
+    expected = [
+        [row[i * dim // 512 : -(-(i + 1) * dim // 512)].mean() for i in range(512)] for row in x
+    ]
+    ours = windows(torch.from_numpy(x))
+    np.testing.assert_allclose(ours.numpy(), expected, rtol=1e-5, atol=1e-6)
+    torchs = nn.AdaptiveAvgPool1d(512)(torch.from_numpy(x).unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-6)
+    # What a fleet's 512 numbers can say of this network's features.
+    assert np.linalg.matrix_rank(windows(torch.eye(dim)).numpy()) == rank
+    with torch.no_grad():
+        assert net(images(CIFAR))[1].shape == (4, 512)
+
+
+def test_a_small_networks_pooled_features_repeat_themselves() -> None:
+    net = build_net(replace(contract(CIFAR, 512), resize="pool"), "resnet8", {}, 0).eval()
+    with torch.no_grad():
+        _, z, _ = net(images(CIFAR))
+    assert torch.equal(z, z[:, ::8].repeat_interleave(8, dim=1))  # 64 numbers, each eight times
+
+
+def test_a_network_of_the_embeddings_own_size_is_neither_pooled_nor_projected() -> None:
+    plain, pooled = (
+        build_net(replace(contract(CIFAR, 64), resize=kind), "resnet8", {}, 0).eval()
+        for kind in ("linear", "pool")
+    )
+    assert plain.state_dict().keys() == pooled.state_dict().keys()
+    assert torch.equal(plain(images(CIFAR))[1], pooled(images(CIFAR))[1])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from edge_agent.training.context import settle
-from protofleet.errors import CheckpointError
+from protofleet.errors import CheckpointError, TrainingDiverged
 from protofleet.values.prototypes import Tensors
 from simulators.run.setup import prepare
 
@@ -107,3 +107,18 @@ def test_only_the_state_that_is_trained_on_leaves_a_trace(small_lab):
 def test_a_checkpoint_of_another_network_is_refused(setup):
     with pytest.raises(CheckpointError, match="of another network"):
         agents(setup, 1)[0].restore({"": {"weights": Tensors({"w": np.zeros(3, np.float32)})}})
+
+
+def test_a_network_that_answers_in_no_numbers_says_so_and_what_to_do(small_lab):
+    agent = agents(prepare(small_lab()), 1)[0]
+    saved = agent.checkpoint()
+    arrays = dict(saved[""]["weights"].arrays)
+    # Finite weights, whose products are not.
+    huge = {name: np.full_like(a, 3e38) for name, a in arrays.items() if "fc" in name}
+    agent.restore({"": {**saved[""], "weights": Tensors(arrays | huge)}})
+    agent.receive(0, {}, {})
+    with (
+        agent._in_network() as learner,
+        pytest.raises(TrainingDiverged, match="not finite; try a smaller learning rate"),
+    ):
+        learner.features()

@@ -3,7 +3,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.training.batches import SampleTensors, blocks, prepare, training_batches
+from edge_agent.training.batches import (
+    SampleTensors,
+    blocks,
+    prepare,
+    smallest_batch,
+    training_batches,
+)
 from protofleet.contract import Input, Numerics
 
 IMAGE = Input("image", (8, 8, 3), (0.1, 0.2, 0.3), (0.5, 0.6, 0.7))
@@ -33,6 +39,26 @@ def test_a_pass_sees_every_sample_once_but_for_a_last_one_alone(n, size):
     alone = size > 1 and n > 1 and n % size == 1
     assert len(seen) == n - alone == len(set(seen))
     assert all(len(batch.y) == size for batch in got[:-1])
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.booleans())
+def test_a_last_batch_that_is_not_full_may_be_left_out_unless_it_is_the_only_one(n, size, drop):
+    x, y = samples(n)
+    got = list(
+        training_batches(
+            SampleTensors.of(x, y, IMAGE),
+            IMAGE,
+            Numerics(),
+            size,
+            "none",
+            np.random.default_rng(1),
+            drop_last=drop,
+        )
+    )
+    sizes = [len(batch.y) for batch in got]
+    assert min(sizes) == smallest_batch(n, size, drop_last=drop)
+    if drop:  # as a DataLoader with drop_last, but never nothing at all
+        assert sizes == ([size] * (n // size) or [n])
 
 
 def test_inputs_follow_their_labels_and_stored_samples_stay_as_they_are():

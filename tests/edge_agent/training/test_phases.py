@@ -1,6 +1,7 @@
 """Phases of training: seeds by name, rates by round, and an end that is said when it diverges."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from edge_agent.networks.net import build_net
 from edge_agent.training.batches import SampleTensors
-from edge_agent.training.phases import run_phases
+from edge_agent.training.phases import run_phases, way_out
 from edge_agent.training.step import Stepper
 from protofleet.contract import Contract, Input, Numerics, Training
 from protofleet.errors import TrainingDiverged
@@ -209,3 +210,56 @@ def test_training_that_diverges_says_so_and_what_to_do():
         TrainingDiverged, match="agent a, round 1: training diverged; try a smaller learning rate"
     ):
         trained([Phase(local.loss)], turn(contract=replace(CONTRACT, training=wild)))
+
+
+CIFAR = Input("image", (32, 32, 3))
+
+
+@pytest.mark.parametrize(("name", "notices"), [("shufflenet_v2_x1_0", True), ("resnet8", False)])
+def test_batch_statistics_of_two_samples_blow_gradients_up_where_maps_are_of_one_pixel(
+    name, notices
+):
+    contract = Contract("f", "r", 0, tuple("abcd"), CIFAR, 64)
+    net = build_net(contract, name, {}, 0)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(32, 3, 32, 32, generator=generator)
+
+    def length(count):
+        value = losses.cross_entropy(net(x[:count])[2], torch.arange(count) % 4)
+        gradients = torch.autograd.grad(value, list(net.parameters()))
+        return float(torch.cat([g.flatten() for g in gradients]).double().norm())
+
+    assert (length(2) > 20 * length(32)) is notices
+
+
+@pytest.mark.parametrize(
+    ("backbone", "count", "last_batch", "words"),
+    [
+        ("cnn-fashion", 10, "keep", "its last batch has 2 samples.*: --last-batch drop"),
+        ("cnn-fashion", 10, "drop", "try a smaller learning rate"),
+        ("cnn-fashion", 12, "keep", "try a smaller learning rate"),
+        (
+            "cnn-fashion",
+            3,
+            "keep",
+            "try a smaller learning rate",
+        ),  # the only batch is never left out
+        ("cnn-mnist", 10, "keep", "try a smaller learning rate"),  # without batch statistics
+    ],
+)
+def test_what_to_do_about_numbers_that_are_not_finite(backbone, count, last_batch, words):
+    net = build_net(CONTRACT, backbone, {}, 3)
+    assert re.search(words, way_out(net, count, replace(TRAINING, last_batch=last_batch)))
+
+
+def test_a_last_batch_that_is_not_full_is_not_trained_on_where_the_fleet_says_so():
+    sizes = []
+
+    def loss(net, batch, loss_inputs, hyper):
+        sizes.append(len(batch.y))
+        return local.loss(net, batch, loss_inputs, hyper)
+
+    for last_batch in ("keep", "drop"):
+        training = replace(TRAINING, local_epochs=1, last_batch=last_batch)
+        trained([Phase(loss)], turn(contract=replace(CONTRACT, training=training)))
+    assert sizes == [4, 4, 2, 4, 4]

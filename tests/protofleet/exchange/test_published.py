@@ -127,7 +127,9 @@ def test_lineages_tell_apart_what_cannot_be_compared():
     assert first != published.extractor_lineage(weights, "resnet", contract)
     assert first.startswith("extractor:")
     scaled = replace(contract, unit_embedding=True)  # the same weights give other embeddings
-    assert first != published.extractor_lineage(weights, "cnn", scaled)
+    pooled = replace(contract, resize="pool")
+    of_options = {published.extractor_lineage(weights, "cnn", c) for c in (scaled, pooled)}
+    assert len(of_options | {first}) == 3
     assert published.run_lineage(scaled, "fedproto", {"lam": 1.0}) not in runs
 
 

@@ -23,6 +23,19 @@ def test_mixed_backbones_meet_in_one_embedding(small_lab):
         prepare(small_lab("fedavg", backbone="mixed"))
 
 
+def test_devices_take_the_networks_of_a_list_in_turn(small_lab):
+    setup = prepare(small_lab(backbone="mlp-small,mlp5", resize="pool", embedding=48))
+    kinds = ["mlp-small", "mlp5"]
+    assert list(setup.backbones.values()) == [kinds[i % 2] for i in range(5)]
+    assert (setup.contract.embedding, setup.contract.resize) == (48, "pool")
+    assert run(setup, LabOptions(), lambda row: None).state.shared["prototypes"].dim == 48
+    with pytest.raises(UsageError, match="one backbone for all"):
+        prepare(small_lab("fedavg", backbone="mlp-small,mlp5"))
+    with pytest.raises(UsageError, match="no backbone is called 'mpl5'; did you mean 'mlp5'"):
+        prepare(small_lab(backbone="mlp-small,mpl5"))
+    assert prepare(small_lab("fedavg", backbone="mlp5,mlp5")).contract.embedding == 64
+
+
 def test_a_frozen_extractor_stays_as_it_is(small_lab):
     setup = prepare(small_lab(freeze=True, common_start="yes", rounds=1))
     agent = setup.agent(setup.partition.shards[0], setup.context())

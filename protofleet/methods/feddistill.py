@@ -19,7 +19,7 @@ from protofleet.toolbox import fusions, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
 from protofleet.toolbox.softlabels import softmax
 from protofleet.values.prototypes import Parts, Prototypes, Tensors
-from protofleet.values.sums import Partial, Sum
+from protofleet.values.sums import Bag, Partial, Sum, bagged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,19 +63,22 @@ def receive(turn: Turn[Hyper], me: Learner, state: Parts) -> None:
         return
     last = me.memory.get("sent", {})
     own, when = find(last, "answers", Prototypes), find(last, "when", Tensors)
-    # Only what went into *this* mean may be taken out: a device that sat the round out would
-    # subtract what was never added. An upload that came too late to be fused is not told apart,
-    # since nothing in the state says whose answers are in it.
-    if own is not None and when is not None and int(when["round"]) == turn.round:
+    counted = find(state, "counted", Tensors)
+    # Only what went into *this* mean may be taken out: a device that sat the round out, or whose
+    # upload came too late, would subtract what was never added. So each device is told which of its
+    # uploads is in, and what it weighs there (less than a fresh one where it was late).
+    if own is None or when is None or counted is None:
+        me.memory["others"] = {"answers": answers}
+        return
+    if int(when["round"]) == int(counted["round"]):
         mine = np.isin(answers.classes, own.classes)
-        n = answers.counts[mine, None]
+        share, n = int(counted["weight"]), answers.counts[mine, None]
         vectors = answers.vectors.astype(np.float64)
         # (n g − l_i) / (n − 1), the paper's mean over the others, undone from the mean over all.
-        vectors[mine] = (n * vectors[mine] - own.only(answers.classes).vectors) / np.maximum(
-            n - 1, 1
-        )
+        rest = np.maximum(n - share, 1)
+        vectors[mine] = (n * vectors[mine] - share * own.only(answers.classes).vectors) / rest
         # n = 1: the answer is this device's own and nothing is left to learn from.
-        alone = mine & (answers.counts < 2)
+        alone = mine & (answers.counts <= share)
         answers = Prototypes(answers.classes[~alone], vectors[~alone].astype(np.float32))
     me.memory["others"] = {"answers": answers}
 
@@ -111,12 +114,16 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
         raise FusionError(
             f"answers: {answers.dim} numbers a row where {turn.contract.n_classes} are due"
         )
-    return fusions.fold_means("answers", answers, weight, by_count=False)
+    total = fusions.fold_means("answers", answers, weight, by_count=False)
+    if not turn.hyper.others:
+        return total
+    counted = {"round": np.array(upload.round, np.int64), "weight": np.array(weight, np.int64)}
+    return {**total, "counted": Bag.of(upload.agent, weight, {"counted": Tensors(counted)})}
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Their plain mean per class; with how many devices are in it where one has to be taken out
-    again.
+    """Their plain mean per class; with how many devices are in it, and to each of them that it is,
+    where one has to be taken out again.
     """
     added, earlier = total.get("answers"), find(before.shared, "answers", Prototypes)
     if not isinstance(added, Sum):
@@ -129,7 +136,8 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
             holders[earlier.classes] = earlier.counts
         holders[added.keys] = added.weights
         fused = Prototypes(fused.classes, fused.vectors, holders[fused.classes])
-    return GlobalState(shared={"answers": fused})
+    own = {agent: parts for agent, _, parts in bagged(total, "counted")}
+    return GlobalState({"answers": fused}, own)
 
 
 recipe = Recipe(

@@ -73,7 +73,10 @@ class ServeSection:
         5, "async: uploads that make a round", low=1, flag="async: uploads that make a round."
     )
     lost_after: float = setting(
-        600.0, "seconds after which a device that was lost is no longer asked", low=0
+        120.0,
+        "seconds after which a device that was lost is neither asked nor waited for; one that was"
+        " asked and says nothing is lost after two deadlines, too",
+        low=0,
     )
     enrol: Literal["auto", "manual", "off"] = setting(
         "auto", "classes that devices enrol: let in, kept until an operator admits them, or refused"
@@ -107,6 +110,9 @@ class Bounds:
     largest: float = setting(1e5, "largest number in an upload, in size", low=0)
     norm: float = setting(1e5, "largest length of one prototype", low=0)
     count: int = setting(100_000_000, "most samples a device may say it has of a class", low=1)
+    devices: int = setting(
+        10_000, "most devices: beyond them a new one takes the place of one that is gone", low=1
+    )
 
 
 @dataclass(frozen=True)

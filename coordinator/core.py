@@ -4,14 +4,18 @@ ahead of what is said.
 
 from __future__ import annotations
 
+import itertools
+import math
 import sqlite3
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any, NamedTuple
+from typing import Any
 
 from coordinator import devices
+from coordinator.allowance import Allowance
+from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, CutRecord, RoundRecord, UploadRecord
@@ -29,7 +33,7 @@ from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.util.logs import Log
-from protofleet.wire import Message
+from protofleet.wire import Message, epochs
 from protofleet.wire.codes import Reason
 
 # Theory of operation
@@ -81,6 +85,9 @@ from protofleet.wire.codes import Reason
 ATTEMPTS = 5  # starts of the process that may end in one and the same fusion
 ATTEMPT = "attempt"  # what the journal calls that round, and how many there were
 LONGEST_WORDS = 300  # of an error that is kept
+HEARD_EPOCH = "heard epoch"  # what the journal calls the highest that a device follows
+LOOK = 1.0  # seconds between looks at who of those asked is gone
+MEASURES = 16  # of accuracy, by name: evaluators have few
 NAMED = 20  # of missing devices, where they are written down or logged
 
 
@@ -92,16 +99,8 @@ class Terms:
     hyper: Any
     staleness: int
     everyone: bool  # all devices take part, so one that joins in the middle may answer, too
-    lost_after: float
+    patience: Patience
     enrol: Policy = "auto"
-
-
-class BirthOutcome(NamedTuple):
-    """What a birth or a death comes to, beside the change in `Core.devices`."""
-
-    publications: list[Publication]
-    events: list[machine.Event]
-    record: dict[str, Any] | None  # for the journal
 
 
 class Core:
@@ -124,9 +123,15 @@ class Core:
             journal, terms.expected, self.aggregator, messages, log, terms.staleness, anyone
         )
         self.catalogue = Catalogue(journal, messages, terms.enrol, log)
+        self.allowance = Allowance()
         self.devices: devices.Devices = {}
+        self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them
+        self._postponed: dict[str, bytes] = {}  # the newest birth of devices that say too many
+        self._look_at = -math.inf  # when to see again who of those asked is gone
         self.run_state = RunState()
         self.base_round, self.state = 0, GlobalState()
+        self._born: set[str] = set()  # whose birth or death was heard in this batch
+        self._heard_epoch = messages.epoch  # the highest that a device follows
         self._closing: CutRecord | None = None  # cut, and without a state yet
         self._refold = False  # its uploads were folded in an earlier life
         self._started = False
@@ -142,8 +147,12 @@ class Core:
         self.intake.fresh = {}
         # Known devices count as just lost until they speak, so that a restart does not change who
         # is asked.
-        self.devices = devices.from_births(self.journal.agents(), now) | dict(self.devices)
-        return self._advance([self._resumed(), self._tick(now)], now)
+        self._written = self.journal.agents()
+        self.devices = devices.from_births(self._written, now) | dict(self.devices)
+        resumed = self._resumed()
+        self.devices = devices.all_asked(self.devices, resumed.asked, now)
+        self._look_at = -math.inf
+        return self._advance([resumed, machine.Tick(self._eligible(now))], now)
 
     def _resumed(self) -> machine.Resumed:
         """Where the journal stands; the aggregator is brought there, too."""
@@ -189,34 +198,31 @@ class Core:
     def take(self, arrivals: Iterable[tuple[TopicParts, bytes]], now: float) -> list[Publication]:
         """Deal with what arrived; the answers are true once this returns."""
         publications: list[Publication] = []
-        births: dict[str, dict[str, Any]] = {}
         events: list[machine.Event] = []
+        for agent, payload in self._births_due(now):
+            publications += self._take_birth(agent, payload, now, events)
         for topic, payload in arrivals:
-            agent = topic.agent
-            if agent is None:
+            if topic.agent is None:
                 continue
             # Round 0 is never opened: what is sent there are classes, for whatever is learnt.
-            if topic.kind == "upload" and topic.rest == ("0",):
-                publications += self.catalogue.take_offer(
-                    agent, payload, self.base_round, self.state
-                )
-            elif topic.kind == "upload":
-                publications += self.intake.take(agent, int(topic.rest[0]), payload, self.run_state)
-            elif topic.kind == "state" and payload:
-                birth = self._take_birth(agent, payload, now)
-                publications += birth.publications
-                events += birth.events
-                if birth.record is not None:
-                    births[agent] = birth.record
-            elif topic.kind == "report":
-                events += self._take_report(agent, payload, now)
+            if topic.kind == "upload" and topic.rest != ("0",):
+                round = int(topic.rest[0])
+                publications += self.intake.take(topic.agent, round, payload, self.run_state)
+            else:
+                publications += self._take_small(topic.kind, topic.agent, payload, now, events)
+        births = self._births_to_write()
         if self.intake.fresh or births:
             with self.journal.commit():
                 self.journal.add_uploads(self.intake.fresh.values())
                 for agent, record in births.items():
                     self.journal.add_agent(agent, record)
+                if self._heard_epoch > self.messages.epoch:
+                    self.journal.set_meta(HEARD_EPOCH, str(self._heard_epoch))
+            self._written |= births
         written = self.intake.written()
-        self.devices = devices.all_alive(self.devices, [upload.agent for upload in written], now)
+        # Of a device whose birth or death came in this batch, too, that is the later word.
+        alive = [upload.agent for upload in written if upload.agent not in self._born]
+        self.devices, self._born = devices.all_alive(self.devices, alive, now), set()
         counting = self._counting_statuses()
         for upload in written:
             # One that is held is accepted, too, as far as its device is concerned.
@@ -229,12 +235,17 @@ class Core:
         # A batch of its own: a round that opened just now may be full already.
         return publications + self._advance([self._tick(now)], now)
 
+    def heard(self, agents: Iterable[str], now: float) -> None:
+        """These devices said something that is not for the core: they are there."""
+        self.devices = devices.all_alive(self.devices, agents, now)
+
     def pause(self, paused: bool, now: float) -> list[Publication]:
         """Stop or let go the opening of rounds."""
         with self.journal.commit():
             self.journal.set_meta("paused", "yes" if paused else "no")
             self.journal.add_event("paused" if paused else "resumed", self.run_state.number)
-        publications = self._advance([machine.Paused(paused), self._tick(now)], now)
+        tick = machine.Tick(self._eligible(now), self.run_state.gone)
+        publications = self._advance([machine.Paused(paused), tick], now)
         return [*publications, self.messages.state(self.run_state, self.rules)]
 
     def accuracy(self) -> dict[str, float]:
@@ -247,34 +258,84 @@ class Core:
 
     def _reported(self) -> dict[str, list[float]]:
         """By the measure's name, what every device said of the newest state."""
-        newest = [d.accuracy for d in self.devices.values() if d.round == self.base_round]
-        names = sorted({name for accuracy in newest for name in accuracy})
-        return {name: [a[name] for a in newest if name in a] for name in names}
+        by_name: dict[str, list[float]] = {}
+        for device in self.devices.values():
+            if device.round == self.base_round:
+                for name, share in device.accuracy.items():
+                    by_name.setdefault(name, []).append(share)
+        # What most devices measure, should some have measures of their own.
+        usual = sorted(by_name, key=lambda name: (-len(by_name[name]), name))[:MEASURES]
+        return {name: by_name[name] for name in sorted(usual)}
 
     # messages
 
-    def _take_birth(self, agent: str, payload: bytes, now: float) -> BirthOutcome:
+    def _take_small(
+        self, kind: str, agent: str, payload: bytes, now: float, events: list[machine.Event]
+    ) -> list[Publication]:
+        """What a device may say only so often: offers of classes, births, reports."""
+        if kind == "upload" and self.allowance.spend("offer", agent, now):
+            return self.catalogue.take_offer(agent, payload, self.base_round, self.state)
+        if kind == "state" and payload:
+            if self.allowance.spend("birth", agent, now):
+                self._postponed.pop(agent, None)
+                return self._take_birth(agent, payload, now, events)
+            if len(self._postponed) < self.terms.expected.bounds.devices:
+                self._postponed[agent] = payload
+        if kind == "report" and self.allowance.spend("report", agent, now):
+            events += self._take_report(agent, payload, now)
+        return []
+
+    def _births_due(self, now: float) -> list[tuple[str, bytes]]:
+        """Births that had to wait, of devices that may say another by now."""
+        waiting = list(self._postponed) if self._postponed else []
+        due = [agent for agent in waiting if self.allowance.may("birth", agent, now)]
+        return [(agent, self._postponed.pop(agent)) for agent in due]
+
+    def _births_to_write(self) -> dict[str, dict[str, Any]]:
+        """What the journal does not know of devices, of those that were born or died just now."""
+        news: dict[str, dict[str, Any]] = {}
+        for agent in self._born:
+            device = self.devices.get(agent)
+            # A device that was merely lost is no news for the journal: it is expected back.
+            if device is not None and (device.online or device.left):
+                record = {**device.about, "left": device.left}
+                if self._written.get(agent) != record:
+                    news[agent] = record
+        return news
+
+    def _take_birth(
+        self, agent: str, payload: bytes, now: float, events: list[machine.Event]
+    ) -> list[Publication]:
+        """Nobody waits for an answer to a birth, so one that cannot be used is counted and no
+        more: a receipt could be taken for that of something else.
+        """
         message = self._control(agent, payload, "birth")
         if message is None:
-            return BirthOutcome([], [], None)
+            return []
         versions = message.body.get("wire", [wire.VERSION])
         if wire.VERSION not in (versions if isinstance(versions, list) else []):
-            words = f"it speaks wire versions {versions}, here it is {wire.VERSION}"
-            refusal = Refusal(Reason.WIRE_VERSION, words)
-            return BirthOutcome(self.intake.refuse(agent, 0, message.digest, refusal), [], None)
-        boot = message.envelope.boot or ""
-        self.devices = devices.with_birth(self.devices, agent, boot, message.body, now)
+            words = f"it speaks wire versions {versions}"[:200] + f", here it is {wire.VERSION}"
+            self.intake.refuse(agent, 0, message.digest, Refusal(Reason.WIRE_VERSION, words))
+            return []
+        if agent not in self.devices and not self._room_for_another(now):
+            self.allowance.count("device")
+            return []
+        boot, epoch = message.envelope.boot or "", message.envelope.epoch or 0
+        self._note_epoch(agent, message.envelope.run, epoch)
+        self.devices = devices.with_birth(self.devices, agent, boot, message.body, now, epoch)
         device = self.devices.get(agent)
         if device is None:
-            return BirthOutcome([], [], None)
-        # A device that was merely lost is no news for the journal: it is expected back.
-        news = device.online or device.left
+            return []
+        self._born.add(agent)
+        events += [machine.Excused(agent)] if device.left else []
         own = device.online and self.state.own
-        return BirthOutcome(
-            [self.messages.own(agent, self.base_round, self.state)] if own else [],
-            [machine.Excused(agent)] if device.left else [],
-            {**device.about, "left": device.left} if news else None,
-        )
+        return [self.messages.own(agent, self.base_round, self.state)] if own else []
+
+    def _room_for_another(self, now: float) -> bool:
+        most = self.terms.expected.bounds.devices
+        if len(self.devices) >= most:
+            self.devices = devices.without_the_longest_gone(self.devices, now, self.terms.patience)
+        return len(self.devices) < most
 
     def _take_report(self, agent: str, payload: bytes, now: float) -> list[machine.Event]:
         message = self._control(agent, payload, "report")
@@ -282,15 +343,38 @@ class Core:
             return []
         accuracy, reason = message.body.get("accuracy"), message.body.get("refused")
         number = message.envelope.round
-        changes: dict[str, Any] = {"declines": str(reason) if reason else ""}
+        reason = reason[:250] if isinstance(reason, str) else ""
+        changes: dict[str, Any] = {"declines": reason}
         if isinstance(accuracy, dict):
-            numbers = {str(k): float(v) for k, v in accuracy.items() if isinstance(v, (int, float))}
-            changes |= {"accuracy": numbers, "round": number}
+            shares = [
+                (name[:64], float(share))
+                for name, share in itertools.islice(accuracy.items(), MEASURES)
+                if type(share) in (int, float) and 0 <= share <= 1
+            ]
+            if len(accuracy) > MEASURES:
+                self.allowance.count("measure")
+            changes |= {"accuracy": dict(shares), "round": number}
         self.devices = devices.alive(self.devices, agent, now, **changes)
         if reason and number == self.run_state.number:
             self.log.info("will not train", agent=agent, round=number, reason=reason)
             return [machine.Excused(agent)]
         return []
+
+    def _note_epoch(self, agent: str, run: str | None, epoch: int) -> None:
+        """Devices follow the highest epoch: one above ours is of somebody else, and this
+        coordinator's next life goes above it.
+        """
+        if epoch <= self._heard_epoch or not epochs.is_credible(epoch, self.messages.epoch):
+            return
+        self._heard_epoch = epoch
+        # Of another run it may be what was there before this one.
+        if run == self.messages.contract.run:
+            self.log.warning(
+                "a device follows a higher epoch: somebody else spoke to it in this fleet's name;"
+                " started again this coordinator goes above it",
+                agent=agent,
+                epoch=epoch,
+            )
 
     def _control(self, agent: str, payload: bytes, kind: str) -> Message | None:
         try:
@@ -316,7 +400,7 @@ class Core:
             for action in actions:
                 match action:
                     case machine.Open(number, participants):
-                        publications += self._open(number, participants)
+                        publications += self._open(number, participants, now)
                         events.append(machine.Counted(self._held_agents(number)))
                     case machine.Cut(number, reason):
                         publications += self._cut(number, reason, now)
@@ -329,13 +413,14 @@ class Core:
                         publications += self._rest(number)
         return publications
 
-    def _open(self, number: int, participants: Sequence[str]) -> list[Publication]:
+    def _open(self, number: int, participants: Sequence[str], now: float) -> list[Publication]:
         talks = self.terms.expected.recipe.talks(self.aggregator.turn(number))
         base, base_round = self.state.base, self.base_round
         opened = RoundRecord(number, base, base_round, tuple(participants), talks)
         with self.journal.commit():
             self.journal.add_round(opened)
         self.aggregator.begin(number)
+        self.devices = devices.all_asked(self.devices, participants, now)
         self.log.info("round opened", round=number, asked=len(opened.asked))
         return [self._announcement(opened), self.messages.state(self.run_state, self.rules)]
 
@@ -483,10 +568,19 @@ class Core:
         return [newest[agent] for agent in sorted(newest) if agent not in present]
 
     def _tick(self, now: float) -> machine.Tick:
-        return machine.Tick(self._eligible(now))
+        if self.run_state.phase != "collecting":
+            return machine.Tick(self._eligible(now))
+        # Whoever could be asked matters only to the next round, and who is gone not at once.
+        if now < self._look_at:
+            return machine.Tick((), self.run_state.gone)
+        self._look_at = now + LOOK
+        state, patience = self.run_state, self.terms.patience
+        owing = [a for a in state.asked if a not in state.answered and a not in state.excused]
+        self.devices = devices.all_owing(self.devices, owing, now, patience)
+        return machine.Tick((), devices.gone(self.devices, owing, now, patience))
 
     def _eligible(self, now: float) -> tuple[str, ...]:
-        return devices.eligible(self.devices, now, self.terms.lost_after)
+        return devices.eligible(self.devices, now, self.terms.patience)
 
 
 def _in_words(error: Exception) -> str:

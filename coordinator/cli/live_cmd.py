@@ -58,17 +58,20 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     accuracy = ", ".join(f"{k} {100 * v:.2f} %" for k, v in status["accuracy"].items())
     size = f"{status['upload_bytes'] / 1e6:.2f} MB"
     refused = ", ".join(f"{n} {code}" for code, n in sorted(status["refused"].items()))
+    dropped = ", ".join(f"{n} {kind}" for kind, n in sorted(status.get("dropped", {}).items()))
+    online = f"{status['agents_online']} online of {status['agents_known']}"
     fleet, run, method, epoch = (status[key] for key in ("fleet", "run", "method", "epoch"))
     rows = {
         "fleet": f"{fleet}, run {run}, {method}, epoch {epoch}",
         "broker": "connected" if status["connected"] else "not connected",
         "round": f"{status['round']}{of}, {status['phase']}: {answered}",
         "missing": ", ".join(missing) or "nobody",
-        "devices": f"{status['agents_online']} online of {status['agents_known']}",
+        "devices": online + _trouble(status),
         "accuracy": accuracy or "not reported yet",
         "uploads": f"{status['uploads']} ({size}), {status['duplicates']} sent again",
         "late": str(status["late"]),
         "refused": refused or "none",
+        "dropped": dropped or "nothing",
         "state": f"of round {status['state_round']}, {status['state_sha256'][:16]}",
     }
     return [f"{name:<9} {value}" for name, value in rows.items()]
@@ -90,9 +93,17 @@ def agents(data_dir: Path, as_json: bool) -> None:
         click.echo("  ".join(column for column in columns if column))
 
 
+def _trouble(status: dict[str, Any]) -> str:
+    """What is wrong with devices, as the end of a line."""
+    gone, astray = status.get("agents_gone", 0), status.get("agents_astray", 0)
+    words = f", {gone} gone" if gone else ""
+    # Their word for it: of a coordinator whose life they follow, and it is not this one's.
+    return words + (f", {astray} follow a higher epoch: start again" if astray else "")
+
+
 def _presence(device: dict[str, Any]) -> str:
     if device["online"]:
-        return "online"
+        return f"silent {device['seen_seconds_ago']:.0f} s" if device.get("gone") else "online"
     return "left" if device["left"] else f"lost {device['seen_seconds_ago']:.0f} s ago"
 
 

@@ -43,6 +43,9 @@ from protofleet.wire.codes import CutReason
 # said who is missing; and who was excused is asked again by that, as a device that declined an hour
 # ago may train by now. A round that nobody answered is never cut: there is nothing to fuse.
 #
+# Devices that are gone (`Tick.gone`) are not waited for, and the quorum is a share of the others;
+# one that is heard again is missing again.
+#
 # An asynchronous round is a cut of so many uploads (`RoundRules.cut`), whoever they are from, so
 # nobody in particular is asked and nobody is missing. At its deadline whatever has come is enough.
 #
@@ -87,17 +90,18 @@ class RunState:
     asked: tuple[str, ...] = ()
     answered: frozenset[str] = frozenset()
     excused: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
     deadline: float = math.inf
     paused: bool = False
     opened: float = -math.inf
 
     @property
     def missing(self) -> list[str]:
-        """Who was asked and has neither answered nor been excused."""
+        """Who was asked, is there, and has neither answered nor been excused."""
         return [
             agent
             for agent in self.asked
-            if agent not in self.answered and agent not in self.excused
+            if agent not in self.answered and agent not in self.excused and agent not in self.gone
         ]
 
 
@@ -116,9 +120,12 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time passed, or devices came or went; `eligible` could be asked now."""
+    """Time passed, or devices came or went: `eligible` could be asked now (said while no round is
+    open), and of those who were asked `gone` are not there.
+    """
 
     eligible: tuple[str, ...]
+    gone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -242,8 +249,8 @@ def _with_answers(state: RunState, event: Answered | Excused | Tick) -> RunState
             return replace(state, answered=state.answered | agents)
         case Excused(agent):
             return replace(state, excused=state.excused | {agent})
-        case Tick():
-            return state
+        case Tick(_, gone):
+            return state if gone == state.gone else replace(state, gone=gone)
 
 
 def _maybe_open(rules: RoundRules, state: RunState, eligible: tuple[str, ...], now: float) -> Step:
@@ -265,7 +272,8 @@ def _maybe_cut(rules: RoundRules, state: RunState, now: float) -> Step:
         enough = bool(state.answered)
     else:
         complete = not state.missing and bool(state.answered)
-        quorum = math.ceil(rules.quorum * len(state.asked) - 1e-9)
+        absent = len(state.gone - state.answered)
+        quorum = math.ceil(rules.quorum * (len(state.asked) - absent) - 1e-9)
         enough = len(state.answered) >= max(1, quorum)
     if complete or (over and enough):
         closing = replace(state, phase="closing", deadline=math.inf)

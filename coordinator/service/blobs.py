@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from coordinator.allowance import Allowance
 from protofleet import wire
 from protofleet.errors import BlobError, LinkBusy, WireError
 from protofleet.mqtt.blobs.descriptor import (
@@ -34,6 +35,7 @@ STORE = 1 << 30  # bytes of half-received uploads, all together
 # Bytes. The envelope of a descriptor has names of at most 63 characters and a few hashes; an upload
 # is seldom as small, so that nearly all are told apart by their length alone.
 LONGEST_DESCRIPTOR = 1024
+SHELF = 60.0  # seconds for which what came off the shelf is at hand: to read it costs its hash
 
 Missing = Callable[[str, int, str, Ranges], Publication]  # the receipt that asks for chunks
 Shelf = Callable[[str], bytes | None]  # what is kept under a sha256, for devices that ask
@@ -61,7 +63,9 @@ class BlobServer:
         shelf: Shelf = lambda digest: None,
     ) -> None:
         self._link, self._topics, self._limits, self._missing = link, topics, limits, missing
-        self._shelf = shelf
+        self._shelf, self._clock = shelf, clock
+        self._at_hand: tuple[str, OutgoingBlob, float] | None = None  # off the shelf, until when
+        self.allowance = Allowance()
         store = BlobStore(folder, largest=limits.largest, total=STORE, expiry=EXPIRY, clock=clock)
         self._receiver = BlobReceiver(store, self._ask, clock)
         self._large: dict[str, OutgoingBlob] = {}  # by topic: the newest only
@@ -89,17 +93,21 @@ class BlobServer:
     def sweep(self) -> None:
         """Forget transfers that nobody goes on with."""
         self._receiver.sweep()
+        if self._at_hand is not None and self._clock() >= self._at_hand[2]:
+            self._at_hand = None
 
     def chunk(self, parts: TopicParts, payload: bytes) -> Blob | None:
         """A chunk from a device; the whole upload once it is there."""
-        return self._receiver.chunk(parts, payload, str(parts.agent))
+        owners = (_owner(parts.agent, offer=offer) for offer in (False, True))
+        blobs = (self._receiver.chunk(parts, payload, owner) for owner in owners)
+        return next((blob for blob in blobs if blob is not None), None)
 
     def announced(self, parts: TopicParts, message: Message) -> Blob | None:
         """A device announces a large upload: ask for what is missing of it, or take it out."""
-        agent = str(parts.agent)
-        blob = self._receiver.announce(parts, message, agent)
+        owner = _owner(parts.agent, offer=parts.rest == ("0",))
+        blob = self._receiver.announce(parts, message, owner)
         if blob is None:
-            self._receiver.ask(agent)
+            self._receiver.ask(owner)
         return blob
 
     def _ask(self, expected: ExpectedBlob, missing: Ranges) -> None:
@@ -107,7 +115,10 @@ class BlobServer:
         self.send([self._missing(agent, round, expected.descriptor.digest, missing)])
 
     def requested(self, parts: TopicParts, payload: bytes) -> None:
-        """A device asks for chunks of something we said."""
+        """A device asks for chunks of something we said; it asks again for what it does not get."""
+        now = self._clock()
+        if not self.allowance.spend("request", str(parts.agent), now):
+            return
         try:
             body = wire.decode(payload).body
             blob = self._offered(str(body.get("digest")))
@@ -117,6 +128,9 @@ class BlobServer:
         except (WireError, BlobError, AttributeError):
             return
         agent, digest = parts.agent, blob.descriptor.digest
+        size = blob.descriptor.chunk * sum(last - first + 1 for first, last in ranges)
+        if not self.allowance.spend("bytes", agent, now, size):
+            return
         sender = self._senders.get((agent, digest))
         if sender is None:
             sender = BlobSender(
@@ -136,8 +150,14 @@ class BlobServer:
         )
         if blob is not None:
             return blob
-        payload = self._shelf(digest)
-        return None if payload is None else OutgoingBlob(payload, self._limits.chunk)
+        if self._at_hand is None or self._at_hand[0] != digest:
+            payload = self._shelf(digest)
+            if payload is None:
+                return None
+            self._at_hand = digest, OutgoingBlob(payload, self._limits.chunk), 0.0
+        blob = self._at_hand[1]
+        self._at_hand = digest, blob, self._clock() + SHELF
+        return blob
 
     def _fitted(self, publication: Publication) -> Publication:
         topic, payload, qos, retain = publication
@@ -165,6 +185,11 @@ class BlobServer:
         # A state that is still going out to all is of no use to anybody any more.
         self._senders = {key: s for key, s in self._senders.items() if key[0]}
         self._senders["", digest] = sender
+
+
+def _owner(agent: str | None, *, offer: bool) -> str:
+    """Whose a transfer is: a device has one upload under way, and one offer of classes."""
+    return f"{agent}/0" if offer else str(agent)
 
 
 def is_descriptor(payload: bytes) -> bool:

@@ -13,7 +13,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from coordinator.config import FleetConfig
-from coordinator.core import Core, Terms
+from coordinator.core import HEARD_EPOCH, Core, Terms
+from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.messages import Messages
@@ -34,6 +35,7 @@ from protofleet.recipe import Recipe
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
+from protofleet.wire import epochs
 
 GROUP = 512  # uploads written together at most: the broker holds delivery at so many unacknowledged
 LIVES = 100  # boot ids that are remembered
@@ -98,24 +100,25 @@ def service(
             journal.file,
         )
         requests: SimpleQueue[Request] = SimpleQueue()
-        control = Control(plan.data_dir, requests, link.wake)
-        try:
-            yield Service(
-                ServiceDeps(
-                    link,
-                    core,
-                    blobs,
-                    messages,
-                    topics,
-                    log,
-                    Notifier(environ),
-                    requests,
-                    identity.earlier,
-                    options.retry,
-                    plan.serve.keep_rounds,
-                    options.until_done,
-                )
+        serving = Service(
+            ServiceDeps(
+                link,
+                core,
+                blobs,
+                messages,
+                topics,
+                log,
+                Notifier(environ),
+                requests,
+                identity.earlier,
+                options.retry,
+                plan.serve.keep_rounds,
+                options.until_done,
             )
+        )
+        control = Control(plan.data_dir, requests, link.wake, serving.look)
+        try:
+            yield serving
         finally:
             control.close()
     finally:
@@ -159,7 +162,7 @@ def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: 
         hyper,
         serve.max_staleness,
         serve.participation >= 1,
-        serve.lost_after,
+        Patience(serve.lost_after, max(serve.lost_after, 2 * serve.round_timeout)),
         serve.enrol,
     )
 
@@ -185,7 +188,8 @@ def _identity(journal: Journal, plan: FleetConfig, epoch_above: int) -> Identity
         )
     # A life of its own each time: writes of the last one may be lost, and devices then send again
     # what it receipted.
-    epoch = max(int(journal.meta("epoch") or 0), epoch_above) + 1
+    heard = int(journal.meta(HEARD_EPOCH) or 0)
+    epoch = epochs.following(int(journal.meta("epoch") or 0), max(epoch_above, heard))
     earlier = (journal.meta("boots") or "").split()
     boot = secrets.token_hex(8)
     with journal.commit():

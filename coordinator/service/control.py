@@ -52,13 +52,22 @@ class Request:
             }
 
 
+# What is answered at once, by the thread that serves a connection; None: the service's loop has to.
+Look = Callable[[Request], dict[str, Any] | None]
+
+
 class Control:
     """Listens for commands until closed."""
 
     def __init__(
-        self, directory: Path, requests: SimpleQueue[Request], wake: Callable[[], None]
+        self,
+        directory: Path,
+        requests: SimpleQueue[Request],
+        wake: Callable[[], None],
+        look: Look = lambda request: None,
     ) -> None:
         self._path, self._requests, self._wake = Path(_place(directory)), requests, wake
+        self._look = look
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(self._path))
@@ -87,9 +96,11 @@ class Control:
                 request = Request(str(document["command"]), dict(document.get("arguments", {})))
             except (OSError, ValueError, KeyError, TypeError):
                 return
-            self._requests.put(request)
-            self._wake()
-            answer = request.wait(PATIENCE)
+            answer = self._look(request)
+            if answer is None:
+                self._requests.put(request)
+                self._wake()
+                answer = request.wait(PATIENCE)
             try:
                 peer.sendall(json.dumps(answer).encode() + b"\n")
             except OSError:

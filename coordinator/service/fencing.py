@@ -20,6 +20,7 @@ from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Connected, Lost, Refused
 from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
+from protofleet.wire import epochs
 
 # Theory of operation
 #
@@ -37,6 +38,7 @@ from protofleet.mqtt.topics import Topics
 #                                         directory tells better whether it lives
 #   of another, offline                   wait RETURN for it to come back, then begin above it
 #   of another, online                    stop, unless told to take over
+#   of an epoch that nobody can have      as if there were none: it is written over
 #
 # Why wait for one that says it is offline: brokers that tell clients apart by user allow a user one
 # connection, and ours ends the other's. Its will is then the word we find. It connects again within
@@ -63,9 +65,9 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
 
     A broker that cannot be reached now says nothing; the service itself notices another one later.
     """
-    own = _own_boots(data_dir)
+    own, epoch = _own_lives(data_dir)
     last = look(address, fleet, own)
-    if last is None:
+    if last is None or not epochs.is_credible(last.epoch, epoch):
         return 0
     if last.boot not in own and last.online and not take_over:
         raise Superseded(
@@ -123,15 +125,19 @@ def _sighting(payload: bytes) -> Sighting | None:
     )
 
 
-def _own_boots(data_dir: Path) -> set[str]:
-    """The boot ids of this journal's earlier lives."""
+def _own_lives(data_dir: Path) -> tuple[set[str], int]:
+    """The boot ids of this journal's earlier lives, and the last one's epoch; -1 if there is
+    none.
+    """
     try:
         journal = Journal.read(data_dir)
     except JournalError:
-        return set()
+        return set(), -1
     try:
-        return set((journal.meta("boots") or "").split())
+        epoch = int(journal.meta("epoch") or -1)
+        # Below the bounds that there are now, a journal may hold anything.
+        return set((journal.meta("boots") or "").split()), epoch if epochs.is_sound(epoch) else -1
     except sqlite3.Error:  # it is no journal, or of a life that ended before its first commit
-        return set()
+        return set(), -1
     finally:
         journal.close()

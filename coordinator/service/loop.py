@@ -4,6 +4,7 @@ at the socket.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
+from protofleet.wire import epochs
 
 # Theory of operation
 #
@@ -34,8 +36,11 @@ from protofleet.util.systemd import Notifier
 #   2. arrivals that are not for the core: chunks and descriptors of blobs, requests for chunks,
 #      another coordinator's word
 #   3. `core.take` with the rest, also if there is none, as time passes for it, too
-#   4. requests of operators, upkeep
+#   4. requests of operators that change something or read the journal, upkeep
 #   5. what all of these said goes out, and then the arrivals are acknowledged, in one write
+#
+# Who asks how things stand waits for no turn: a fusion may take many seconds. `look` answers in the
+# thread of whoever asks, from values that the loop replaces and never changes.
 #
 # Acknowledged last: the broker delivers again what was not, so a crash before it costs a repetition
 # that the core answers as it did, or takes in for the first time.
@@ -50,9 +55,12 @@ from protofleet.util.systemd import Notifier
 # Another coordinator. What it says of itself arrives here as our own word does, from the same
 # topic. The higher (epoch, boot id) goes on and the other raises `Superseded`; its last words are
 # then not published, as the retained word is the other's. A lower one that is overruled may have
-# replaced our word, or a will of our own earlier connection has: then ours is said again.
+# replaced our word, or a will of our own earlier connection has: then ours is said again. An epoch
+# so high that nobody can have it (`protofleet.wire.epochs`) is overruled like a lower one. All is
+# said again once in REPLY seconds at most, however often another speaks.
 
 NAP = 0.5  # seconds at most between turns: deadlines are met to within it
+REPLY = 1.0  # seconds between answers to another coordinator
 RETRY = 2.0  # seconds between attempts to write to a journal that cannot be written
 
 Arrivals = list[tuple[TopicParts, bytes]]
@@ -89,6 +97,7 @@ class Service:
         self._astray = False  # the core may be ahead of the journal
         self._refused = ""
         self._retry_at = 0.0
+        self._reply_due, self._reply_at = False, -math.inf
         self._compacted = 0
         self._began = deps.clock()
 
@@ -96,6 +105,26 @@ class Service:
         """End the loop soon; may be called by a signal."""
         self.stopping = True
         self.deps.link.wake()
+
+    def look(self, request: Request) -> dict[str, Any] | None:
+        """The answer to a request that need not wait for the loop; called by other threads."""
+        deps, now = self.deps, self.deps.clock()
+        match request.command:
+            case "status":
+                uptime, dropped = now - self._began, self._dropped()
+                return status.status(
+                    deps.core, deps.messages, now, uptime, deps.link.connected, dropped
+                )
+            case "agents":
+                return status.agents(deps.core, now)
+            case "stop":
+                self.stop()
+                return {"stopping": True}
+        return None
+
+    def _dropped(self) -> dict[str, int]:
+        """What devices said too often, by kind."""
+        return {**self.deps.core.allowance.dropped, **self.deps.blobs.allowance.dropped}
 
     def run(self) -> None:
         """Until `stop`, or until another coordinator takes over."""
@@ -138,6 +167,9 @@ class Service:
             except JournalError as error:
                 self._cannot_write(error, now)
         with deps.link.together():
+            if self._reply_due and now >= self._reply_at:
+                self._reply_due, self._reply_at = False, now + REPLY
+                self._greet()
             deps.blobs.send(publications)
             deps.link.ack(*arrivals)
         if deps.once and deps.core.run_state.phase == "done" and not deps.link.pending:
@@ -148,6 +180,7 @@ class Service:
         here.
         """
         opened: Arrivals = []
+        carried: set[str] = set()  # whose chunks, or requests for them, are among these
         for arrival in arrivals:
             topic = self.deps.topics.parse(arrival.topic)
             if topic is None:
@@ -156,10 +189,12 @@ class Service:
                 if topic.kind == "coordinator_state":
                     self._another_spoke(arrival)
                 elif topic.kind == "upload_chunk":
+                    carried.add(str(topic.agent))
                     blob = self.deps.blobs.chunk(topic, arrival.payload)
                     if blob is not None:
                         opened.append((blob.parts, blob.payload))
                 elif topic.kind == "chunk_request":
+                    carried.add(str(topic.agent))
                     self.deps.blobs.requested(topic, arrival.payload)
                 elif topic.kind == "upload" and is_descriptor(arrival.payload):
                     blob = self.deps.blobs.announced(topic, wire.decode(arrival.payload))
@@ -174,6 +209,8 @@ class Service:
                 )
             except WireError:
                 opened.append((topic, arrival.payload))  # the core says what is wrong with it
+        if carried:
+            self.deps.core.heard(carried, self.deps.clock())
         return opened
 
     def _greet(self) -> None:
@@ -192,7 +229,9 @@ class Service:
         ours = envelope.boot in {mine.boot, *self.deps.boots}
         # Even one that is gone by now was followed by the devices: our epoch was the newest when we
         # began.
-        if not ours and (envelope.epoch or 0, envelope.boot or "") > (mine.epoch, mine.boot):
+        epoch = envelope.epoch or 0
+        credible = epochs.is_credible(epoch, mine.epoch)
+        if not ours and credible and (epoch, envelope.boot or "") > (mine.epoch, mine.boot):
             raise Superseded(
                 f"another coordinator serves fleet {mine.topics.fleet} "
                 f"(epoch {envelope.epoch}, run {envelope.run})",
@@ -203,7 +242,8 @@ class Service:
                 "another coordinator is overruled", epoch=envelope.epoch, run=envelope.run
             )
         if not arrival.retained and not (online and envelope.boot == mine.boot):
-            self._greet()  # another's word, or a last will of ours, has taken the place of our word
+            # Another's word, or a last will of ours, has taken the place of our word.
+            self._reply_due = True
 
     def _handle_link(self, event: broker.Event) -> None:
         deps = self.deps
@@ -250,13 +290,10 @@ class Service:
                 return {"published": core.base_round}, core.greetings()
             case "classes":
                 return self._classes(arguments)
-            case "stop":
-                self.stopping = True
-                return {"stopping": True}, []
             case "backup":
                 core.journal.backup(Path(str(arguments["target"])))
                 return {"written": arguments["target"]}, []
-        return self._look(command, arguments, now), []
+        return self._read(command, arguments), []
 
     def _classes(self, arguments: dict[str, Any]) -> Answer:
         core = self.deps.core
@@ -267,13 +304,9 @@ class Service:
         awaited = sorted(online - set(answer["summaries"])) if answer["bundle"] else []
         return {**answer, "awaited": awaited}, more
 
-    def _look(self, command: str, arguments: dict[str, Any], now: float) -> dict[str, Any]:
+    def _read(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         core = self.deps.core
         looks: dict[str, Callable[[], dict[str, Any]]] = {
-            "status": lambda: status.status(
-                core, self.deps.messages, now, now - self._began, self.deps.link.connected
-            ),
-            "agents": lambda: status.agents(core, now),
             "rounds": lambda: status.all_rounds(core, int(arguments.get("last", 20))),
             "show": lambda: status.one_round(core, int(arguments["round"])),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from coordinator.core import Core
@@ -13,9 +14,14 @@ EVENTS = 1000  # of the newest, among which a round's are looked for
 
 
 def status(
-    core: Core, messages: Messages, now: float, uptime: float, connected: bool
+    core: Core,
+    messages: Messages,
+    now: float,
+    uptime: float,
+    connected: bool,
+    dropped: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The whole at a glance."""
+    """The whole at a glance. Called while the loop goes on: each value is taken once."""
     state, devices, counters = core.run_state, core.devices.values(), core.intake.counters
     forever = math.isinf(state.deadline)
     return {
@@ -31,7 +37,9 @@ def status(
         "missing": state.missing,
         "seconds_left": None if forever else max(0.0, state.deadline - now),
         "agents_online": sum(d.online for d in devices),
-        "agents_known": len(core.devices),
+        "agents_known": len(devices),
+        "agents_gone": sum(d.gone(now, core.terms.patience) and not d.left for d in devices),
+        "agents_astray": sum(d.online and d.epoch > messages.epoch for d in devices),
         "accuracy": core.accuracy(),
         "accuracy_std": core.spread(),
         "reported": sum(bool(d.accuracy) and d.round == core.base_round for d in devices),
@@ -40,6 +48,7 @@ def status(
         "duplicates": counters.duplicates,
         "late": counters.late,
         "refused": dict(counters.refused),
+        "dropped": dict(dropped),
         "last_refusals": counters.last[-5:],
         "state_round": core.base_round,
         "state_sha256": core.state.sha256,
@@ -56,6 +65,7 @@ def agents(core: Core, now: float) -> dict[str, Any]:
                 "agent": d.agent,
                 "online": d.online,
                 "left": d.left,
+                "gone": d.gone(now, core.terms.patience),
                 "seen_seconds_ago": now - d.seen,
                 "round": d.round,
                 "accuracy": dict(d.accuracy),

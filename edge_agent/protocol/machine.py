@@ -42,9 +42,10 @@ Nothing here reads a clock, a file or a socket.
 #   superseded before its training began is skipped; training that runs is finished and delivered.
 # - An upload is sent until it has a final receipt. `refused` is one, but for `unknown-round`: that
 #   coordinator lost its last writes and will come to the round again.
-# - The higher epoch of a run wins for ever (the store keeps `epochs`). A run that was left is gone
-#   back to by an epoch not below the present one only. A run never heard of is always followed:
-#   its coordinator may have lost its directory, and the epochs with it.
+# - The higher epoch of a run wins for ever (the store keeps `epochs`), but one that is far above
+#   all that was heard is nobody's and not believed (`protofleet.wire.epochs`). A run that was left
+#   is gone back to by an epoch not below the present one only. A run never heard of is always
+#   followed: its coordinator may have lost its directory, and the epochs with it.
 # - A coordinator with another epoch or boot may have lost receipts that it gave. So the device
 #   forgets what it `answered` and delivers the open round again; `duplicate` is a final receipt.
 # - A Report excuses this device from the round and is remembered as "declines"; a Birth takes that
@@ -90,6 +91,7 @@ from edge_agent.protocol.events import (
     Trained,
 )
 from edge_agent.protocol.retry import RetryRules
+from protofleet.wire import epochs
 from protofleet.wire.codes import FINAL, Reason, RoundPhase, Scope, UploadStatus
 
 
@@ -197,24 +199,27 @@ def _hear_coordinator(me: DeviceState, event: Coordinator | Announced | Shared |
 
 
 def _superseded(me: DeviceState, run: str, epoch: int) -> bool:
-    """Whether a newer coordinator than this one has spoken."""
+    """Whether a newer coordinator than this one has spoken, or this one cannot be."""
     highest = me.epochs.get(run, -1)
+    if not epochs.is_sound(highest):
+        highest = -1  # from before there were bounds: it would shut the run out for good
     left_behind = run != me.run and highest >= 0 and epoch < me.epoch
-    return epoch < highest or left_behind
+    known = max(highest, me.epoch) if highest >= 0 else -1
+    return epoch < highest or left_behind or not epochs.is_credible(epoch, known)
 
 
 def _follow(me: DeviceState, run: str, epoch: int) -> Step:
     """Be a device of this run and epoch."""
     if run == me.run and epoch == me.epoch:
         return me, []
-    epochs = {**me.epochs, run: epoch}
+    highest = {**me.epochs, run: epoch}
     birth: list[Action] = [Birth(run, epoch)] if me.connected else []
     if run == me.run:
         # The same learning under a coordinator that was started anew: states and progress stay,
         # and what has no receipt goes out again.
-        fresh = replace(me, epoch=epoch, epochs=epochs, answered=frozenset())
+        fresh = replace(me, epoch=epoch, epochs=highest, answered=frozenset())
         return replace(fresh, announced=None, delivery=None, blocked=""), birth
-    new = DeviceState(me.rules, me.connected, run, epoch, epochs, busy=me.busy, limits=me.limits)
+    new = DeviceState(me.rules, me.connected, run, epoch, highest, busy=me.busy, limits=me.limits)
     return new, [OpenRun(run, epoch), *birth]
 
 

@@ -6,7 +6,9 @@ from hashlib import sha256
 
 import numpy as np
 
+from coordinator.config import Bounds
 from coordinator.core import Core, Terms
+from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
 from coordinator.messages import Messages
 from coordinator.rounds import selection
@@ -44,11 +46,14 @@ def core(
     contract=CONTRACT,
     hyper=None,
     room=None,
+    silence=300.0,
+    devices=10_000,
 ):
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
     hyper = hyper or recipe.hyper()
-    expected = Expected(contract.fleet, contract.run, recipe, contract)
+    bounds = Bounds(devices=devices)
+    expected = Expected(contract.fleet, contract.run, recipe, contract, bounds)
     rules = RoundRules(
         lambda n, who: selection.participants(contract, n, who, share, room),
         rounds,
@@ -57,7 +62,7 @@ def core(
         timeout,
         cut,
     )
-    terms = Terms(expected, hyper, staleness, share >= 1, lost_after=100.0)
+    terms = Terms(expected, hyper, staleness, share >= 1, Patience(100.0, silence))
     messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
     return Core(journal, rules, terms, topics, messages, Log(io.StringIO()))
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core import ATTEMPTS
+from coordinator.core import ATTEMPTS, HEARD_EPOCH
 from coordinator.errors import JournalError
 from coordinator.service.replay import replayed
 from coordinator.uploads.aggregate import Aggregator
@@ -193,8 +193,8 @@ def test_the_death_of_an_earlier_life_is_ignored(tmp_path):
 def test_a_device_that_was_lost_is_asked_until_patience_ends(tmp_path):
     made = core(tmp_path, min_agents=2, rounds=None, quorum=0.5)
     _, _, base = joined(made)
-    made.take([birth("c", online=False, reason="lost")], 1.0)
-    said = made.take([upload(a, 1, base) for a in AGENTS], 2.0)
+    made.take([upload("c", 1, base), birth("c", online=False, reason="lost")], 1.0)
+    said = made.take([upload(a, 1, base) for a in "ab"], 2.0)
     assert made.run_state.asked == AGENTS
     made.take([upload("a", 2, announced(said)[2]), upload("b", 2, announced(said)[2])], 200.0)
     made.take([], 400.0)
@@ -371,3 +371,154 @@ def test_a_rogue_alone_in_a_first_round_of_fleet_ends_no_run(tmp_path):
     assert receipts(said) == [("a", "accepted", "")]
     assert announced(said) == (2, "open", base)
     assert made.journal.cut(1).failed == "LinAlgError: Singular matrix"
+
+
+def answers(made, number, agents, now, base=None):
+    base = base or made.journal.round(number).base
+    return made.take([upload(a, number, base) for a in agents], now)
+
+
+def test_a_device_that_is_gone_without_a_will_blocks_no_round_for_ever(tmp_path):
+    """Three of four below the quorum of 0.8, as when one's password was changed."""
+    made = core(tmp_path, min_agents=4, quorum=0.8, timeout=60.0, silence=120.0)
+    joined(made, (*AGENTS, "d"))
+    answers(made, 1, AGENTS, 1.0)
+    made.take([], 61.0)
+    assert (made.run_state.number, made.run_state.missing) == (1, ["d"])
+    made.take([], 119.0)
+    assert made.run_state.number == 1
+    said = made.take([], 121.0)
+    assert [agent for _, agent, _ in made.journal.cut(1).counted] == list(AGENTS)
+    assert announced(said)[1] == "closed"  # three are fewer than the four that are due
+    made.take([birth("d", boot="b2")], 130.0)
+    assert made.run_state.asked == (*AGENTS, "d")
+
+
+def test_one_that_is_gone_is_asked_again_as_soon_as_it_is_heard(tmp_path):
+    made = core(tmp_path, min_agents=2, quorum=0.5, silence=120.0, rounds=None)
+    joined(made, AGENTS)
+    answers(made, 1, "ab", 1.0)
+    made.take([], 61.0)
+    answers(made, 2, "ab", 62.0)
+    made.take([], 121.0)
+    assert (made.run_state.number, made.run_state.asked) == (3, ("a", "b"))
+    report = wire.encode(wire.Envelope("report", "orchard", agent="c", round=2), {})
+    made.take([(made.topics.parse(made.topics.report("c")), report)], 122.0)
+    answers(made, 3, "ab", 123.0)
+    assert (made.run_state.number, made.run_state.asked) == (4, AGENTS)
+
+
+def test_one_that_is_not_asked_may_be_silent_for_days(tmp_path):
+    made = core(tmp_path, min_agents=3, silence=120.0)
+    joined(made, AGENTS)
+    made.pause(True, 0.5)
+    answers(made, 1, AGENTS, 1.0)
+    made.pause(False, 1e6)
+    assert (made.run_state.number, made.run_state.asked) == (2, AGENTS)
+
+
+def test_one_whose_will_came_is_waited_for_no_longer_than_it_is_asked(tmp_path):
+    made = core(tmp_path, min_agents=2, timeout=1000.0)
+    joined(made, AGENTS)
+    made.take([birth("c", online=False, reason="lost")], 1.0)
+    answers(made, 1, "ab", 2.0)
+    made.take([], 100.0)
+    assert made.run_state.number == 1
+    made.take([], 102.0)
+    assert (made.run_state.number, made.run_state.asked) == (2, ("a", "b"))
+
+
+def test_chunks_of_a_large_upload_are_signs_of_life(tmp_path):
+    made = core(tmp_path, min_agents=3, timeout=60.0, silence=120.0)
+    joined(made, AGENTS)
+    answers(made, 1, "ab", 1.0)
+    for now in (100.0, 119.0, 150.0):
+        made.heard(["c", "x"], now)
+        made.take([], now)
+    assert (made.run_state.number, made.run_state.missing) == (1, ["c"])
+
+
+def test_ghosts_that_were_born_and_never_heard_again_do_not_stop_a_round(tmp_path):
+    made = core(tmp_path, min_agents=1, timeout=60.0, silence=120.0, devices=1000)
+    ghosts = [f"ghost-{n}" for n in range(3000)]
+    joined(made, ghosts[:500])
+    made.take([birth(a) for a in (*AGENTS, *ghosts)], 0.5)
+    assert len(made.devices) == 1000
+    assert made.allowance.dropped["device"] > 2000
+    answers(made, 1, "ab", 1.0)
+    made.take([], 61.0)
+    assert made.run_state.number == 1
+    answers(made, 1, "c", 62.0)
+    made.take([], 122.0)
+    assert made.run_state.number == 2
+    assert not set(made.run_state.asked) & set(ghosts[:500])
+    # There is room for a new device, where one that is gone was.
+    made.take([birth("new")], 123.0)
+    assert "new" in made.devices
+    assert len(made.devices) == 1000
+
+
+def test_of_many_births_the_newest_counts_though_it_waits(tmp_path):
+    made = core(tmp_path)
+    joined(made)
+    commits = []
+    real = made.journal.commit
+    made.journal.commit = lambda: commits.append(1) or real()
+    for n in range(100):
+        made.take([birth("a", boot=f"b{n}", samples=n)], 1.0)
+    assert made.allowance.dropped == {"birth": 70}
+    assert made.devices["a"].about["samples"] == 29
+    assert len(commits) == 30
+    made.take([], 3.0)
+    assert made.devices["a"].about["samples"] == 99
+    made.take([birth("a", boot="b99", samples=99)], 5.0)
+    assert len(commits) == 31  # what is known is not written again
+
+
+def report_of(made, agent, body, round=0):
+    envelope = wire.Envelope("report", "orchard", agent=agent, round=round)
+    return made.topics.parse(made.topics.report(agent)), wire.encode(envelope, body)
+
+
+def test_a_report_of_thousands_of_measures_or_of_no_shares_ends_and_stalls_nothing(tmp_path):
+    made = core(tmp_path)
+    joined(made)
+    many = {f"measure-{n}": 0.5 for n in range(15_000)}
+    made.take([report_of(made, "a", {"accuracy": many})], 1.0)
+    huge = {"head": 1e308, "flag": True, "prototype": 0.5}
+    made.take([report_of(made, agent, {"accuracy": huge}) for agent in "bc"], 1.0)
+    assert len(made.devices["a"].accuracy) == 16
+    assert len(made.accuracy()) == 16
+    assert made.accuracy()["prototype"] == 0.5
+    assert made.allowance.dropped == {"measure": 1}
+    made.take([report_of(made, "a", {"refused": ["x"] * 50_000}, 1)], 1.0)
+    assert made.devices["a"].declines == ""
+
+
+def test_a_flood_of_reports_and_offers_is_counted_and_not_decoded(tmp_path):
+    made = core(tmp_path)
+    joined(made)
+    made.take([report_of(made, "a", {"accuracy": {"head": 0.5}})] * 1000, 1.0)
+    offer = made.topics.parse(made.topics.upload("a", 0))
+    said = made.take([(offer, b"junk")] * 100, 1.0)
+    assert made.allowance.dropped == {"report": 800, "offer": 80}
+    assert len(receipts(said)) == 20
+
+
+def test_a_birth_that_cannot_be_used_is_counted_and_never_answered(tmp_path):
+    made = core(tmp_path)
+    made.recover(0.0)
+    place = made.topics.parse(made.topics.state("a"))
+    said = made.take([(place, b"junk"), birth("b", wire=[2]), birth("c", wire="x" * 200)], 0.0)
+    assert (receipts(said), made.devices) == ([], {})
+    assert made.intake.counters.refused == {"bad-bytes": 1, "wire-version": 2}
+
+
+@pytest.mark.parametrize(("epoch", "noted"), [(1, None), (9, "9"), (2**63 - 1, None)])
+def test_an_epoch_that_a_device_follows_is_noted_if_it_can_be(tmp_path, epoch, noted):
+    made = core(tmp_path)
+    made.recover(0.0)
+    body = {"online": True, "wire": [1]}
+    envelope = wire.Envelope(t="birth", fleet="orchard", run="r1", epoch=epoch, agent="a", boot="b")
+    made.take([(made.topics.parse(made.topics.state("a")), wire.encode(envelope, body))], 0.0)
+    assert made.journal.meta(HEARD_EPOCH) == noted

@@ -1,6 +1,7 @@
 """Who is there: births, last wills of this life and of earlier ones, and patience."""
 
 from coordinator import devices
+from coordinator.devices import Patience
 
 ONLINE = {"online": True, "classes": ["apple"], "samples": 5, "secret": "not kept"}
 
@@ -21,9 +22,9 @@ def test_a_birth_says_who_a_device_is_and_only_what_is_wanted_is_kept():
 
 def test_one_that_is_lost_may_be_asked_until_patience_ends_and_one_that_leaves_may_not():
     lost = ended(born())
-    assert devices.eligible(lost, 10.0 + 99, patience=100) == ("a",)
-    assert devices.eligible(lost, 10.0 + 100, patience=100) == ()
-    assert devices.eligible(ended(born(), reason="left"), 10.0, patience=100) == ()
+    assert devices.eligible(lost, 10.0 + 99, Patience(100, 300)) == ("a",)
+    assert devices.eligible(lost, 10.0 + 100, Patience(100, 300)) == ()
+    assert devices.eligible(ended(born(), reason="left"), 10.0, Patience(100, 300)) == ()
 
 
 def test_a_will_of_an_earlier_life_says_nothing():
@@ -39,7 +40,7 @@ def test_the_will_of_a_stranger_registers_nobody():
 def test_a_device_from_the_journal_takes_any_will_for_its_own():
     table = devices.from_births({"a": {"left": False, "samples": 5}}, 0.0)
     assert not table["a"].online
-    assert devices.eligible(table, 1.0, patience=10) == ("a",)
+    assert devices.eligible(table, 1.0, Patience(10, 300)) == ("a",)
     assert ended(table, "unknown", "left")["a"].left
 
 

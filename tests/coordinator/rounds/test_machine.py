@@ -81,6 +81,18 @@ def test_at_the_deadline_the_quorum_decides():
     assert after(answered("b"), Tick(()), at=at, now=20.0)[1] == closes(1, "deadline")
 
 
+def test_who_is_gone_is_neither_waited_for_nor_part_of_the_quorums_number():
+    at = opened(("a", "b", "c", "d", "e"))
+    at, actions = after(answered("a"), Tick((), frozenset("cde")), at=at)
+    assert (at.missing, actions) == (["b"], [])
+    assert after(Tick((), frozenset("bcde")), at=at)[1] == closes(1, "complete")
+    assert after(Tick((), frozenset("cde")), at=at, now=10.0)[1] == closes(1, "deadline")
+    back, actions = after(Tick((), frozenset()), at=at, now=10.0)
+    assert actions == [PutOff(1, ("b", "c", "d", "e"))]
+    at, _ = after(Tick((), frozenset("c")), at=back, now=15.0)
+    assert after(answered("b"), at=at, now=20.0)[1] == closes(1, "deadline")
+
+
 def test_a_round_without_any_upload_is_never_cut():
     rules = RoundRules(lambda number, who: who, quorum=0.0, timeout=1.0)
     assert after(Tick(()), at=opened(rules=rules), rules=rules, now=5.0)[1] == [

@@ -168,3 +168,50 @@ def test_only_small_messages_of_the_right_type_are_descriptors():
     assert is_descriptor(descriptor_message(envelope, SHELVED.descriptor))
     assert not is_descriptor(wire.enclose(envelope, bytes(10)))
     assert not is_descriptor(b"\xff" * 1025)  # too long to be looked at
+
+
+def test_class_means_and_an_upload_of_one_device_are_under_way_together(server, link):
+    envelope = wire.Envelope(t="enrol", fleet="orchard", agent="a")
+    offer = wire.enclose(envelope, os.urandom(3000))
+    body = wire.enclose(wire.Envelope(t="upload", fleet="orchard", agent="a"), os.urandom(3000))
+    whole = {}
+    for round, payload in ((0, offer), (7, body)):
+        blob, parts = OutgoingBlob(payload, 1000), TOPICS.parse(TOPICS.upload("a", round))
+        announcement = wire.decode(descriptor_message(wire.unseal(payload)[0], blob.descriptor))
+        assert server.announced(parts, announcement) is None
+        whole[blob] = Blob(parts, payload)
+    for index in range(3):
+        for blob in whole:
+            parts = TOPICS.parse(TOPICS.upload_chunk("a", blob.descriptor.digest, index))
+            assert server.chunk(parts, blob.chunk(index)) is None
+    for blob, taken in whole.items():
+        parts = TOPICS.parse(TOPICS.upload_chunk("a", blob.descriptor.digest, 3))
+        assert server.chunk(parts, blob.chunk(3)) == taken
+
+
+def test_what_is_asked_for_again_and_again_is_read_off_the_shelf_once(tmp_path, link):
+    now, looks = [0.0], []
+
+    def shelf(digest):
+        looks.append(digest)
+        return b"z" * 3000 if digest == SHELVED.descriptor.digest else None
+
+    server = BlobServer(link, TOPICS, LIMITS, tmp_path, None, lambda: now[0], shelf)
+    for _ in range(5):
+        request(server, "a", SHELVED.descriptor.digest, [[0, 0]])
+        pumped(server, link)
+    assert (len(looks), len(link.published)) == (1, 5)
+    now[0] = 61.0
+    server.sweep()
+    request(server, "a", SHELVED.descriptor.digest, [[0, 0]])
+    assert len(looks) == 2
+
+
+def test_a_device_has_only_so_many_requests_and_bytes_at_once(server, link):
+    for _ in range(100):
+        request(server, "a", SHELVED.descriptor.digest, [[0, 2]])
+        pumped(server, link)
+    assert len(link.published) == 3 * 60
+    assert server.allowance.dropped == {"request": 40}
+    request(server, "b", SHELVED.descriptor.digest, [[0, 0]])
+    assert len(pumped(server, link)) == 3 * 60 + 1

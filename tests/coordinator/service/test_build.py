@@ -14,6 +14,7 @@ from protofleet import registry
 from protofleet.contract import Input
 from protofleet.mqtt.address import Address
 from protofleet.util.logs import Log
+from protofleet.wire import epochs
 
 NOWHERE = Address.parse("mqtt://127.0.0.1:1")
 
@@ -33,6 +34,34 @@ def test_every_life_has_an_epoch_of_its_own_and_knows_the_boot_ids_before_it(pla
     assert [messages.epoch for messages, _ in lives] == [1, 2, 8]
     assert len({messages.contract.run for messages, _ in lives}) == 1
     assert lives[2][1] == {lives[0][0].boot, lives[1][0].boot}
+
+
+def noted(plan, **values):
+    journal = Journal(plan.data_dir, lambda: 0.0)
+    with journal.commit():
+        for key, value in values.items():
+            journal.set_meta(key.replace("_", " "), str(value))
+    journal.close()
+
+
+def epoch_of_the_next_life(plan, **options):
+    with build.service(
+        plan, NOWHERE, Log(io.StringIO()), {}, build.ServeOptions(**options)
+    ) as service:
+        return service.deps.messages.epoch
+
+
+def test_a_journal_with_an_epoch_that_no_message_can_have_starts_again(plan):
+    noted(plan, epoch=2**63 + 1)
+    epoch = epoch_of_the_next_life(plan)
+    assert epochs.is_credible(epoch, 5)
+    assert epoch_of_the_next_life(plan) == epoch + 1
+
+
+def test_a_new_life_goes_above_what_devices_follow_and_never_further_than_they_believe(plan):
+    noted(plan, epoch=5, heard_epoch=900)
+    assert epoch_of_the_next_life(plan) == 901
+    assert epoch_of_the_next_life(plan, epoch_above=2**63 - 1) == 901 + epochs.JUMP
 
 
 def test_of_many_lives_the_newest_are_remembered(tmp_path, plan):

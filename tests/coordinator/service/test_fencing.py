@@ -8,6 +8,7 @@ from coordinator.service import fencing
 from protofleet import wire
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Connected, Lost, Refused
+from protofleet.wire import epochs
 
 NOWHERE = Address.parse("mqtt://127.0.0.1:1")
 
@@ -101,6 +102,26 @@ def test_the_word_of_an_earlier_life_of_ours_is_topped_at_once(broker, tmp_path,
     broker[0].extend([Connected(False, "5"), word(online=online)])
     assert top(tmp_path) == 4
     assert broker[1][0] == 0.0
+
+
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("epoch", [2**63 - 1, 2**40])
+def test_a_word_of_an_epoch_that_nobody_can_have_is_as_good_as_none(
+    broker, tmp_path, epoch, online
+):
+    broker[0].extend([Connected(False, "5"), word(epoch=epoch, online=online)])
+    assert top(tmp_path) == 0
+
+
+def test_what_is_believed_depends_on_the_last_life_here(broker, tmp_path):
+    journal = Journal(tmp_path, lambda: 0.0)
+    with journal.commit():
+        journal.set_meta("epoch", "100")
+    journal.close()
+    broker[0].extend([Connected(False, "5"), word(epoch=100 + epochs.JUMP, online=False)])
+    assert top(tmp_path) == 100 + epochs.JUMP
+    broker[0].extend([Connected(False, "5"), word(epoch=101 + epochs.JUMP, online=False)])
+    assert top(tmp_path) == 0
 
 
 def test_a_file_that_is_no_journal_knows_no_earlier_life(broker, tmp_path):

@@ -4,14 +4,18 @@ coordinator speaks.
 
 import io
 import shutil
+import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event, Thread
 
 import pytest
 
 from coordinator.errors import JournalError, Superseded
 from coordinator.service.blobs import BlobServer
+from coordinator.service.control import Control, Request, ask
 from coordinator.service.loop import RETRY, Service, ServiceDeps
 from protofleet import wire
 from protofleet.mqtt.blobs.descriptor import BlobLimits, descriptor_message
@@ -202,6 +206,8 @@ def test_the_newer_epoch_stays_and_the_other_goes_without_a_word(made, arrival):
         word(0, "other", online=False),
         word(1, "boot", online=False),
         word(0, "older"),
+        word(2**63 - 1, "other"),
+        word(2**40, "zzz", online=False),
     ],
 )
 def test_a_word_that_took_the_place_of_ours_is_answered_with_ours(made, arrival):
@@ -221,3 +227,71 @@ def test_an_echo_of_the_past_or_of_ourselves_is_no_other_coordinator(made, arriv
     link.script = [[Connected(False, "5")], link.said.clear, [arrival]]
     service.run()
     assert link.heard("coordinator_state") == []
+
+
+def test_however_often_another_speaks_all_is_said_again_once_a_second(made):
+    service, link, _ = made
+    flood = [word(0, "other") for _ in range(100)]
+    link.script = [[Connected(False, "5")], link.said.clear, flood, flood, later(link), flood]
+    service.run()
+    assert len(link.heard("coordinator_state")) == 2
+
+
+def test_how_things_stand_is_answered_while_a_fusion_runs(made, tmp_path):
+    """From the thread of whoever asks, and within a second."""
+    service, link, inner = made
+    inner.recover(0.0)
+    base, control = (
+        inner.state.base,
+        Control(tmp_path / "data", service.deps.requests, lambda: None, service.look),
+    )
+    fusing, done, answers = Event(), Event(), []
+    expected = inner.terms.expected
+
+    def fuse(turn, total, before):
+        fusing.set()
+        assert done.wait(20)
+        return expected.recipe.fuse(turn, total, before)
+
+    recipe = replace(expected.recipe, fuse=fuse)
+    inner.terms = replace(inner.terms, expected=replace(expected, recipe=recipe))
+
+    def operator():
+        assert fusing.wait(20)
+        began = time.monotonic()
+        answers.extend([ask(tmp_path / "data", "status"), ask(tmp_path / "data", "agents")])
+        answers.append(time.monotonic() - began)
+        answers.append(ask(tmp_path / "data", "stop"))
+        done.set()
+
+    asking = Thread(target=operator)
+    asking.start()
+    births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
+    uploads = [came(TOPICS.upload(a, 1), upload(a, 1, base)[1]) for a in AGENTS]
+    link.script = [[Connected(False, "5"), *births], uploads, [], []]
+    service.run()
+    asking.join(20)
+    control.close()
+    status, agents, seconds, stop = answers
+    assert (status["phase"], status["round"], len(agents["agents"])) == ("closing", 1, 3)
+    assert seconds < 1.0
+    assert stop == {"stopping": True}
+    assert inner.journal.state_hash(1) is not None
+    assert len(link.script) == 2  # it stopped by that word
+
+
+def test_chunks_that_come_and_requests_for_them_are_signs_of_life(made):
+    service, link, inner = made
+    births = [came(TOPICS.state(a), birth(a)[1], retained=True) for a in AGENTS]
+    request = came(TOPICS.chunk_request("a"), b"junk")
+    chunk = came(TOPICS.upload_chunk("b", "ab" * 32, 0), b"chunk")
+    link.script = [[Connected(False, "5"), *births], later(link, 50.0), [request, chunk]]
+    service.run()
+    assert [inner.devices[a].seen for a in AGENTS] == [50.0, 50.0, 0.0]
+
+
+def test_what_devices_say_too_often_is_shown(made):
+    service, link, _ = made
+    link.script = [[came(TOPICS.chunk_request("a"), b"junk")] * 100]
+    service.run()
+    assert service.look(Request("status", {}))["dropped"] == {"request": 40}

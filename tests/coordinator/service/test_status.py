@@ -18,7 +18,7 @@ def made(tmp_path):
 
 
 def glance(made, now=1.0):
-    return status.status(made, made.messages, now, 12.0, True)
+    return status.status(made, made.messages, now, 12.0, True, made.allowance.dropped)
 
 
 def test_a_round_at_a_glance(made):

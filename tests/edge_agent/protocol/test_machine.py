@@ -39,6 +39,7 @@ from edge_agent.protocol.events import (
 )
 from edge_agent.protocol.machine import DeviceState, step
 from edge_agent.protocol.retry import RetryRules
+from protofleet.wire import epochs
 
 
 @dataclass
@@ -211,6 +212,47 @@ def test_a_new_run_begins_afresh_and_an_old_one_is_taken_up_where_it_was(device)
     back = device(Coordinator("r", 3, True))
     assert Send("r", 1, 3) in back
     assert device(state(0, epoch=3), announced(1, epoch=3)) == []  # trained already
+
+
+@pytest.mark.parametrize("run", ["r", "new"])
+def test_an_epoch_that_nobody_can_have_is_not_followed(device, run):
+    device(Coordinator("r", 5, True), state(0, epoch=5), announced(1, epoch=5))
+    before = device.me
+    for epoch in (2**63 - 1, 2**40, epochs.FIRST + 1):
+        word = Coordinator(run, epoch, True), state(1, run, epoch), announced(2, run=run)
+        assert device(*word[:2]) == []
+    assert device.me == before
+    assert kinds(device(Coordinator("r", 5 + epochs.JUMP, True))) == [Birth]
+
+
+def test_what_was_noted_before_there_were_bounds_shuts_no_coordinator_out():
+    device = Driven(DeviceState(RetryRules("a"), epochs={"r": 2**63 - 1}))
+    device(LinkUp())
+    assert kinds(device(Coordinator("r", 6, True))) == [OpenRun, Birth]
+    assert device.me.epochs == {"r": 6}
+
+
+def test_the_way_back_from_an_intruder_is_the_coordinators_next_life(device):
+    """What a device can be made to believe is what a coordinator that hears of it goes above: it
+    is started again, and where the intruder went as far as it could, once more.
+    """
+    device(Coordinator("r", 5, True))
+    for jump in (1, epochs.JUMP - 1, epochs.JUMP):
+        own = device.me.epoch
+        device(Coordinator("r", own + jump, True), announced(9, epoch=own + jump))
+        assert device(announced(1, epoch=own)) == []
+        heard = [action.epoch for action in device.did if isinstance(action, Birth)][-1]
+        lives = 2 if jump == epochs.JUMP else 1
+        for _ in range(lives):
+            own = epochs.following(own, heard)
+            device(Coordinator("r", own, True, boot=f"life {own}"), announced(1, epoch=own))
+        assert (device.me.epoch, device.me.announced.round) == (own, 1)
+
+
+def test_a_run_that_nobody_heard_of_is_followed_whatever_was_believed_before(device):
+    device(Coordinator("fresh", epochs.FIRST, True))
+    device(Coordinator("another", 1, True))
+    assert (device.me.run, device.me.epoch) == ("another", 1)
 
 
 def test_a_coordinator_that_was_replaced_is_not_followed(device):

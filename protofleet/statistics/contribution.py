@@ -36,7 +36,7 @@ about its own means as a few whole-numbered rows. Folding one is exact on every 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -171,7 +171,7 @@ def fold(own: Contribution, grid: Grid) -> Partial:
     samples = np.array([own.samples], np.int64)
     return {
         MEANS: Sum.of(means.classes, means.vectors, np.asarray(means.counts, np.int64)),
-        SCATTER: Sum(once.keys, once.high, once.low, samples, once.reach),
+        SCATTER: replace(once, weights=samples),
     }
 
 

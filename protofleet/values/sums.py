@@ -3,7 +3,7 @@
 Floating sums change when their terms are shuffled. Here a float32 is put on a fixed grid of 2⁻⁴⁰ as
 a whole number, weighted by one and added exactly, so a partial depends on which uploads are in it
 and on nothing else: any order, any split over workers, any tree of merges. What 64 bits cannot hold
-is carried into a second integer, in steps of 2⁻⁸.
+is carried into a second integer, in steps of 2⁻⁸, and what that cannot hold into a third.
 """
 
 # Theory of operation
@@ -33,11 +33,16 @@ is carried into a second integer, in steps of 2⁻⁸.
 #   a merge            carry both
 #
 # `>>` rounds towards minus infinity and `&` leaves what is above, so a carry is right for negative
-# numbers as well. After it a weight below 2³¹ makes at most 2⁶³ of `low`, and `high` stays below
-# 2²³ · 2⁸ · 2³¹ = 2⁶², because the weights of a whole sum are held below 2³¹, too.
+# numbers as well. After it a weight below 2³¹ makes at most 2⁶³ of `low`, and of `high` at most
+# 2²³ · 2⁸ · 2³¹ = 2⁶².
+#
+# A third limb. Nothing may bound a total: whoever filled it would shut the others out. So when two
+# `high` together could exceed 2⁶² (`tall` is to `high` what `reach` is to `low`), they are lifted
+# by the same rule into `top`, in steps of 2²⁴, which then has room for 2³³ uploads of the largest
+# weight and value. Honest sums never come there, and their single 0 costs nothing.
 #
 # When somebody carries must not matter, and does not: `total` carries once more on a copy, and
-# after a carry the two limbs depend on the whole number high · 2³² + low alone. Two ways to the
+# after a carry the limbs depend on the whole number that they make together alone. Two ways to the
 # same set of uploads differ in when they carried and in nothing that can be seen.
 #
 # Keys let devices hold different classes: rows of the same key are added, others stand beside each
@@ -60,6 +65,9 @@ from protofleet.values.prototypes import Ints, Parts
 _HIGH, _LOW = 8, 32  # bits after the point kept in `high`, and the further ones kept in `low`
 _MAX_VALUE, _MAX_WEIGHT = 2.0**23, 2**31  # together below 2⁶²: nothing can overflow
 _MAX_REACH = 2.0**62
+_SETTLED = (
+    2**30 + 1
+)  # in `top` at most, of what two limbs may hold: 2⁶² and a carry, in steps of 2³²
 # Added to a number below 2¹¹ in size, this leaves it on the grid in a float's last bits: the
 # shortest way there.
 _NEAR, _ONTO_GRID = 2.0**11, np.float64(1.5 * 2**12)
@@ -69,11 +77,11 @@ _NOTHING = np.zeros((), np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """Weighted sums of rows, one row a key (a class id, or 0 where there is only one): `high` · 2⁻⁸
-    + `low` · 2⁻⁴⁰.
+    """Weighted sums of rows, one row a key (a class id, or 0 where there is only one): `top` · 2²⁴
+    + `high` · 2⁻⁸ + `low` · 2⁻⁴⁰.
 
-    `high` is a single 0 as long as nothing was carried; `reach` is what no number in `low` exceeds
-    in size.
+    `high` is a single 0 and `top` None as long as nothing was carried there; `reach` and `tall` are
+    what no number in `low` and `high` exceeds in size.
     """
 
     keys: Ints
@@ -81,6 +89,8 @@ class Sum:
     low: Ints
     weights: Ints
     reach: float
+    top: Ints | None = None
+    tall: float = 0.0
 
     @staticmethod
     def of(keys: ArrayLike, rows: ArrayLike, weights: ArrayLike | int) -> Sum:
@@ -111,7 +121,8 @@ class Sum:
         if least == most == 1:
             return once
         factor = weight.reshape(-1, *[1] * (value.ndim - 1))
-        return Sum(key, once.high * factor, once.low * factor, weight, once.reach * most)
+        high, low = once.high * factor, once.low * factor
+        return Sum(key, high, low, weight, once.reach * most, tall=once.tall * most)
 
     def merge(self, other: Sum) -> Sum:
         """The sum over both sets of uploads."""
@@ -122,21 +133,27 @@ class Sum:
         one, two = self, other
         if one.reach + two.reach > _MAX_REACH:
             one, two = one._carried(), two._carried()
+        if one.tall + two.tall > _MAX_REACH:
+            one, two = one._lifted(), two._lifted()
+        tops = [part.top for part in (one, two) if part.top is not None]
+        top: Ints | None = None
         if one.keys.tobytes() == two.keys.tobytes():
             keys = one.keys
             high, low, weights = one.high + two.high, one.low + two.low, one.weights + two.weights
+            top = sum(tops[1:], tops[0]) if tops else None
         else:
             keys = np.union1d(one.keys, two.keys)
             low = np.zeros((len(keys), *one.low.shape[1:]), np.int64)
             high, weights = np.zeros_like(low), np.zeros(len(keys), np.int64)
+            top = np.zeros_like(low) if tops else None
             for part in (one, two):
                 at = np.searchsorted(keys, part.keys)
                 high[at] += part.high
                 low[at] += part.low
                 weights[at] += part.weights
-        if max(weights.tolist(), default=0) >= _MAX_WEIGHT:
-            raise FusionError(f"a total weight of {weights.max()} is too large to be added exactly")
-        return Sum(keys, high, low, weights, one.reach + two.reach)
+                if top is not None and part.top is not None:
+                    top[at] += part.top
+        return Sum(keys, high, low, weights, one.reach + two.reach, top, one.tall + two.tall)
 
     def minus(self, other: Sum) -> Sum:
         """The sum over the uploads that are in this one and not in that, which must all be in
@@ -144,7 +161,10 @@ class Sum:
         """
         if not np.isin(other.keys, self.keys).all():
             raise FusionError("what is to be taken away was never added")
-        away = Sum(other.keys, -other.high, -other.low, -other.weights, other.reach)
+        top = None if other.top is None else -other.top
+        away = Sum(
+            other.keys, -other.high, -other.low, -other.weights, other.reach, top, other.tall
+        )
         rest = self.merge(away)._canonical()
         if min(rest.weights.tolist(), default=0) < 0:
             raise FusionError("more is to be taken away than was added")
@@ -154,7 +174,8 @@ class Sum:
         """The same for equal sums, however they came about."""
         same = self._canonical()
         hashed = sha256(str(same.low.shape).encode())
-        for array in (same.keys, same.weights, same.high, same.low):
+        arrays = (same.keys, same.weights, same.high, same.low)
+        for array in arrays if same.top is None else (*arrays, same.top):
             hashed.update(np.ascontiguousarray(array, "<i8").tobytes())
         return hashed.hexdigest()
 
@@ -162,6 +183,11 @@ class Sum:
         """The sums as floats."""
         carried = self.high + (self.low >> _LOW)
         rest = self.low & (2**_LOW - 1)
+        if self.top is not None:
+            top, high = self.top + (carried >> _LOW), carried & (2**_LOW - 1)
+            # What two limbs hold is the same float as without the third.
+            near = ((top << _LOW) + high).astype(np.float64)
+            carried = np.where(np.abs(top) <= _SETTLED, near, top * 2.0**_LOW + high)
         sums: NDArray[np.float64] = (carried + rest * 2.0**-_LOW) * 2.0**-_HIGH
         return sums
 
@@ -176,19 +202,36 @@ class Sum:
 
         A row of weight 0 is what is left where all that was added was taken away again.
         """
-        carried = self._carried()
+        carried = self._carried() if self.top is None else self._lifted()._settled()
         high = np.broadcast_to(carried.high, carried.low.shape)
         keep = carried.weights != 0
-        if np.any(high[~keep]) or np.any(carried.low[~keep]):
+        limbs = [high, carried.low, *([] if carried.top is None else [carried.top])]
+        if any(np.any(limb[~keep]) for limb in limbs):
             raise FusionError("what was taken away is not what was added")
-        return Sum(
-            carried.keys[keep], high[keep], carried.low[keep], carried.weights[keep], 2.0**_LOW
-        )
+        high, low, *top = (limb[keep] for limb in limbs)
+        rows, weights = carried.keys[keep], carried.weights[keep]
+        return Sum(rows, high, low, weights, 2.0**_LOW, next(iter(top), None), carried.tall)
 
     def _carried(self) -> Sum:
         """The same sums with as little in `low` as can be."""
         high, low = self.high + (self.low >> _LOW), self.low & (2**_LOW - 1)
-        return Sum(self.keys, high, low, self.weights, 2.0**_LOW)
+        tall = self.tall + self.reach * 2.0**-_LOW + 1
+        return Sum(self.keys, high, low, self.weights, 2.0**_LOW, self.top, tall)
+
+    def _lifted(self) -> Sum:
+        """Carried, and with as little in `high` as can be."""
+        once = self._carried()
+        high = np.broadcast_to(once.high, once.low.shape)
+        top = (high >> _LOW) + (0 if self.top is None else self.top)
+        return Sum(self.keys, high & (2**_LOW - 1), once.low, self.weights, 2.0**_LOW, top, 2.0**32)
+
+    def _settled(self) -> Sum:
+        """Of what is lifted: in two limbs, where they hold it, as if there never had been three."""
+        if self.top is None or np.any(np.abs(self.top) > _SETTLED):
+            return self
+        high = (self.top << _LOW) + self.high
+        tall = float(np.abs(high).max()) if high.size else 0.0
+        return Sum(self.keys, high, self.low, self.weights, self.reach, tall=tall)
 
 
 def _on_grid(value: NDArray[Any], peak: float) -> Ints:

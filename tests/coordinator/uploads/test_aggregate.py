@@ -195,3 +195,15 @@ def test_more_samples_than_are_plausible_do_not_keep_the_others_out(tmp_path):
         ("a", "refused", "count")
     ]
     assert receipts(answer(made, "b", 1, base, weights(3))) == [("b", "accepted", "")]
+
+
+def test_rogues_that_say_they_have_the_most_samples_keep_nobody_out(tmp_path):
+    """Twenty-two names at the bound of admission were more than one sum could hold."""
+    made = core(tmp_path, method="fedavg", staleness=1, rounds=1, quorum=0.5)
+    rogues = [f"r{n}" for n in range(40)]
+    _, _, base = joined(made, (*rogues, *"abc"))
+    said = [answer(made, name, 1, base, weights(3, 100_000_000)) for name in rogues]
+    said += [answer(made, name, 1, base, weights(3)) for name in "abc"]
+    assert {status for each in said for _, status, _ in receipts(each)} == {"accepted"}
+    assert made.journal.cut(1).failed == ""
+    assert made.state.shared["weights"]["w"].tolist() == [2.0] * 3

@@ -54,7 +54,7 @@ def test_the_sum_is_the_true_sum_to_the_grid(items):
 def test_sums_that_outgrow_one_integer_stay_exact(value, weight):
     once = Fraction(round(Fraction(value) * 2**40), 2**40) * weight
     total = Sum.of([0], [[np.float32(value)] if value == np.float32(value) else [value]], weight)
-    for doubled in range(1, 21):
+    for doubled in range(1, 31):
         total = total.merge(total)
         assert Fraction(total.total()[0, 0]) == Fraction(float(once * 2**doubled))
 
@@ -96,3 +96,47 @@ def test_a_bag_that_nobody_filled_is_empty():
     assert bagged({"x": Bag.of("a", 2, parts)}, "x") == (("a", 2, parts),)
     assert bagged({}, "x") == ()
     assert bagged({"x": Sum.of([0], np.ones((1, 1)), [1])}, "x") == ()
+
+
+HUGE = st.tuples(st.sampled_from([-8_388_607.0, 8_388_607.5, 2047.25, 3e-12]), st.integers(0, 2))
+
+
+@given(st.lists(HUGE, min_size=2, max_size=40), st.randoms(use_true_random=False))
+def test_whoever_fills_a_total_shuts_nobody_out(items, random):
+    """Each has the largest weight there is; sums that outgrow two integers are exact in any order
+    and any tree of merges.
+    """
+    most = 2**31 - 1
+    parts = [Sum.of([key], [[value]], most) for value, key in items]
+    straight = parts[0]
+    for part in parts[1:]:
+        straight = straight.merge(part)
+    for at, key in enumerate(straight.keys):
+        mine = [value for value, other in items if other == key]
+        true = sum(Fraction(round(Fraction(value) * 2**40), 2**40) * most for value in mine)
+        assert straight.weights[at] == len(mine) * most
+        assert straight.total()[at, 0] == pytest.approx(float(true), rel=1e-15, abs=1e-30)
+    parts += [parts[0], parts[1]]
+    random.shuffle(parts)
+    while len(parts) > 1:
+        i = random.randrange(len(parts) - 1)
+        parts[i : i + 2] = [parts[i].merge(parts[i + 1])]
+    first, second = (Sum.of([key], [[value]], most) for value, key in items[:2])
+    whole = straight.merge(first).merge(second)
+    assert same(parts[0], whole)
+    assert parts[0].digest() == whole.digest()
+    assert whole.minus(first).minus(second).digest() == straight.digest()
+    assert same(whole.minus(second).minus(first), straight)
+
+
+def test_a_total_that_was_filled_and_emptied_is_as_if_it_never_had_been():
+    most, small = 2**31 - 1, Sum.of([0], [[0.5, -3.25]], 7)
+    rogues = [Sum.of([0], [[8_388_607.5, -8_388_607.0]], most) for _ in range(50)]
+    total = small
+    for rogue in rogues:
+        total = total.merge(rogue)
+    assert total.weights[0] == 50 * most + 7
+    for rogue in rogues:
+        total = total.minus(rogue)
+    assert total.digest() == small.digest()
+    assert same(total, small)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -36,6 +36,7 @@ from simulators.run.setup import prepare
 TIMES = "minutes.json"
 # Rounds that are timed, after those in which the step is compiled and memory is first taken.
 FIRST, TIMED = 1, 3
+ENOUGH = 8000  # samples, of which a round is long enough to be timed
 # What two runs of one kind have in common.
 _COSTLY = {
     "run": ("method", "dataset", "backbone", "embedding", "test_on"),
@@ -174,12 +175,17 @@ def times(folder: Path | None) -> Times:
 
 
 def measure(cell: Cell) -> float:
-    """Seconds a round, of a few; nothing is left of them."""
-    setup = prepare(changed(at_seed(cell.config, 0), rounds=FIRST + TIMED))
-    # Of the processor, not of the wall: what else the machine does should not count.
+    """Seconds a round, of a few; nothing is left of them. Of a large set a part is timed, and the
+    rest reckoned.
+    """
+    config = changed(at_seed(cell.config, 0), rounds=FIRST + TIMED)
+    if config.run.partition != "few-shot" and samples(cell) > ENOUGH:
+        config = changed(config, limit=ENOUGH)
     clock = [process_time()]
-    run(setup, LabOptions(), lambda row: clock.append(process_time()))
-    return median(after - before for before, after in pairwise(clock[FIRST:]))
+    # Of the processor, not of the wall: what else the machine does should not count.
+    run(prepare(config), LabOptions(), lambda row: clock.append(process_time()))
+    seconds = median(after - before for before, after in pairwise(clock[FIRST:]))
+    return seconds * samples(cell) / samples(replace(cell, config=config))
 
 
 def write_times(folder: Path, seconds: Mapping[str, float]) -> None:

@@ -39,7 +39,7 @@ FIRST, TIMED = 1, 3
 ENOUGH = 8000  # samples, of which a round is long enough to be timed
 # What two runs of one kind have in common.
 _COSTLY = {
-    "run": ("method", "dataset", "backbone", "embedding", "test_on"),
+    "run": ("method", "dataset", "backbone", "embedding", "resize", "test_on"),
     "training": ("batch_size", "local_epochs", "augment"),
     "numerics": ("device", "threads", "compile", "layout", "dtype"),
 }
@@ -72,14 +72,14 @@ STEPS = (
     Step("FedIC, two classes a device", papers.FEDIC_PAIRS, 1),
     Step("FedIC, Dir(0.1)", papers.FEDIC_DIR[:1], 1),
     Step("ProtoNorm", papers.PROTONORM, 1),
-    Step("FedProto and FedPAC, Dir(0.1)", papers.FEDIC_DIR[1:], 1),
-    Step("FedIC, CIFAR-10", papers.FEDIC_CIFAR, 1),
     Step("the spiral", (*papers.SPIRALS, *readings.SPIRAL_READINGS)),
     Step(
         "small experiments on MNIST",
         (*sweeps.MPFEDCL_SWEEPS, *sweeps.MPFEDCL_CLIENTS, *sweeps.GFPL_SWEEPS),
     ),
     Step("readings of GFPL", readings.GFPL_READINGS),
+    Step("FedProto and FedPAC, Dir(0.1)", papers.FEDIC_DIR[1:], 1),
+    Step("FedIC, CIFAR-10", papers.FEDIC_CIFAR, 1),
     Step("FedMPS, table VI", (*sweeps.THREE, *sweeps.CLASSES)),
     Step("readings of FedMPS", (*readings.CIFAR_READINGS, *readings.FASHION_READINGS)),
     Step(
@@ -235,4 +235,6 @@ def foreign(places: Places) -> list[str]:
 
 def duration(minutes: float) -> str:
     """Minutes as a person reads them."""
+    if minutes < 1:
+        return "1 min"
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

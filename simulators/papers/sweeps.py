@@ -321,6 +321,13 @@ def _norm_pair(name: str, title: str, **options: object) -> tuple[Cell, Cell]:
 
 PROTONORM_SWEEPS = (
     *_norm_pair("short", "as it is", alpha=0.1),
+    _norm(
+        "mixed",
+        "our four networks, d by a linear layer",
+        "",
+        backbone="mixed",
+        resize="linear",
+    ),
     *(
         _norm(f"gamma-{g}", f"γ = {g}", "ProtoNorm, table 4", f"gamma={g}")
         for g in (1, 20, 50, 200, 400)
@@ -393,6 +400,19 @@ FEDIC_SWEEPS = (
         "combine=none",
     ),
     _ic("clusters", "clusters alone", "FedIC, figure 4", _CIFAR_SHORT, "combine=none"),
+    *(
+        _ic(
+            name,
+            title,
+            "FedIC, formula 12",
+            changed(_CIFAR_SHORT, validation=0.1),
+            f"combine={name}",
+        )
+        for name, title in (
+            ("learnt", "β learnt on a tenth of the training samples"),
+            ("qp", "the same samples held back, FedPAC's program"),
+        )
+    ),
     *(
         _ic(f"{n}-clients", f"CIFAR-10, Dir(0.1), {n} clients", "FedIC, table 3", config)
         for n, config in ((n, changed(_CIFAR_SHORT, agents=n)) for n in (40, 60))

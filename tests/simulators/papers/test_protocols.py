@@ -2,6 +2,7 @@
 
 from simulators.papers.protocols import (
     CIFAR,
+    CLUSTERED,
     FASHION,
     MIXED,
     MPS_CIFAR,
@@ -45,4 +46,12 @@ def test_quick_changes_how_and_not_what_is_computed():
 
 
 def test_mixed_networks_meet_at_the_paper_s_512():
-    assert (MIXED.run.backbone, MIXED.run.embedding) == ("mixed", 512)
+    assert (MIXED.run.resize, MIXED.run.embedding) == ("pool", 512)
+    assert len(MIXED.run.backbone.split(",")) == 4
+
+
+def test_what_is_built_on_pfllib_leaves_out_a_last_batch_that_is_not_full():
+    assert {config.training.last_batch for config in (MIXED, CLUSTERED)} == {"drop"}
+    assert CLUSTERED.partition.pairs == "consecutive"
+    assert CLUSTERED.partition.shares == "unequal"
+    assert CIFAR.training.last_batch == "keep"

@@ -6,16 +6,20 @@ or another method), or by what scikit-learn makes of the same raw images on the 
 margin is about half of what is measured, as room for another machine's bits.
 """
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
 
 from protofleet.contract import Training
+from protofleet.toolbox import losses
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
 from simulators.run.rounds import LabOptions, run
@@ -48,6 +52,24 @@ def accuracy(
         rows = run(setup, LabOptions(), lambda row: None).rows
         readings += [row.accuracy[evaluator] for row in rows[-last:]]
     return fmean(readings)
+
+
+def without(term: str, check: Callable[[], None]) -> None:
+    """This check has to fail where a loss's term (of `protofleet.toolbox.losses`) is left out.
+
+    Else it would not notice a paper's method without the paper's own idea.
+    """
+
+    def nothing(rows: Tensor, *others: Any) -> Tensor:
+        return 0.0 * rows.sum()
+
+    where = sys.modules[check.__module__]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(losses, term, nothing)
+        # Figures of whole losses are remembered: these are others under the same names.
+        patched.setattr(where, "accuracy", cache(accuracy.__wrapped__))
+        with pytest.raises(AssertionError):
+            check()
 
 
 @cache

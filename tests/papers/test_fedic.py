@@ -1,4 +1,4 @@
-from tests.papers.cell import accuracy
+from tests.papers.cell import accuracy, without
 
 FEW_SAMPLES = {"agents": 40, "partition": "iid", "rounds": 5, "last": 1}
 OTHER_LOOKS = {"partition": "feature-skew", "rounds": 8, "last": 2}
@@ -20,3 +20,7 @@ def test_fedic_combines_heads_within_clusters():
     combined = accuracy("fedic", "head", **FEW_SAMPLES)
     own = accuracy("fedic", "head", "combine=none", **FEW_SAMPLES)
     assert combined > own + 0.02
+
+
+def test_a_loss_without_the_pull_to_anchors_would_be_noticed():
+    without("to_prototype", test_fedic_pulls_devices_to_their_anchors)

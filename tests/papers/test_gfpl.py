@@ -1,4 +1,4 @@
-from tests.papers.cell import accuracy, guessing
+from tests.papers.cell import accuracy, guessing, without
 
 EVERY_ROUND = ("start=1", "interval=1")
 
@@ -18,3 +18,7 @@ def test_gfpl_learns_faster_from_pseudo_features_of_the_fleet():
 def test_gfpl_knows_classes_by_the_fleets_mixtures_before_its_classifier_does():
     mixture = accuracy("gfpl", "mixture", *EVERY_ROUND, rounds=3, last=2)
     assert mixture > accuracy("gfpl", "head", "pseudo=0", rounds=3, last=2) + 0.06
+
+
+def test_a_loss_without_the_dot_regression_would_be_noticed():
+    without("dot_regression", test_gfpl_aligns_projections_with_fixed_vectors)

@@ -1,4 +1,4 @@
-from tests.papers.cell import accuracy
+from tests.papers.cell import accuracy, without
 
 FEW_CLASSES = {"partition": "pathological", "rounds": 10}
 
@@ -14,3 +14,7 @@ def test_mpfedcl_without_weights_still_gains_from_the_pool():
     pooled = accuracy("mpfedcl", "prototype", "prototypes_only=yes", rounds=8)
     alone = accuracy("mpfedcl", "prototype", "prototypes_only=yes", "lam=0", rounds=8)
     assert pooled > alone + 0.01
+
+
+def test_a_loss_without_the_contrast_with_the_pool_would_be_noticed():
+    without("to_pool", test_mpfedcl_learns_a_common_classifier_where_averaging_alone_does_not)

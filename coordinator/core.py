@@ -446,7 +446,8 @@ class Core:
         counted = tuple((u.round, u.agent, weight(u.round)) for u in fused)
         self._closing, self._refold = CutRecord(number, reason, counted, failed), False
         with self.journal.commit():
-            self.journal.add_cut(self._closing, left_out)
+            outdated = number + 1 - self.terms.staleness
+            self.journal.add_cut(self._closing, left_out, outdated)
             if agreed:
                 self.journal.set_meta(AGREED, agreed)
             if opened.base_round and (accuracy := self.accuracy()):

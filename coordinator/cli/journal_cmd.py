@@ -42,7 +42,11 @@ def replay(directory: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
-    "--keep", default=100, show_default=True, help="Rounds whose uploads and states stay in full."
+    "--keep",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Rounds whose uploads and states stay in full; one that is open always does.",
 )
 def compact(directory: Path, keep: int) -> None:
     """Give room back: of older rounds in DIRECTORY only hashes, cuts and senders stay. The service

@@ -276,9 +276,11 @@ class Journal:
         )
         return int(self._db.execute(last).fetchone()[0]) + 1
 
-    def add_cut(self, cut: CutRecord, left_out: Iterable[tuple[int, str]] = ()) -> None:
+    def add_cut(
+        self, cut: CutRecord, left_out: Iterable[tuple[int, str]] = (), outdated: int = 0
+    ) -> None:
         """A round is cut here; its uploads are fused in it; others are left out, and kept like late
-        ones.
+        ones, as are those held of rounds before `outdated`: no later cut may take them in.
         """
         values = (cut.round, cut.reason, json.dumps(cut.counted), self._wall(), cut.failed)
         self._db.execute("INSERT INTO cuts VALUES (?, ?, ?, ?, ?)", values)
@@ -288,6 +290,10 @@ class Journal:
         )
         self._db.executemany(
             "UPDATE uploads SET status='late' WHERE round=? AND agent=?", list(left_out)
+        )
+        self._db.execute(
+            "UPDATE uploads SET status='late', blob=NULL WHERE status='held' AND round < ?",
+            (outdated,),
         )
 
     def fail_cut(self, round: int, words: str) -> None:
@@ -323,7 +329,13 @@ class Journal:
         """Drop the bytes of all but the last `keep` rounds; hashes, cuts and who sent what stay."""
         with self.commit():
             newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
-            edge = newest - keep
+            # A round without its outcome needs all of its bytes, however few rounds are kept.
+            settled = self._db.execute(
+                "SELECT count(*) FROM cuts WHERE round=?1 AND (?1 IN (SELECT round FROM states) "
+                "OR NOT (SELECT talks FROM rounds WHERE round=?1))",
+                (newest,),
+            ).fetchone()[0]
+            edge = min(newest - keep, newest if settled else newest - 1)
             live = (
                 "SELECT blob FROM uploads "
                 "WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "

@@ -522,3 +522,20 @@ def test_an_epoch_that_a_device_follows_is_noted_if_it_can_be(tmp_path, epoch, n
     envelope = wire.Envelope(t="birth", fleet="orchard", run="r1", epoch=epoch, agent="a", boot="b")
     made.take([(made.topics.parse(made.topics.state("a")), wire.encode(envelope, body))], 0.0)
     assert made.journal.meta(HEARD_EPOCH) == noted
+
+
+def test_held_uploads_too_old_to_be_fused_are_late_and_their_bytes_go(tmp_path):
+    made = core(tmp_path, quorum=0.6, staleness=1, rounds=None)
+    _, _, base = joined(made)
+    bases = [base]
+    for number in (1, 2, 3):
+        made.take([upload(a, number, bases[-1]) for a in "ab"], 100.0 * number)
+        if number == 2:  # older than what its device sends for the round that is open
+            made.take([upload("c", 1, base)], 200.0)
+            made.take([upload("c", 2, bases[-1])], 200.0)
+        made.take([], 100.0 * number + 61)
+        bases.append(made.state.base)
+    kept = made.journal.upload(1, "c")
+    assert (kept.status, kept.blob, kept.cut) == ("late", None, None)
+    assert made.journal.uploads(None, "held") == []
+    assert receipts(made.take([upload("c", 1, base)], 500.0)) == [("c", "late", "")]

@@ -236,3 +236,24 @@ def test_a_failed_cut_says_why_also_in_a_journal_that_had_none(tmp_path):
         CutRecord(1, "complete", ((1, "a", 1),)),
         CutRecord(2, "complete", ((2, "a", 1),), "Singular matrix"),
     ]
+
+
+@pytest.mark.parametrize("ends", ["open", "cut", "done"])
+def test_compacting_to_nothing_leaves_a_round_without_its_outcome_whole(tmp_path, ends):
+    made = filled(tmp_path, 3)
+    with made.commit():
+        made.add_round(RoundRecord(4, "00" * 32, 3, ("a", "b"), True))
+        made.add_uploads(
+            [(3, "b", "ee" * 32, "held", b"late"), (4, "a", "ff" * 32, "accepted", b"x")]
+        )
+    if ends != "open":
+        with made.commit():
+            made.add_cut(CutRecord(4, "complete", ((4, "a", 1), (3, "b", 1))))
+    if ends == "done":
+        with made.commit():
+            made.add_state(4, state(4))
+    made.compact(0)
+    bodies = [made.body(made.upload(*key).blob) for key in ((4, "a"), (3, "b"))]
+    assert bodies == ([None, None] if ends == "done" else [b"x", b"late"])
+    assert made.state()[1] == state(4 if ends == "done" else 3)
+    assert made.body(made.upload(3, "a").blob) is None

@@ -2,22 +2,32 @@
 the fleet's.
 """
 
+import io
 import subprocess
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from edge_agent.config import AgentSection, Config
+from edge_agent.daemon.adopt import Adoption
+from edge_agent.daemon.transfers import Transfers
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from edge_agent.networks.net import natural
 from edge_agent.updates import listener
 from export.writer import Wanted, export, write
+from protofleet import wire
 from protofleet.exchange import archive
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
+from protofleet.mqtt.topics import Topics
+from protofleet.util.logs import Log
+from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, digits
 from tests.edge_agent.scripted import ROOT, Device
 from tests.edge_agent.updates.test_listener import broken
@@ -212,3 +222,27 @@ def test_what_cannot_be_frozen_is_one_line(stage, tmp_path):
         assert words in done.stderr
     assert told(folder, what="list")["bundle"] == ""
     assert not list((folder / "coordinator-data").glob("frozen-*"))
+
+
+def test_a_receipt_without_a_digest_is_no_answer_to_the_class_means(tmp_path):
+    """What a coordinator could not read at all it answers so, and it may have been anything."""
+    config = replace(Config(), agent=AgentSection(id="a", data_dir=str(tmp_path)))
+    topics, published = Topics("f"), []
+    outbound = SimpleNamespace(topics=topics, say=lambda *words: published.append(words) or True)
+    uploads = Transfers(topics, "a", tmp_path / "spool", outbound, lambda: 0.0, 1 << 20)
+    adoption = Adoption(config, outbound, uploads, Log(io.StringIO()), lambda: 0.0, None)
+    parts = {"prototypes": Prototypes([0], np.ones((1, 2)), [3])}
+    offer = wire.encode(wire.Envelope("enrol", "f", agent="a", method="summarise"), parts)
+    adoption._offer = offer
+    place = topics.parse(topics.receipt("a"))
+
+    def answer(digest):
+        body = {"digest": digest, "round": 0, "status": "refused", "words": "unreadable"}
+        adoption.take_in(
+            place, wire.encode(wire.Envelope("receipt", "f", agent="a", round=0), body)
+        )
+
+    answer("")
+    assert adoption._offer == offer
+    answer(wire.decode(offer).digest)
+    assert adoption._offer is None

@@ -77,7 +77,8 @@ class Store:
                 if self._version() == 0:
                     raise NoStore(f"{self.path} is empty", "the device has not run here yet")
                 return
-            folder.mkdir(parents=True, exist_ok=True)
+            files.own_folder(folder)
+            files.own_database(self.path)
             # Without an isolation level: else the module begins transactions of its own.
             self._db = sqlite3.connect(self.path, timeout=20.0, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")

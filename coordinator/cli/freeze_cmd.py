@@ -4,6 +4,7 @@ device through it.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from coordinator.cli.live_cmd import where
 from coordinator.service.control import ask
 from protofleet.errors import DataError, UsageError
 from protofleet.exchange import archive
+from protofleet.util.files import new_file
+from protofleet.util.processes import without_secrets
 
 NAP = 0.2
 WEIGHTS = (".pt", ".pth")
@@ -79,7 +82,8 @@ def bundle_file(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator
         ):
             export(source, [*how, "--fleet", fleet, "--out", file])
         else:
-            file.write_bytes(archive.packed_bytes(source))
+            with new_file(file) as out:
+                out.write(archive.packed_bytes(source))
         yield file
     except OSError as error:
         raise DataError(f"{data_dir} cannot be written: {error.strerror}") from None
@@ -90,7 +94,8 @@ def bundle_file(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator
 def export(source: Path, how: Sequence[object]) -> None:
     """An extractor as a bundle, by the export room's own command: a coordinator has no torch."""
     words = [sys.executable, "-m", "protofleet", "export", *map(str, how)]
-    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    environ = without_secrets(os.environ)
+    run = subprocess.run(words, capture_output=True, text=True, check=False, env=environ)
     if run.returncode:
         # The command's own line without its prefix and code: this error adds its own.
         last = (run.stderr.strip() or "error: no word why").splitlines()[-1]

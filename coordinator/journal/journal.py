@@ -19,7 +19,7 @@ from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.segments import SegmentLog, Span
 from protofleet.exchange.snapshot import pack_state, unpack_state
 from protofleet.exchange.state import GlobalState
-from protofleet.util.files import Locked, lock
+from protofleet.util.files import Locked, lock, own_database, own_file
 
 # Theory of operation
 #
@@ -78,10 +78,11 @@ class Journal:
             if read_only:
                 self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
                 return
-            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db = sqlite3.connect(own_database(path), isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._migrate()
+            self._segments.close_to_others()
         except sqlite3.DatabaseError as error:
             raise JournalError(
                 f"{path}: {error}", "restore it from a backup, or name another data directory"
@@ -362,7 +363,7 @@ class Journal:
 
     def backup(self, target: Path) -> None:
         """A whole copy in one file, taken while the journal is in use."""
-        copy = sqlite3.connect(target)
+        copy = sqlite3.connect(own_file(target))
         try:
             self._db.backup(copy)
             with copy:

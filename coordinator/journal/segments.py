@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.errors import JournalError
+from protofleet.util.files import OWN_FILE, own_file
 
 # Theory of operation
 #
@@ -51,6 +52,11 @@ class SegmentLog:
         self._directory = directory
         self._file: int | None = None
         self._number, self._length = 0, 0
+
+    def close_to_others(self) -> None:
+        """Segments of an earlier release could be read by every user of the machine."""
+        for number in self._numbers():
+            own_file(self._path(number))
 
     def add(self, messages: Sequence[bytes]) -> list[Span]:
         """Write them, and return when they are on disk."""
@@ -101,7 +107,7 @@ class SegmentLog:
         self._number, self._length = max(self._numbers(), default=0) + 1, 0
         try:
             self._file = os.open(
-                self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644
+                self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWN_FILE
             )
             # The file's name must outlive a loss of power as its bytes do, and lies elsewhere.
             directory = os.open(self._directory, os.O_RDONLY)

@@ -2,24 +2,32 @@
 way.
 """
 
+# The socket is `control.sock` in the data directory. A path too long for a socket is no reason to
+# put it where others could guess it and be there first, to answer in the service's place or keep it
+# from starting: it is then made in a directory of its own, random and for its owner alone, and
+# `control.sock` is a link that leads there.
+
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
 import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from protofleet.errors import FleetError
+from protofleet.util.files import OWN_FILE
 
 PATIENCE = 10.0
 LONGEST = 1 << 24  # a bundle's prototypes may be in it
-LONGEST_PATH = 100
+NAME = "control.sock"
+LONGEST_PATH = 100  # bytes; systems stop at 104 or 108
 
 
 class NotRunning(FleetError):
@@ -66,18 +74,31 @@ class Control:
         wake: Callable[[], None],
         look: Look = lambda request: None,
     ) -> None:
-        self._path, self._requests, self._wake = Path(_place(directory)), requests, wake
-        self._look = look
-        self._path.unlink(missing_ok=True)
+        self._requests, self._wake, self._look = requests, wake, look
+        self._link = directory.absolute() / NAME
+        _remove(self._link)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(str(self._path))
-        self._path.chmod(0o600)
+        # What is bound has the mode that the socket has by then; systems other than Linux do not
+        # know that, and have the mode set a moment later.
+        with contextlib.suppress(OSError):
+            os.fchmod(self._socket.fileno(), OWN_FILE)
+        path = self._link
+        if len(os.fsencode(path)) > LONGEST_PATH:
+            path = Path(tempfile.mkdtemp(prefix="protofleet-")) / NAME
+            self._link.symlink_to(path)
+        try:
+            self._socket.bind(str(path))
+        except OSError as error:
+            _remove(self._link)
+            self._socket.close()
+            raise FleetError(f"no socket at {path}: {error.strerror or error}") from None
+        path.chmod(OWN_FILE)
         self._socket.listen(8)
         threading.Thread(target=self._listen, name="control", daemon=True).start()
 
     def close(self) -> None:
         """No more commands."""
-        self._path.unlink(missing_ok=True)
+        _remove(self._link)
         self._socket.close()
 
     def _listen(self) -> None:
@@ -141,12 +162,20 @@ def _line(peer: socket.socket, most: int | None = LONGEST) -> bytes:
 
 
 def _place(directory: Path) -> str:
-    """In the data directory, or in the system's for temporary files where that path is too long for
-    a socket.
-    """
-    path = str(directory.resolve() / "control.sock")
-    if len(path.encode()) <= LONGEST_PATH:
-        return path
-    return str(
-        Path(tempfile.gettempdir()) / f"protofleet-{sha256(path.encode()).hexdigest()[:16]}.sock"
-    )
+    """Where the socket is."""
+    link = directory.absolute() / NAME
+    try:
+        return os.readlink(link)
+    except OSError:
+        return str(link)
+
+
+def _remove(link: Path) -> None:
+    """A socket of this life or of one that was killed, wherever it lies."""
+    if link.is_symlink():
+        place = Path(os.readlink(link))
+        # Temporary files are everybody's: what is not ours stays, whatever it is called.
+        with contextlib.suppress(OSError):
+            place.unlink(missing_ok=True)
+            place.parent.rmdir()
+    link.unlink(missing_ok=True)

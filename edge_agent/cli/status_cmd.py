@@ -11,6 +11,7 @@ import click
 from edge_agent.cli.common import device_options, settings
 from edge_agent.daemon.status import alive, read
 from protofleet.errors import FleetError
+from protofleet.util.logs import printable
 
 
 @click.command()
@@ -60,4 +61,5 @@ def _lines(status: dict[str, Any]) -> list[str]:
     }
     if status["refusal"]:
         rows["refuses"] = status["refusal"]
-    return [f"{name:<9} {value}" for name, value in rows.items()]
+    # Some of it is the coordinator's or the broker's own words.
+    return [printable(f"{name:<9} {value}") for name, value in rows.items()]

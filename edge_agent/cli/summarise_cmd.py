@@ -12,7 +12,7 @@ import click
 from edge_agent.cli.common import device_options, settings
 from edge_agent.cli.infer_cmd import bundle_option
 from protofleet.errors import DataError, FleetError, UsageError
-from protofleet.util.files import write_whole
+from protofleet.util.files import OWN_FILE, write_whole
 
 
 @click.command()
@@ -77,7 +77,8 @@ def summarise(
         click.echo(f"left out, because the fleet has no such class: {', '.join(left_out)}")
     fleet = flags.get("fleet") or classifier.bundle.manifest.fleet
     if out is not None:
-        write_whole(out, enrolment.message(classifier, bank, fleet, config.id, "summarise"))
+        message = enrolment.message(classifier, bank, fleet, config.id, "summarise")
+        write_whole(out, message, mode=OWN_FILE)
         return
     broker = replace(config.broker, url=url or "").address(os.environ)
     receipt = enrolment.offer(classifier, bank, broker, fleet, config.id, method="summarise")

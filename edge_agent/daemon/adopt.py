@@ -38,6 +38,7 @@ by one that passed its self-test and by no other.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -60,8 +61,9 @@ from protofleet.exchange.archive import LARGEST_BUNDLE, BundleError
 from protofleet.exchange.published import STABLE
 from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts
-from protofleet.util.files import write_whole
+from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.util.logs import Log
+from protofleet.util.processes import without_secrets
 from protofleet.wire.codes import UploadStatus
 
 POLL = 0.2  # seconds between looks at the process
@@ -205,7 +207,7 @@ class Adoption:
             self._offer = self._answered = None
             self._retry_now()
         if name and name == self._in_use:
-            write_whole(cache.state_file(self.file), self._state)
+            write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
         here = name == self._in_use or self._new.exists()
         self._follow_fetch(lambda: self._fetch.want("" if here else name))
 
@@ -216,7 +218,7 @@ class Adoption:
             self._log.warning(f"the fleet's bundle cannot be used: {error}")
             return
         if fetched is not None:
-            write_whole(self._new, fetched.data)
+            write_whole(self._new, fetched.data, mode=OWN_FILE)
             self._fetch.want("")
             name, size = fetched.bundle.digest[:16], len(fetched.data)
             self._log.info("the fleet's bundle came", bundle=name, bytes=size)
@@ -233,7 +235,7 @@ class Adoption:
             if setting != "":
                 words += ["--set", f"data.{name}={setting}"]
         with suppress(OSError):  # then the prototypes in the bundle say which classes there are
-            write_whole(cache.state_file(bundle), self._state)
+            write_whole(cache.state_file(bundle), self._state, mode=OWN_FILE)
         self._means_due = False
         self._process = self._start(words)
 
@@ -256,7 +258,7 @@ class Adoption:
         elif self._in_use == self._named:
             self._clear()
             with suppress(OSError):
-                write_whole(cache.state_file(self.file), self._state)
+                write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
                 self._offer = self._means.read_bytes()
             self._retry_now()
 
@@ -312,5 +314,9 @@ def _last_words(process: ChildProcess) -> str:
 def launched(words: Sequence[str]) -> ChildProcess:
     """A process whose errors are read when it is over."""
     return subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=without_secrets(os.environ),
     )

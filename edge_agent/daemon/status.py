@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from protofleet.util.files import write_whole
+from protofleet.util.files import OWN_FILE, write_whole
 
 NAME = "status.json"
 
@@ -46,7 +46,7 @@ def write(folder: Path, status: Status, when: str) -> None:
     # true any more.
     text = json.dumps({"time": when, **asdict(status)}, indent=1)
     with suppress(OSError):
-        write_whole(folder / NAME, text.encode(), lasting=False)
+        write_whole(folder / NAME, text.encode(), lasting=False, mode=OWN_FILE)
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Protocol
 
 from edge_agent.worker.ipc import Answer, Job, Order, WorkerEnded
+from protofleet.util.processes import without_secrets
 
 
 class Supervisor(Protocol):
@@ -103,6 +104,7 @@ class WorkerSupervisor:
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
+                env=without_secrets(os.environ),
             )
             # Or the pipe would never end: it does when its last writer is gone.
             theirs.close()

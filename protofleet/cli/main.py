@@ -12,6 +12,7 @@ import click
 
 import protofleet
 from protofleet.errors import FleetError
+from protofleet.util.logs import printable
 
 GROUP = "protofleet.commands"
 MISSING_EXTRA = {
@@ -92,7 +93,8 @@ def run(command: click.Command, name: str) -> None:
 def _leave(words: str, code: int, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    click.echo(f"error: {words}", err=True)
+    # Some of the words may be a broker's, a coordinator's or a device's.
+    click.echo("\n".join(map(printable, f"error: {words}".splitlines())), err=True)
     sys.exit(code)
 
 

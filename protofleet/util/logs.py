@@ -1,5 +1,5 @@
 """One line a happening, to stderr: UTC time, level, words, and the keys that matter. No settings,
-never secrets.
+never secrets, and nothing that a terminal obeys.
 """
 
 from __future__ import annotations
@@ -14,6 +14,18 @@ from typing import IO, Literal
 def utc_now() -> datetime:
     """The wall clock, as logs show it."""
     return datetime.now(UTC)
+
+
+def printable(text: str) -> str:
+    """The text as a terminal or a log may show it: what is not a letter, sign or space, a line's
+    end and ESC among it, is escaped. Devices and the coordinator write what others read.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
+        for c in text
+    )
 
 
 @dataclass(frozen=True)
@@ -40,9 +52,12 @@ class Log:
         when = self.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         words = " ".join(words.split())
         if self.form == "json":
-            line = json.dumps({"time": when, "level": level, "message": words, **keys}, default=str)
+            document = {"time": when, "level": level, "message": words, **keys}
+            # Of ASCII alone, where DEL is what JSON itself leaves as it is.
+            line = json.dumps(document, default=str).replace("\x7f", "\\u007f")
         else:
-            line = " ".join([when, f"{level:<7}", words, *(f"{k}={v}" for k, v in keys.items())])
+            pairs = (f"{name}={value}" for name, value in keys.items())
+            line = printable(" ".join([when, f"{level:<7}", words, *pairs]))
         try:
             self.stream.write(line + "\n")
             self.stream.flush()

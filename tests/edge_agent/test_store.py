@@ -2,6 +2,7 @@
 and damage.
 """
 
+import os
 import shutil
 import sqlite3
 
@@ -244,3 +245,16 @@ def test_a_directory_that_cannot_be_made_is_said_in_a_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file"):
         lock(tmp_path / "file" / "below")
+
+
+def test_checkpoint_and_outbox_are_their_owner_s_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        store = Store(tmp_path / "new")
+        store.note(boot="b")
+        modes = [p.stat().st_mode for p in (tmp_path / "new", *(tmp_path / "new").iterdir())]
+        store.close()
+    finally:
+        os.umask(before)
+    assert len(modes) == 4  # the folder, the file, its log and that one's index
+    assert [mode for mode in modes if mode & 0o077] == []

@@ -44,6 +44,7 @@ from pathlib import Path
 
 from protofleet.errors import BlobError
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, Ranges, ranges_of
+from protofleet.util.files import new_file, own_folder
 
 # The suffixes are on devices' disks: a transfer goes on over an update, too.
 DATA, MARKS = ".parcel", ".marks"
@@ -77,8 +78,9 @@ class IncomingBlob:
     def _empty(self) -> bytearray:
         # Marks first: killed between the two, no mark speaks of bytes that are gone.
         marks = bytearray(self.descriptor.chunks)
-        self._marks.write_bytes(marks)
-        with self._data.open("wb") as file:
+        with new_file(self._marks) as file:
+            file.write(marks)
+        with new_file(self._data) as file:
             file.truncate(self.descriptor.size)
         return marks
 
@@ -135,7 +137,7 @@ class BlobStore:
         self._dir, self._clock = dir, clock
         self._largest, self._total, self._expiry = largest, total, expiry
         self._incoming: dict[tuple[str, str], IncomingBlob] = {}
-        dir.mkdir(parents=True, exist_ok=True)
+        own_folder(dir)
         self._leftovers = {
             path.with_suffix("") for path in dir.iterdir() if path.suffix in (DATA, MARKS)
         }

@@ -28,7 +28,15 @@ def asked(monkeypatch):
 )
 def test_backbone_and_data_go_with_weights_and_only_with_them(tmp_path, name, backbone, data):
     with pytest.raises(UsageError, match="--backbone and --data"):
-        freeze_cmd.freeze.callback(tmp_path / name, backbone, data, 0.0, tmp_path, False)
+        freeze_cmd.freeze.callback(
+            source=tmp_path / name,
+            backbone=backbone,
+            data=data,
+            wait=0.0,
+            config=None,
+            data_dir=tmp_path,
+            as_json=False,
+        )
 
 
 def test_a_bundle_lies_in_the_coordinators_own_folder_while_it_is_read(tmp_path, asked):

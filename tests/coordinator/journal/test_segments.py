@@ -67,3 +67,18 @@ def test_a_write_that_fails_leaves_nothing_and_the_next_goes_elsewhere(tmp_path,
     assert files(tmp_path) == {"bodies-1": 5}
     assert log.add([b"next"]) == [Span(2, 0, 4)]
     assert log.read(span) == b"whole"
+
+
+def test_bytes_of_uploads_are_their_owner_s_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        log = SegmentLog(tmp_path)
+        log.add([b"an upload"])
+        log.close()
+    finally:
+        os.umask(before)
+    file = tmp_path / "bodies-1"
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o644)
+    log.close_to_others()
+    assert file.stat().st_mode & 0o777 == 0o600

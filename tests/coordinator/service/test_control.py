@@ -1,7 +1,10 @@
 """Commands reach the service through a socket, whoever sends what."""
 
+import os
 import socket
+import tempfile
 import threading
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
@@ -73,6 +76,47 @@ def test_a_service_too_busy_to_answer_says_so(tmp_path, monkeypatch):
             ask(tmp_path, "status")
     finally:
         listening.close()
+
+
+def test_it_is_its_owner_s_from_the_moment_it_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # a mode set afterwards comes too late
+    before = os.umask(0)
+    try:
+        listening = Control(tmp_path, SimpleQueue(), lambda: None)
+    finally:
+        os.umask(before)
+    mode = (tmp_path / "control.sock").stat().st_mode
+    listening.close()
+    assert mode & 0o077 == 0
+
+
+def test_a_path_too_long_for_a_socket_leads_nowhere_that_others_can_guess(tmp_path, monkeypatch):
+    public = tmp_path / "public"
+    public.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(public))
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    places = []
+    for _ in range(2):  # the second start finds what the first left, as one that was killed does
+        listening = Control(deep, SimpleQueue(), lambda: None)
+        (folder,) = public.iterdir()
+        assert folder.stat().st_mode & 0o077 == 0
+        assert os.readlink(deep / "control.sock") == str(folder / "control.sock")
+        places.append(folder.name)
+    assert places[0] != places[1]
+    listening.close()
+    assert not list(public.iterdir())
+    assert not list(deep.iterdir())
+    with pytest.raises(NotRunning):
+        ask(deep, "status")
+
+
+def test_a_place_for_the_socket_that_is_no_place_is_said(tmp_path, monkeypatch):
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))  # as long
+    with pytest.raises(FleetError, match="no socket at"):
+        Control(deep, SimpleQueue(), lambda: None)
 
 
 def test_a_path_too_long_for_a_socket_works_all_the_same(tmp_path):

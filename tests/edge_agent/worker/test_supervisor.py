@@ -129,3 +129,14 @@ def test_a_dismissed_process_is_gone_and_what_it_still_said_is_not_read(boss):
         os.kill(pid, 0)
     time.sleep(0.1)
     assert boss.answers() == []
+
+
+def test_the_process_does_not_know_the_broker_s_password(boss, monkeypatch):
+    monkeypatch.setenv("PROTOFLEET_MQTT_PASSWORD", "s3cr3t")
+    monkeypatch.setenv("PROTOFLEET_BROKER_URL", "mqtts://camera:s3cr3t@b")
+    monkeypatch.setenv("PROTOFLEET_DATA", "/data")
+    boss.order(SurveyData())
+    boss.until(lambda answers: len(answers) == 2)
+    environ = Path(f"/proc/{boss.pid}/environ").read_bytes()
+    assert b"s3cr3t" not in environ
+    assert b"PROTOFLEET_DATA=/data" in environ

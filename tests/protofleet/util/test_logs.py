@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from protofleet.util.logs import Log
+from protofleet.util.logs import Log, printable
 
 
 def at() -> datetime:
@@ -53,3 +53,25 @@ def test_the_work_goes_on_when_the_reader_has_left(stream):
     Log(Left()).info("nobody reads this")
     stream.close()
     Log(stream).info("nor this")
+
+
+def test_what_others_write_neither_moves_a_terminal_nor_forges_a_line(stream):
+    evil = "ok\x1b[2J\x1b]0;title\x07\r\n2024 error all is lost\u2028\u202e\x9b1m\x7f\ud800"
+    log = Log(stream, clock=at)
+    log.info("refused", why=evil)
+    log.info(evil)
+    assert stream.getvalue().count("\n") == 2
+    for line in stream.getvalue().splitlines():
+        assert line.isprintable()
+    assert r"why=ok\x1b[2J" in stream.getvalue()
+
+
+def test_a_line_for_programs_is_printable_and_says_the_same(stream):
+    Log(stream, "json", at).info("x", why="\x1b\x7f\u202e")
+    assert stream.getvalue().rstrip("\n").isprintable()
+    assert json.loads(stream.getvalue())["why"] == "\x1b\x7f\u202e"
+
+
+def test_letters_of_every_language_stay_as_they_are():
+    text = "Köhler søker Ελιά 柿 ok"
+    assert printable(text) == text

@@ -21,6 +21,8 @@ from protofleet.settings.fields import from_plain, setting
 if TYPE_CHECKING:
     from protofleet.recipe import Recipe
 
+DEFAULT = Path("fleet.toml")
+
 
 @dataclass(frozen=True)
 class ServeSection:
@@ -78,8 +80,11 @@ class ServeSection:
         " asked and says nothing is lost after two deadlines, too",
         low=0,
     )
-    enrol: Literal["auto", "manual", "off"] = setting(
-        "auto", "classes that devices enrol: let in, kept until an operator admits them, or refused"
+    enrol: Literal["auto", "manual", "off"] | None = setting(
+        None,
+        "classes that devices enrol: let in (auto), kept until an operator admits them (manual), or"
+        " refused (off); none: auto where the broker is on this machine and asks nobody who they"
+        " are, else manual",
     )
     keep_rounds: int = setting(
         1000, "rounds whose bytes are kept for replay; older ones by hash only", low=1
@@ -194,10 +199,11 @@ def load(
         layers.from_environment({"serve": ServeSection, "broker": ServingBroker}, environ),
         flags,
     )
-    if "contract" not in document:
+    # Of a file that `init` wrote a part of the contract is there, but not what it is about.
+    if "classes" not in document.get("contract", {}):
         raise SettingError(
             "the fleet's [contract] is not given",
-            "`edge-agent contract --data SOURCE` prints one for fleet.toml",
+            "`edge-agent contract --data SOURCE >> fleet.toml` adds one",
         )
     settings = document.pop("settings", {})
     config = from_plain(FleetConfig, document)
@@ -210,26 +216,35 @@ def load(
     return replace(config, settings=settings)
 
 
+def data_dir_of(path: Path) -> Path:
+    """Where this file's coordinator keeps its journal, whatever else is in the file."""
+    document = layers.read(path, "`coordinator init` writes one")
+    _anchor(document, path.absolute().parent)
+    return Path(document["serve"]["data_dir"])
+
+
 def _anchor(document: layers.Sections, folder: Path) -> None:
     """Paths in the file are relative to the file."""
     serve, broker = document.setdefault("serve", {}), document.get("broker", {})
-    serve["data_dir"] = str(folder / serve.get("data_dir", ServeSection.data_dir))
+    place = serve.get("data_dir", ServeSection.data_dir)
+    if not isinstance(place, str):
+        raise SettingError(f"serve.data_dir: {place!r} is not text")
+    serve["data_dir"] = str(folder / place)
     for name in FILES:
-        if broker.get(name):
+        if isinstance(broker.get(name), str) and broker[name]:
             broker[name] = str(folder / broker[name])
 
 
 def as_toml() -> str:
-    """A commented `fleet.toml` with every default; the contract is the reader's to fill in."""
+    """A commented `fleet.toml` with every default. No `[contract]`: TOML has a section once, and
+    `edge-agent contract` writes it.
+    """
     lines = [
-        "# What a coordinator goes by. `edge-agent contract --data SOURCE` prints [contract] and"
-        " [contract.input].",
-        "",
-        "[contract]",
-        "classes = []  # every class of the fleet, by name",
-        "embedding = 0  # size of what devices exchange; 0: as the method's own backbone has it,"
-        " else 128",
-        "seed = 0  # everything random comes from it",
+        "# What a coordinator goes by. [contract] and [contract.input] are not in it yet:",
+        "#   edge-agent contract --data SOURCE >> fleet.toml",
+        "# adds them; two more settings may stand in [contract]:",
+        "#   embedding = 0  # size of what devices exchange; 0: the method's own, else 128",
+        "#   seed = 0  # everything random comes from it",
     ]
     sections = {
         "serve": ServeSection(),

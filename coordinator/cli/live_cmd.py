@@ -5,29 +5,56 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
+from coordinator.config import DEFAULT, ServeSection, data_dir_of
 from coordinator.service.control import ask
+from protofleet.errors import FleetError
+from protofleet.util import files
+from protofleet.util.logs import printable
 
+END = 30.0  # seconds for a service to end: what it still has to say goes to the broker first
 F = Callable[..., Any]
 
 
 def where(command: F) -> F:
     """The options of every command that asks the running service."""
-    command = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")(
-        command
+
+    @wraps(command)
+    def with_place(config: Path | None, data_dir: Path | None, **others: Any) -> Any:
+        return command(data_dir=place(config, data_dir), **others)
+
+    options = (
+        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            help="Whose coordinator: its settings. By default ./fleet.toml, if it is there.",
+        ),
+        click.option(
+            "--data-dir",
+            type=click.Path(path_type=Path),
+            envvar="PROTOFLEET_SERVE_DATA_DIR",
+            help="The running coordinator's. By default as the settings have it.",
+        ),
     )
-    return click.option(
-        "--data-dir",
-        type=click.Path(path_type=Path),
-        default=Path("coordinator-data"),
-        show_default=True,
-        envvar="PROTOFLEET_SERVE_DATA_DIR",
-        help="The running coordinator's.",
-    )(command)
+    for option in options:
+        with_place = option(with_place)
+    return cast(F, with_place)
+
+
+def place(file: Path | None, data_dir: Path | None) -> Path:
+    """The data directory: what was said, else what the settings say, as `serve` would have it."""
+    if data_dir is not None:
+        return data_dir
+    file = DEFAULT if file is None and DEFAULT.exists() else file
+    if file is None:
+        return Path(ServeSection.data_dir)
+    return data_dir_of(file)
 
 
 @click.command()
@@ -37,8 +64,11 @@ def status(data_dir: Path, as_json: bool, watch: bool) -> None:
     """Round, devices, accuracy, bytes, refusals."""
     if not watch:
         document = ask(data_dir, "status")
-        text = json.dumps(document, indent=1) if as_json else "\n".join(status_lines(document))
-        click.echo(text)
+        if as_json:
+            click.echo(json.dumps(document, indent=1))
+            return
+        for line in status_lines(document):
+            click.echo(line)
         return
     from rich.live import Live
 
@@ -74,7 +104,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         "dropped": dropped or "nothing",
         "state": f"of round {status['state_round']}, {status['state_sha256'][:16]}",
     }
-    return [f"{name:<9} {value}" for name, value in rows.items()]
+    return [printable(f"{name:<9} {value}") for name, value in rows.items()]
 
 
 @click.command()
@@ -90,7 +120,8 @@ def agents(data_dir: Path, as_json: bool) -> None:
         holds = f"{device.get('samples', '?')} samples of {len(device.get('classes', []))} classes"
         name, presence = f"{device['agent']:<20}", f"{_presence(device):<14}"
         columns = (name, presence, holds, accuracy, device["declines"])
-        click.echo("  ".join(column for column in columns if column))
+        # What a device says of itself is its own; a terminal must not obey it.
+        click.echo(printable("  ".join(column for column in columns if column)))
 
 
 def _trouble(status: dict[str, Any]) -> str:
@@ -138,7 +169,7 @@ def show(round: int, data_dir: Path, as_json: bool) -> None:
     for upload in document["uploads"]:
         cut = "" if upload["cut"] is None else f"fused in {upload['cut']}"
         digest = upload["digest"][:16]
-        click.echo(f"  {upload['agent']:<20} {upload['status']:<9} {digest}  {cut}")
+        click.echo(printable(f"  {upload['agent']:<20} {upload['status']:<9} {digest}  {cut}"))
     for event in document["events"]:
         details = {k: v for k, v in event.items() if k not in ("kind", "at", "round")}
         click.echo(f"  {event['kind']} {json.dumps(details)}")
@@ -158,4 +189,19 @@ def _plain(name: str, help: str) -> click.Command:
 publish = _plain("publish", "Say everything retained again: state, announcement, own parts.")
 pause = _plain("pause", "Open no further rounds; the open one runs to its end.")
 resume = _plain("resume", "Open rounds again.")
-stop = _plain("stop", "End the service; the run can go on later.")
+
+
+@click.command()
+@where
+def stop(data_dir: Path, as_json: bool) -> None:
+    """End the service, and wait until it has; the run can go on later."""
+    answer = ask(data_dir, "stop")
+    until = time.monotonic() + END
+    # The lock is what a next start would meet; the last thing that a service does is to give it
+    # back, and a process that is killed gives it back as well.
+    while not files.free(data_dir):
+        if time.monotonic() > until:
+            raise FleetError(f"the coordinator at {data_dir} is still ending after {END:.0f} s")
+        time.sleep(0.05)
+    answer = {**answer, "stopped": True}
+    click.echo(json.dumps(answer) if as_json else "stopped")

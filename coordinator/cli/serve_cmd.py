@@ -14,10 +14,11 @@ from typing import Any
 
 import click
 
-from coordinator.config import FleetConfig, as_toml, load
+from coordinator.config import DEFAULT, FleetConfig, as_toml, load
 from protofleet.cli.options import SettingFlags
 from protofleet.errors import UsageError
 from protofleet.settings import layers
+from protofleet.util.files import own_folder
 
 FLAGS = SettingFlags(
     FleetConfig,
@@ -40,7 +41,6 @@ FLAGS = SettingFlags(
         "serve.log_format",
     ),
 )
-DEFAULT = Path("fleet.toml")
 
 
 @click.command()
@@ -109,7 +109,7 @@ def init(file: Path, force: bool) -> None:
     """Write FILE (fleet.toml) with every setting, its meaning and its default."""
     layers.write(file, as_toml(), over=force)
     click.echo(
-        f"{file} written; set [contract] by `edge-agent contract --data SOURCE`, then:"
+        f"{file} written; next: edge-agent contract --data SOURCE >> {file}, then:"
         " coordinator serve"
     )
 
@@ -141,6 +141,7 @@ def _broker(data_dir: Path, url: str, start: bool) -> Iterator[str]:
     # Where the URL says that the broker is, it is to listen; name and password are the clients'.
     parts = urlsplit(url)
     listening = Listening(parts.hostname or "127.0.0.1", parts.port or 1883)
+    own_folder(data_dir)
     with running_broker(data_dir / "broker", listening) as running:
         click.echo(f"broker ({running.kind}) at {running.address}", err=True)
         yield str(running.address)

@@ -262,6 +262,11 @@ class Service:
                     )
             case broker.Denied(topic, reason):
                 deps.log.warning(f"the broker does not allow {topic}: {reason}")
+                # Of all topics this one: the rules are another fleet's, and will deny all others.
+                own = topic == deps.topics.coordinator_state
+                if own and broker.NOT_ALLOWED in reason.lower() and not deps.retry:
+                    self._refused = f"{deps.link.address} does not allow {topic}: {reason}"
+                    self.stopping = True
             case broker.Delivered():
                 deps.blobs.pump()
 

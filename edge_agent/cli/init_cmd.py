@@ -10,6 +10,7 @@ import click
 from edge_agent.cli.common import DEFAULT
 from edge_agent.config import Config, as_toml, load
 from protofleet.cli.options import SettingFlags
+from protofleet.mqtt.topics import check_name
 from protofleet.settings import layers
 
 FLAGS = SettingFlags(Config, ("fleet.name", "broker.url", "data.source"))
@@ -26,5 +27,8 @@ def init(file: Path, id: str, force: bool, **flags: Any) -> None:
     # text is no wish: `--fleet ""` leaves the default.
     sections = FLAGS.layer({name: text or None for name, text in flags.items()})
     config = load(None, {}, layers.laid({"agent": {"id": id}}, sections))
+    # What `run` would refuse is not written down first.
+    check_name("device", config.id)
+    check_name("fleet", config.fleet.name)
     layers.write(file, as_toml(config), over=force)
     click.echo(f"{file} written; next: edge-agent config check --config {file}")

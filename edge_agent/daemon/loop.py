@@ -254,6 +254,12 @@ class Daemon:
                     self._stopping = True
             case broker.Denied(topic, reason):
                 log.warning(f"the broker does not allow {topic}: {reason}")
+                # Where a device may not even say that it is there, rules are of another fleet or
+                # name, and it would be denied everything for ever.
+                own = topic == self.topics.state(self.deps.config.id)
+                if own and broker.NOT_ALLOWED in reason.lower() and not self.deps.retry:
+                    self._refused = f"{link.address} does not allow this device {topic}: {reason}"
+                    self._stopping = True
             case broker.Arrival():
                 self._arrived(event)
             case _:

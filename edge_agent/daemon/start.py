@@ -23,6 +23,7 @@ from protofleet.errors import DataError, FleetError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics, check_name
+from protofleet.util.files import exposed
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 
@@ -40,6 +41,8 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
     log = Log(sys.stderr, config.agent.log_format)
     where = check(config, environ)
     directory = lock(config.data_dir)
+    for words in filter(None, (exposed(config.data_dir), where.in_the_open)):
+        log.warning(words)
     store = Store(config.data_dir)
     try:
         store.check()

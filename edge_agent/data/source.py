@@ -23,7 +23,8 @@ from edge_agent.data.files import from_arrays
 from protofleet.contract import Contract, Input
 from protofleet.errors import DataError, FleetError
 
-_ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+# One letter before the colon is a drive of Windows, and no module.
+_ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]+:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,22 +6,30 @@ of your own needs.
 
 from __future__ import annotations
 
-import ipaddress
-import os
 import secrets
 import signal
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import click
 
 from protofleet.errors import BrokerError, UsageError
-from protofleet.mqtt.broker.mosquitto import Listening, Tls, acl_text, config_text
+from protofleet.mqtt.address import loopback
+from protofleet.mqtt.broker.mosquitto import (
+    COORDINATOR,
+    Listening,
+    Tls,
+    acl_text,
+    config_text,
+    passes_as_client,
+)
 from protofleet.mqtt.broker.run import RunningBroker, running_broker
 from protofleet.mqtt.topics import check_name
+from protofleet.util.files import OWN_FILE, own_file, own_folder, write_whole
+from protofleet.util.logs import printable
 
 EMBEDDED = """\
 EMBEDDED BROKER (amqtt): for development on this machine only. It keeps nothing over a restart and \
@@ -53,7 +61,12 @@ rules. Install mosquitto for anything else."""
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Its files; without, they go when it stops."
 )
-@click.option("--fleet", help="The access rules are for this fleet only, else for all.")
+@click.option(
+    "--fleet",
+    default="fleet",
+    show_default=True,
+    help="Whose access rules these are: as in fleet.toml and agent.toml.",
+)
 @click.option(
     "--embedded", is_flag=True, help="The embedded broker, even where mosquitto is installed."
 )
@@ -72,7 +85,7 @@ def broker(
     tls_key: Path | None,
     tls_ca: Path | None,
     data_dir: Path | None,
-    fleet: str | None,
+    fleet: str,
     embedded: bool,
     print_config: bool,
 ) -> None:
@@ -83,23 +96,24 @@ def broker(
     protofleet broker --host 0.0.0.0 --user coordinator --user camera-07 --data-dir broker
     protofleet broker --print-config --fleet orchard
     """
+    check_name("fleet", fleet)
     tls = _tls(tls_cert, tls_key, tls_ca, check=not print_config)
     listening = Listening(host, port, ws_port, tls)
     if print_config:
         click.echo(deployment(listening, fleet), nl=False)
         return
     # On this machine alone everyone may come in; what the network reaches is never open unasked.
-    if not (users or names or tls_ca or _loopback(host)):
+    if not (users or names or tls_ca or loopback(host)):
         raise UsageError(
             f"{host} is reached by others", "say who may come in with --user, --users or --tls-ca"
         )
+    _check_usage(tls)
     with ExitStack() as stack:
         if data_dir is None:
             data_dir = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="protofleet-broker-"))
             )
         logins = _logins(users, names, data_dir)
-        # Before the broker starts: a signal that comes while it does must not leave it behind.
         # Before the broker is started: a signal that comes while it starts must end it, too. A
         # queue, because a handler may do nothing but wake the loop.
         signals: SimpleQueue[int] = SimpleQueue()
@@ -122,7 +136,7 @@ def broker(
         _wait(up, signals)
 
 
-def deployment(at: Listening, fleet: str | None) -> str:
+def deployment(at: Listening, fleet: str) -> str:
     """Configuration and access rules as one text, with the names of the files they belong in."""
     folder = Path("/etc/mosquitto")
     at = Listening(
@@ -158,11 +172,21 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None, check: bool) -> T
     return Tls(cert.absolute(), key.absolute(), None if ca is None else ca.absolute())
 
 
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _check_usage(tls: Tls | None) -> None:
+    """Whether the broker's own certificate opens the door that it stands at."""
+    name = None if tls is None or tls.ca is None else passes_as_client(tls)
+    if name == COORDINATOR:
+        raise UsageError(
+            f"the broker's certificate is let in as the user {name}: it has no usage, or that of a"
+            " client",
+            "sign it with extendedKeyUsage = serverAuth",
+        )
+    if name is not None:
+        click.echo(
+            f"warning: the broker's own certificate is let in, as the user {printable(name)}: sign"
+            " servers with extendedKeyUsage = serverAuth, or by another authority",
+            err=True,
+        )
 
 
 def _logins(file: Path | None, names: Sequence[str], data_dir: Path) -> dict[str, str]:
@@ -182,15 +206,24 @@ def _logins(file: Path | None, names: Sequence[str], data_dir: Path) -> dict[str
                     raise UsageError(f"--users {file}, line {number}: not `name:password`")
                 logins[check_name("user", name)] = password
     for name in names:
-        path = credentials(data_dir, check_name("user", name))
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Made with its rights: a moment of being readable by all is one too many.
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-                out.write(f"{name}:{secrets.token_urlsafe(24)}\n")
-        logins[name] = path.read_text("utf-8").strip().partition(":")[2]
+        logins[check_name("user", name)] = _password(data_dir, name)
     return logins
+
+
+def _password(data_dir: Path, name: str) -> str:
+    """The one that was made up for this user, or one made up now."""
+    path = credentials(data_dir, name)
+    with suppress(FileNotFoundError):
+        password = path.read_text("utf-8").strip().partition(":")[2]
+        # An earlier release could be killed between making the file and writing it.
+        if password:
+            own_file(path)
+            return password
+    own_folder(own_folder(data_dir) / path.parent.name)
+    password = secrets.token_urlsafe(24)
+    # Whole or not there: an empty password would be one that anybody can say.
+    write_whole(path, f"{name}:{password}\n".encode(), mode=OWN_FILE)
+    return password
 
 
 def credentials(data_dir: Path, name: str) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -40,6 +41,25 @@ class Address:
     @property
     def websockets(self) -> bool:
         return self.scheme in ("ws", "wss")
+
+    @property
+    def in_the_open(self) -> str:
+        """What to tell whoever sends a password that others on the way can read; empty if they
+        cannot.
+        """
+        if self.tls or self.password is None or loopback(self.host):
+            return ""
+        return (
+            f"the password for {self} goes over the network as it is: "
+            f"use {'wss' if self.websockets else 'mqtts'}://"
+        )
+
+    @property
+    def shared(self) -> bool:
+        """Whether others than this machine's owner may be at the broker: it is elsewhere, or lets
+        its clients in by who they are.
+        """
+        return not loopback(self.host) or self.username is not None or self.cert is not None
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -85,6 +105,14 @@ class Address:
         return cls(
             parts.scheme, parts.hostname or "", port, path, username, password, ca, cert, key
         )
+
+
+def loopback(host: str) -> bool:
+    """Whether this is a name or number of this machine itself."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _split(url: str) -> tuple[SplitResult, int]:

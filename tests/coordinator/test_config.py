@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config import ContractSection, FleetConfig, ServeSection, as_toml, load
+from coordinator.config import (
+    ContractSection,
+    FleetConfig,
+    ServeSection,
+    as_toml,
+    data_dir_of,
+    load,
+)
 from protofleet import registry
 from protofleet.contract import Input
 from protofleet.errors import FleetError, SettingError, UsageError
@@ -28,13 +35,24 @@ def written(tmp_path):
 
 
 def test_what_init_writes_reads_back_as_the_defaults(written, tmp_path):
-    text = as_toml().replace("classes = []", 'classes = ["a"]')
-    text += '[contract.input]\nkind = "vector"\nshape = [4]\n'
-    config = load(written(text), {}, {})
+    # As `edge-agent contract >> fleet.toml` adds it: TOML has a section once.
+    config = load(written(as_toml() + CONTRACT), {}, {})
     defaults = FleetConfig(config.contract)
     assert replace(config.serve, data_dir=defaults.serve.data_dir) == defaults.serve
     assert (config.broker, config.admission) == (defaults.broker, defaults.admission)
     assert config.data_dir == tmp_path / "coordinator-data"  # relative to the file
+
+
+def test_without_its_contract_it_is_said_how_to_get_one(written):
+    with pytest.raises(SettingError, match=r"is not given; .*contract --data SOURCE >> fleet.toml"):
+        load(written(as_toml()), {}, {})
+
+
+def test_where_the_journal_is_can_be_read_whatever_else_is_wrong(written, tmp_path):
+    path = written('[serve]\ndata_dir = "d"\nmethod = "none such"\n')
+    assert data_dir_of(path) == tmp_path / "d"
+    with pytest.raises(SettingError, match=r"serve\.data_dir: 3 is not text"):
+        data_dir_of(written("[serve]\ndata_dir = 3\n"))
 
 
 def test_flags_go_before_the_environment_and_that_before_the_file(written):

@@ -14,7 +14,8 @@ A device's user name is its agent id: the rules let it write under its own id an
 #   the coordinator commits many uploads at once    max_inflight_messages 1000
 #   a thousand devices may all send in one second   max_queued_messages, max_queued_bytes
 #   no client fills its memory with one packet      max_packet_size
-#   nobody speaks for another device                the access rules, use_username_as_clientid
+#   nobody speaks for another device                the access rules of one fleet, and at every
+#                                                   listener use_username_as_clientid
 #
 # - Written every ten seconds and not with each message: what a power cut takes is said again. The
 #   coordinator publishes everything retained on each connect, and a device keeps an upload until it
@@ -25,6 +26,13 @@ A device's user name is its agent id: the rules let it write under its own id an
 # - In MQTT a client id belongs to nobody: a second connection under it ends the first one and takes
 #   its session over. With the user name as client id, that needs the password (or the certificate)
 #   of the one that is to be thrown out.
+# - `use_username_as_clientid` holds for the listener above it alone, so each has it: written once
+#   it would hold for the last, and a device could end the coordinator's session at the other.
+# - Rules are of one fleet: a device that may write under its id in every fleet is somebody else's
+#   device there, if that fleet has one of its name.
+# - OpenSSL refuses a client whose certificate names its usages and not that of a client. One that
+#   names none passes, and mosquitto has no setting for it; so an authority that signs anything but
+#   this fleet's clients lets in whom it signs. `passes_as_client` tries the broker's own.
 # - The rules know a device by its user name, `%u`, never by its client id, `%c`, which it chooses.
 #   With a certificate, its common name is the user name. A will is checked like a publication.
 # - Where nobody has to log in there is no user name, so that access rules mean nothing; such a
@@ -33,11 +41,14 @@ A device's user name is its agent id: the rules let it write under its own id an
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import shutil
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from protofleet.mqtt.topics import ROOT, check_name
 
@@ -94,16 +105,14 @@ def config_text(
     choice).
     """
     login = at.passwords is not None or (at.tls is not None and at.tls.ca is not None)
-    lines = ["# mosquitto 2 for a ProtoFleet fleet", *_listener(at, at.port)]
+    lines = ["# mosquitto 2 for a ProtoFleet fleet", *_listener(at, at.port, login)]
     if at.ws_port is not None:
-        lines += ["", *_listener(at, at.ws_port), "protocol websockets"]
+        lines += ["", *_listener(at, at.ws_port, login), "protocol websockets"]
     lines += ["", f"allow_anonymous {'false' if login else 'true'}"]
     if at.passwords is not None:
         lines.append(f"password_file {at.passwords}")
     if at.acl is not None:
         lines.append(f"acl_file {at.acl}")
-    if login:
-        lines.append("use_username_as_clientid true  # nobody can take over another's session")
     lines += [
         "",
         "# Retained messages and sessions outlive the broker; a power cut costs up to so many "
@@ -134,8 +143,12 @@ def config_text(
     return "\n".join(lines) + "\n"
 
 
-def _listener(at: Listening, port: int) -> list[str]:
+def _listener(at: Listening, port: int, login: bool) -> list[str]:
     lines = [f"listener {port} {at.host}"]
+    if login:
+        # Nobody can take over another's session. A comment of its own: behind a value, mosquitto
+        # takes it for a part of that.
+        lines.append("use_username_as_clientid true")
     if at.tls is not None:
         lines += [f"certfile {at.tls.cert}", f"keyfile {at.tls.key}", "tls_version tlsv1.2"]
         if at.tls.ca is not None:
@@ -147,13 +160,46 @@ def _listener(at: Listening, port: int) -> list[str]:
     return lines
 
 
-def acl_text(fleet: str | None = None) -> str:
-    """Who may read and write what: the user `coordinator` everything, a device its own; `None` is
-    for every fleet.
+def passes_as_client(tls: Tls) -> str | None:
+    """The name under which this broker's own certificate would be let in by its authority; None if
+    it would not be.
     """
-    root = f"{ROOT}/{'+' if fleet is None else check_name('fleet', fleet)}"
+    server, client = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), _unchecking()
+    ours, theirs = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        server.verify_mode = ssl.CERT_REQUIRED
+        server.load_verify_locations(tls.ca)
+        for context in (server, client):
+            context.load_cert_chain(tls.cert, tls.key)
+        ends = (
+            client.wrap_bio(ours, theirs),
+            server.wrap_bio(theirs, ours, server_side=True),
+        )
+        # Three flights either way are more than any handshake has.
+        for end in ends * 3:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        document: Any = ends[1].getpeercert() or {}
+    except (ssl.SSLError, OSError, ValueError):
+        return None
+    parts = dict(pair for part in document.get("subject", ()) for pair in part)
+    return parts.get("commonName")
+
+
+def _unchecking() -> ssl.SSLContext:
+    """For a handshake of a certificate with itself, where nobody is deceived."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def acl_text(fleet: str) -> str:
+    """Who may read and write what: the user `coordinator` everything in this fleet, a device its
+    own, and nobody anything in another.
+    """
+    root = f"{ROOT}/{check_name('fleet', fleet)}"
     lines = [
-        "# A device's user name is its agent id (%u).",
+        f"# For the fleet {fleet} alone. A device's user name is its agent id (%u).",
         f"user {COORDINATOR}",
         f"topic readwrite {root}/#",
         "",

@@ -24,6 +24,8 @@ from protofleet.errors import BrokerError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.mosquitto import Listening, acl_text, config_text
+from protofleet.util.files import new_file, own_folder
+from protofleet.util.processes import without_secrets
 
 Prefer = Literal["auto", "mosquitto", "embedded"]
 ANY_PORT = Listening(port=0)
@@ -54,12 +56,12 @@ def running_broker(
     listening: Listening = ANY_PORT,
     *,
     users: Mapping[str, str] | None = None,
-    fleet: str | None = None,
+    fleet: str = "fleet",
     packet: int = mosquitto.MEGABYTE,
     prefer: Prefer = "auto",
 ) -> Iterator[RunningBroker]:
     """Start a broker with its files in `dir`; a port of 0 takes a free one, and `users` may do what
-    their names allow.
+    their names allow in this fleet.
     """
     host = listening.host
     program = None if prefer == "embedded" else mosquitto.find()
@@ -70,7 +72,7 @@ def running_broker(
     if listening.port:
         # Else whoever has it would answer in our broker's place, and we would take it for ours.
         _free_port(host, listening.port)
-    dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own_folder(dir)
     for attempt in range(ATTEMPTS):
         at = _with_ports(listening)
         if program is None:
@@ -119,7 +121,7 @@ def _mosquitto(
     dir: Path,
     at: Listening,
     users: Mapping[str, str] | None,
-    fleet: str | None,
+    fleet: str,
     packet: int,
 ) -> list[str]:
     if users is not None:
@@ -174,11 +176,16 @@ def _embedded(dir: Path, at: Listening, users: Mapping[str, str] | None) -> list
 
 
 def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
+    with new_file(log) as out:
         # A session of its own: Ctrl-C is for us, and the broker goes last, after the farewells.
         try:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                env=without_secrets(os.environ),
             )
         except OSError as error:
             raise BrokerError(f"{command[0]} does not start: {error.strerror}") from None
@@ -236,13 +243,8 @@ def _free_port(host: str, port: int = 0) -> int:
 
 
 def _private(path: Path, text: str) -> None:
-    # Made anew and readable by us alone from its first byte: a mode that is set after the passwords
-    # were written comes too late, and O_EXCL follows no link that somebody put in the way.
-    path.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-    ) as file:
-        file.write(text)
+    with new_file(path) as file:
+        file.write(text.encode())
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

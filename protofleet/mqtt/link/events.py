@@ -77,6 +77,9 @@ class Refused:
     reason: str
 
 
+NOT_ALLOWED = "not authorized"  # in a reason of the broker's: its access rules say no
+
+
 @dataclass(frozen=True)
 class Denied:
     """One subscription or publication the broker does not allow on this connection."""

@@ -248,11 +248,11 @@ class Link:
                 ended = self._connect_once(number + 1, five=False)
             if self._stopping:
                 return
-            self._inbox.put_status(Refused(ended.reason) if ended.refused else Lost(ended.reason))
             now = self._clock()
-            again = now + self._reconnect.wait(
-                0.0 if ended.greeted is None else now - ended.greeted
-            )
+            lasted = None if ended.greeted is None else now - ended.greeted
+            lost = Lost(self._reconnect.explained(ended.reason, lasted))
+            self._inbox.put_status(Refused(ended.reason) if ended.refused else lost)
+            again = now + self._reconnect.wait(lasted or 0.0)
             # Whoever publishes or subscribes meanwhile rings the waker, too: sleep on.
             while not self._stopping and (remaining := again - self._clock()) > 0:
                 self._waker.wait(remaining)

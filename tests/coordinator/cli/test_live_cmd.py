@@ -2,14 +2,18 @@
 
 import json
 import threading
+import time
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 from click.testing import CliRunner
 
-from coordinator.cli import coordinator
-from coordinator.cli.live_cmd import status_lines
+from coordinator.cli import coordinator, live_cmd
+from coordinator.cli.live_cmd import place, status_lines
 from coordinator.service.control import Control
+from protofleet.errors import SettingError
+from protofleet.util.files import lock
 
 STATUS = {
     "fleet": "orchard",
@@ -51,10 +55,13 @@ def call(tmp_path):
     thread.start()
 
     def run(*words, **known):
-        answers.update(known)
-        outcome = CliRunner().invoke(coordinator, [*words, "--data-dir", str(tmp_path)])
-        return outcome.output
+        return outcome(*words, **known).output
 
+    def outcome(*words, **known):
+        answers.update(known)
+        return CliRunner().invoke(coordinator, [*words, "--data-dir", str(tmp_path)])
+
+    run.outcome = outcome
     yield run
     control.close()
     requests.put(None)
@@ -121,4 +128,45 @@ def test_a_round_shows_its_uploads_and_events(call):
 
 def test_a_word_to_the_service_prints_its_answer(call):
     assert call("pause", pause={"paused": True}) == "paused: True\n"
-    assert json.loads(call("stop", "--json", stop={"stopping": True})) == {"stopping": True}
+
+
+def test_stop_comes_back_when_the_service_has_ended_and_not_before(call, tmp_path):
+    held, ended = lock(tmp_path), []  # as the journal of the service holds it
+
+    def end():
+        ended.append(time.monotonic())
+        held.close()
+
+    timer = threading.Timer(0.5, end)
+    timer.start()
+    answer = json.loads(call("stop", "--json", stop={"stopping": True}))
+    assert ended
+    assert answer == {"stopping": True, "stopped": True}
+    timer.join()
+
+
+def test_one_that_does_not_end_is_said_to_be_ending(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(live_cmd, "END", 0.2)
+    with lock(tmp_path):
+        assert "is still ending" in str(call.outcome("stop", stop={"stopping": True}).exception)
+
+
+def test_what_a_device_says_of_itself_moves_no_terminal(call):
+    device = {"agent": "a", "seen_seconds_ago": 1, "accuracy": {}, "declines": "\x1b[2J\nok"}
+    printed = call("agents", agents={"agents": [{**device, "online": True, "left": False}]})
+    assert "\x1b" not in printed
+    assert printed.count("\n") == 1
+
+
+def test_the_directory_is_that_of_the_settings_unless_one_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert place(None, None) == Path("coordinator-data")
+    (tmp_path / "fleet.toml").write_text('[serve]\ndata_dir = "kept"\n')
+    assert place(None, None) == tmp_path / "kept"
+    other = tmp_path / "elsewhere" / "o.toml"
+    other.parent.mkdir()
+    other.write_text("[serve]\n")
+    assert place(other, None) == other.parent / "coordinator-data"
+    assert place(other, Path("named")) == Path("named")
+    with pytest.raises(SettingError, match=r"none\.toml"):
+        place(tmp_path / "none.toml", None)

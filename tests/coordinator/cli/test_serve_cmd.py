@@ -8,10 +8,15 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from coordinator.cli import coordinator
+from coordinator.config import load
+from coordinator.journal.journal import Journal
 from coordinator.service.control import ask
 from protofleet.errors import FleetError
 from protofleet.mqtt.broker.run import running_broker
+from tests.linking import eventually
 
 CONTRACT = """
 [contract]
@@ -90,7 +95,8 @@ def test_it_answers_operators_and_stops_when_told(tmp_path, serving):
     assert "round 7 was not opened" in says(tmp_path, "show", "7", "--data-dir", "data", code=1)
     says(tmp_path, "backup", "data", "copy.db", code=0)
     assert (tmp_path / "copy.db").exists()
-    says(tmp_path, "stop", "--data-dir", "data", code=0)
+    assert says(tmp_path, "stop", "--data-dir", "data", code=0) == "stopped\n"
+    Journal(tmp_path / "data", lambda: 0.0).close()  # it is free as soon as that is said
     assert process.wait(timeout=20) == 0
     assert "1 of 1 states" in says(tmp_path, "replay", "data", code=0)
     assert "no coordinator answers" in says(tmp_path, "status", "--data-dir", "data", code=4)
@@ -155,17 +161,62 @@ def test_a_password_that_is_wrong_ends_it_with_one_line_and_is_not_shown(tmp_pat
 
 
 def test_init_writes_what_serve_reads(tmp_path):
-    from coordinator.config import as_toml, load
+    from coordinator.config import as_toml
 
-    (tmp_path / "fleet.toml").write_text(
-        as_toml()
-        .replace("classes = []", 'classes = ["a"]')
-        .replace(
-            "[contract.training]",
-            '[contract.input]\nkind = "vector"\nshape = [4]\n\n[contract.training]',
-        )
-    )
+    (tmp_path / "fleet.toml").write_text(as_toml() + CONTRACT)
     plan = load(
         tmp_path / "fleet.toml", {"PROTOFLEET_SERVE_ROUNDS": "7"}, {"serve": {"min_agents": "2"}}
     )
     assert (plan.serve.rounds, plan.serve.min_agents, plan.serve.quorum) == (7, 2, 0.8)
+
+
+def test_its_files_are_its_owner_s_alone_whatever_the_umask(tmp_path, broker):
+    url = f"mqtt://coordinator:secret@127.0.0.1:{broker.address.port}"
+    words = command(tmp_path, "serve", "--broker", url, "--data-dir", "new/data")
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, umask=0) as process:
+        eventually(lambda: answers(tmp_path / "new" / "data"))
+        folder = tmp_path / "new" / "data"
+        ask(folder, "backup", target=str(folder / "copy.db"))
+        modes = {path.name: path.stat().st_mode for path in [folder, *folder.rglob("*")]}
+        process.terminate()
+        log = process.stderr.read().decode()
+    assert modes.keys() >= {"data", "journal.db", "journal.db-wal", "lock", "spool", "copy.db"}
+    assert [name for name, mode in modes.items() if mode & 0o077] == []
+    assert "open to other users" not in log
+
+
+def test_an_open_directory_of_an_earlier_release_is_said_and_its_files_are_closed(tmp_path, broker):
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o755)
+    Journal(folder, lambda: 0.0).close()
+    (folder / "bodies-1").write_text("an upload")
+    for name in ("journal.db", "bodies-1", "lock"):
+        (folder / name).chmod(0o644)
+    url = f"mqtt://coordinator:secret@127.0.0.1:{broker.address.port}"
+    words = command(tmp_path, "serve", "--broker", url, "--data-dir", "data")
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        eventually(lambda: answers(folder))
+        process.terminate()
+        log = process.stderr.read().decode()
+    assert log.count("is open to other users of this machine (mode 0755)") == 1
+    assert [p.name for p in folder.iterdir() if p.stat().st_mode & 0o077] == []
+
+
+def test_the_rules_of_another_fleet_end_it_with_one_line(tmp_path, broker):
+    url = f"mqtt://coordinator:secret@127.0.0.1:{broker.address.port}"
+    output = says(tmp_path, "serve", "--broker", url, "--fleet", "other", code=1)
+    assert "does not allow pf/1/other/c/state" in output.splitlines()[-1]
+
+
+def test_the_two_commands_of_a_new_fleet_make_a_file_that_serves(tmp_path):
+    path = tmp_path / "fleet.toml"
+    assert CliRunner().invoke(coordinator, ["init", str(path)]).exit_code == 0
+    path.write_text(path.read_text() + CONTRACT)
+    assert load(path, {}, {}).contract.classes == ("apple", "pear")
+
+
+def answers(folder):
+    try:
+        return ask(folder, "status")
+    except FleetError:
+        return None

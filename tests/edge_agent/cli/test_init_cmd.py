@@ -39,3 +39,11 @@ def test_a_file_that_is_there_stays_unless_it_is_said(tmp_path):
     assert path.read_text() == "mine"
     wrote(str(path), "--force")
     assert path.read_text() == as_toml(Config())
+
+
+@pytest.mark.parametrize("words", [("--id", "camera 7"), ("--id", "-x"), ("--fleet", "a/b")])
+def test_a_name_that_run_would_refuse_is_not_written(tmp_path, words):
+    path = tmp_path / "agent.toml"
+    with pytest.raises(UsageError, match="cannot be used"):
+        wrote(str(path), *words)
+    assert not path.exists()

@@ -77,6 +77,8 @@ def test_vectors_and_series_work_as_images_do(tmp_path):
     [
         (f"{__name__}:broken", "RuntimeError: the sensor is not there"),
         ("no_such_module:x", "ModuleNotFoundError"),
+        ("C:photos", "neither a known name nor a folder"),
+        ("C:\\photos", "neither a known name nor a folder"),
         (f"{__name__}:none", "AttributeError"),
     ],
 )

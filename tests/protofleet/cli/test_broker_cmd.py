@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 
+from protofleet.cli.broker_cmd import _logins, credentials
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from tests.linking import connect, link_to
@@ -91,6 +93,9 @@ def test_the_printed_configuration_is_one_mosquitto_takes(tmp_path):
     assert "listener 8883 0.0.0.0" in conf
     assert "allow_anonymous false" in conf
     assert "pattern write pf/1/orchard/d/%u/up/+" in acl
+    assert (
+        "pf/1/fleet/c/state" in told("--print-config").stdout
+    )  # the name that settings begin with
 
 
 @pytest.mark.parametrize(
@@ -110,3 +115,64 @@ def test_wrong_words_are_one_line_and_exit_code_2(words, said):
     assert shown.returncode == 2
     assert said in shown.stderr
     assert shown.stderr.count("\n") == 1
+
+
+def test_a_password_file_that_a_crash_left_empty_gets_its_password(tmp_path):
+    """One that was made and not written was an empty password for good."""
+    file = credentials(tmp_path, "camera-07")
+    file.parent.mkdir()
+    for torn in ("", "camera-07:", "camera"):
+        file.write_text(torn)
+        file.chmod(0o644)
+        password = _logins(None, ["camera-07"], tmp_path)["camera-07"]
+        assert len(password) > 20
+        assert file.read_text() == f"camera-07:{password}\n"
+        assert file.stat().st_mode & 0o077 == 0
+    assert _logins(None, ["camera-07"], tmp_path) == {"camera-07": password}
+
+
+def test_a_crash_between_making_and_writing_leaves_no_password_file(tmp_path, monkeypatch):
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", dies)
+    monkeypatch.setattr(Path, "replace", dies)
+    with pytest.raises(KeyboardInterrupt):
+        _logins(None, ["camera-07"], tmp_path)
+    assert not credentials(tmp_path, "camera-07").exists()
+
+
+def test_its_files_are_its_owner_s_alone_whatever_the_umask(started, tmp_path):
+    if mosquitto.find() is None:
+        pytest.skip("mosquitto is not installed")
+    before = os.umask(0)
+    try:
+        started("--data-dir", str(tmp_path / "deep" / "data"), "--user", "camera-07")
+    finally:
+        os.umask(before)
+    folder = tmp_path / "deep" / "data"
+    places = [folder, *folder.rglob("*")]
+    assert len(places) > 5
+    assert [path for path in places if path.stat().st_mode & 0o077] == []
+
+
+def test_a_broker_whose_certificate_is_the_coordinator_s_is_not_started(tmp_path, authority_files):
+    found = told("--port", "0", *authority_files("coordinator"))
+    assert found.returncode == 2
+    assert "is let in as the user coordinator" in found.stderr
+
+
+@pytest.fixture
+def authority_files(tmp_path):
+    """The broker's certificate with this common name, good for clients, too, as flags."""
+
+    def write(name):
+        authority = trustme.CA()
+        issued = authority.issue_cert("localhost", common_name=name)
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        issued.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+        issued.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+        files = ("--tls-ca", "ca.pem"), ("--tls-cert", "cert.pem"), ("--tls-key", "key.pem")
+        return [word for flag, file in files for word in (flag, str(tmp_path / file))]
+
+    return write

@@ -100,3 +100,35 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
         Address.parse("mqtt://h", ca=empty)
     with pytest.raises(UsageError, match="PROTOFLEET_MQTT_USERNAME"):
         Address.parse("mqtt://h", environ={"PROTOFLEET_MQTT_PASSWORD": "x"})
+
+
+@pytest.mark.parametrize(
+    ("url", "open_to_others"),
+    [
+        ("mqtt://me:secret@broker.example", True),
+        ("ws://me:secret@10.0.0.7", True),
+        ("mqtts://me:secret@broker.example", False),
+        ("wss://me:secret@broker.example", False),
+        ("mqtt://me:secret@127.0.0.1", False),
+        ("mqtt://me:secret@localhost", False),
+        ("mqtt://me:secret@[::1]", False),
+        ("mqtt://broker.example", False),
+    ],
+)
+def test_a_password_that_others_on_the_way_can_read_is_warned_of(url, open_to_others):
+    words = Address.parse(url).in_the_open
+    assert bool(words) is open_to_others
+    assert "secret" not in words
+
+
+@pytest.mark.parametrize(
+    ("url", "shared"),
+    [
+        ("mqtt://127.0.0.1", False),
+        ("mqtt://localhost:1884", False),
+        ("mqtt://coordinator:secret@127.0.0.1", True),
+        ("mqtt://10.0.0.7", True),
+    ],
+)
+def test_a_broker_of_this_machine_that_asks_nobody_is_ours_alone(url, shared):
+    assert Address.parse(url).shared is shared

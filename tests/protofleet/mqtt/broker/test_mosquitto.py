@@ -5,14 +5,25 @@ makes of them.
 import base64
 import hashlib
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from protofleet.errors import UsageError
 from protofleet.mqtt.broker import mosquitto
-from protofleet.mqtt.broker.mosquitto import Listening, Tls, acl_text, config_text, passwords_text
-from protofleet.mqtt.link.link import Arrival, Denied, Lost, Will
+from protofleet.mqtt.broker.mosquitto import (
+    Listening,
+    Tls,
+    acl_text,
+    config_text,
+    passes_as_client,
+    passwords_text,
+)
+from protofleet.mqtt.link.link import Arrival, Connected, Denied, Lost, Will
 from protofleet.mqtt.topics import Topics
 from tests.linking import connect, eventually, poll_for, poll_until
 
@@ -130,7 +141,7 @@ def test_nobody_needs_a_password_only_where_none_was_asked_for():
     for listening in ({"passwords": Path("p")}, {"tls": wanted}):
         config = lines(**listening)
         assert "allow_anonymous false" in config
-        assert any(line.startswith("use_username_as_clientid true") for line in config)
+        assert "use_username_as_clientid true" in config
 
 
 def test_every_listener_is_as_safe_as_the_first():
@@ -143,9 +154,9 @@ def test_every_listener_is_as_safe_as_the_first():
     assert "require_certificate true" in first
 
 
-def test_the_rules_name_one_fleet_or_any_and_nothing_that_is_no_fleet():
+def test_the_rules_name_one_fleet_and_nothing_that_is_no_fleet():
     assert "pattern write pf/1/orchard/d/%u/up/+\n" in acl_text("orchard")
-    assert "pattern write pf/1/+/d/%u/up/+\n" in acl_text()
+    assert not [line for line in acl_text("orchard").splitlines() if "pf/1/+" in line]
     with pytest.raises(UsageError):
         acl_text("#")
 
@@ -169,3 +180,96 @@ def test_it_is_found_where_an_ordinary_user_s_path_does_not_look(monkeypatch, tm
     (tmp_path / "sbin").mkdir()
     (tmp_path / "sbin" / "mosquitto").touch()
     assert mosquitto.find() == str(tmp_path / "sbin" / "mosquitto")
+
+
+def test_a_client_id_is_the_user_s_name_at_every_listener():
+    config = lines(port=1883, ws_port=9001, passwords=Path("p"))
+    listeners = [n for n, line in enumerate(config) if line.startswith("listener")]
+    assert [config[n + 1] for n in listeners] == ["use_username_as_clientid true"] * 2
+
+
+def test_the_coordinator_s_session_is_its_own_where_web_sockets_are_served_too(start_broker, links):
+    """Written once, the rule holds for the last listener alone: the first was open to this."""
+    broker = start_broker(Listening(port=0, ws_port=0), users=USERS, fleet="orchard")
+    coordinator = connected(links, broker, "coordinator")
+    for address in (broker.address, broker.ws_address):
+        thief = links(address, "coordinator", own=False, login=("camera-07", USERS["camera-07"]))
+        connect(thief)
+        assert not [event for event in coordinator.poll(0.7) if isinstance(event, Lost)]
+        thief.stop(patience=0.0)
+
+
+def test_a_device_has_no_rights_in_another_fleet_by_default(start_broker, links):
+    broker = start_broker(users=USERS)
+    camera = connected(links, broker, "camera-07")
+    for fleet, refused in (("fleet", False), ("orchard", True)):
+        ticket = camera.publish(Topics(fleet).upload("camera-07", 1), b"x")
+        assert ticket.wait(10)
+        assert bool(ticket.refused) is refused
+
+
+@pytest.fixture
+def issue(tmp_path):
+    """Issues certificates that say what they are for, or nothing of it."""
+    now = datetime.now(UTC)
+
+    def named(text):
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+    def write(name, key, signed):
+        kinds = serialization
+        plain = (kinds.Encoding.PEM, kinds.PrivateFormat.PKCS8, kinds.NoEncryption())
+        (tmp_path / f"{name}.key").write_bytes(key.private_bytes(*plain))
+        (tmp_path / f"{name}.pem").write_bytes(signed.public_bytes(kinds.Encoding.PEM))
+
+    def certificate(file, subject, *usages, issuer=None):
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(named(subject))
+            .issuer_name(named("authority"))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=9))
+            .add_extension(x509.BasicConstraints(issuer is None, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        )
+        if usages:
+            made = made.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        write(file, key, made.sign(issuer or key, hashes.SHA256()))
+        return key
+
+    authority = certificate("ca", "authority")
+
+    def issued(file, subject, *usages):
+        certificate(file, subject, *usages, issuer=authority)
+        return Tls(tmp_path / f"{file}.pem", tmp_path / f"{file}.key", tmp_path / "ca.pem")
+
+    return issued
+
+
+SERVER, CLIENT = (
+    x509.ExtendedKeyUsageOID.SERVER_AUTH,
+    x509.ExtendedKeyUsageOID.CLIENT_AUTH,
+)
+
+
+def test_whether_the_broker_s_own_certificate_lets_one_in_can_be_told(issue, tmp_path):
+    assert passes_as_client(issue("a", "coordinator", SERVER)) is None
+    assert passes_as_client(issue("b", "coordinator")) == "coordinator"
+    assert passes_as_client(issue("c", "host", SERVER, CLIENT)) == "host"
+    mine = issue("d", "host")
+    assert passes_as_client(replace(mine, ca=tmp_path / "a.pem")) is None  # of another authority
+    assert passes_as_client(replace(mine, cert=tmp_path / "none")) is None
+
+
+def test_a_server_s_certificate_is_no_client_s_to_a_real_broker(issue, start_broker, links):
+    broker = start_broker(Listening(port=0, tls=issue("broker", "localhost", SERVER)))
+    for file, usage, welcome in (("s", SERVER, False), ("c", CLIENT, True)):
+        tls = issue(file, "coordinator", usage)
+        reach = replace(broker.address, host="localhost", ca=tls.ca, cert=tls.cert, key=tls.key)
+        link = links(reach, file)
+        link.start()
+        event = poll_until(link, bool)[0]
+        assert isinstance(event, Connected) is welcome, event

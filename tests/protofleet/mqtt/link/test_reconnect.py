@@ -19,3 +19,10 @@ def test_a_greeting_alone_is_no_success_and_a_steady_connection_is():
     assert [reconnect.wait(lasted) for lasted in (0.0, 0.5, STEADY)] == [0, 1, 2]
     assert reconnect.wait(STEADY + 1) == 0
     assert reconnect.wait(0.0) == 1
+
+
+def test_sessions_that_end_soon_again_and_again_are_said_to_have_a_rival():
+    reconnect = Reconnect(float)
+    words = [reconnect.explained("gone", lasted) for lasted in (30.0, 1.0, 2.0, None, 1.0)]
+    assert [text == "gone" for text in words] == [True, True, False, True, True]
+    assert "another process may use this name or login" in words[2]

@@ -122,7 +122,7 @@ class Core:
         self.intake = Intake(
             journal, terms.expected, self.aggregator, messages, log, terms.staleness, anyone
         )
-        self.catalogue = Catalogue(journal, messages, terms.enrol, log)
+        self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.bounds)
         self.allowance = Allowance()
         self.devices: devices.Devices = {}
         self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them

@@ -68,9 +68,11 @@ def echo_classes(listing: dict[str, Any], as_json: bool) -> None:
     if listing["awaited"]:
         click.echo(f"still to send theirs: {', '.join(listing['awaited'])}")
     for row in listing["classes"]:
-        note = "enrolled" if row["enrolled"] else "" if row["rows"] else "not known yet"
+        by = f"enrolled by {row['by'] or 'a device'}"
+        note = by if row["enrolled"] else "" if row["rows"] else "not known yet"
         click.echo(f"  {row['name']:<24} {row['rows']:>3} prototypes  {note}".rstrip())
     for name in listing["waiting"]:
-        click.echo(f"  {name:<24} waits: coordinator classes admit {name!r}")
+        by = listing["waiting_by"][name] or "a device"
+        click.echo(f"  {name:<24} of {by} waits: coordinator classes admit {name!r}")
     for row in listing["versions"]:
         click.echo(f"version {row['version']}: {row['why']}")

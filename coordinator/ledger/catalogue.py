@@ -4,21 +4,22 @@ decisions.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
+from coordinator.config import Bounds
 from coordinator.journal.journal import Journal
-from coordinator.ledger import summaries
+from coordinator.ledger import books, offers, summaries
+from coordinator.ledger.books import Book
 from coordinator.ledger.extractor import read_bundle
 from coordinator.messages import BundleBlob, Messages
-from coordinator.uploads.validation import Refusal
+from coordinator.uploads.validation import Refusal, plausible
 from protofleet import scoring
 from protofleet.errors import UsageError, WireError
 from protofleet.exchange import published
@@ -26,7 +27,6 @@ from protofleet.exchange.published import STABLE, About, Bank, Published
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.recipe import Turn
-from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 from protofleet.wire import Envelope
@@ -48,6 +48,19 @@ from protofleet.wire.codes import Reason, UploadStatus
 # journal, with its reason, and `back` writes an old one as the newest: nothing is undone, so going
 # back can be gone back from. The last VERSIONS are kept, and the bundles that they name.
 #
+# Whose a class is. Every admitted or waiting message carries in its envelope who brought it. A
+# name that is there, the run's or another device's, cannot be brought again: a device that could
+# would decide what others call its pictures. The device itself may bring its own anew, and an
+# operator may remove it for somebody else to bring. Of a message without a sender (an earlier
+# release wrote those) nobody is the owner.
+#
+# What devices may do is bounded: classes in an offer, of a device, in all, rows a class. Few of the
+# versions that devices made are remembered, or a device that brings its class again and again would
+# take an operator's way back, and fill the journal.
+#
+# In the journal versions are a list, and messages stand beside it, each once: versions differ by
+# one decision, and would otherwise hold all messages a hundred times.
+#
 # Names. A class is admitted, removed and found by its first name; `renamed` says what it is shown
 # by. Operators speak of classes by what is shown, so their words go through `_first_name`.
 #
@@ -55,39 +68,33 @@ from protofleet.wire.codes import Reason, UploadStatus
 # Everything carries its lineage, and an offer of another lineage is refused, whatever it looks
 # like.
 
+PLAUSIBLE = Bounds()
 Policy = Literal["auto", "manual", "off"]
-VERSIONS = 100
-LONGEST_NAME, MOST, ROWS = 64, 1024, 1024
-TOO_NEAR = 0.25  # of what is usual between classes
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class Book:
-    """Decisions: messages are in base64, by class name."""
-
-    frozen: str = ""  # the prototypes of a bundle that replace the run's
-    bundle: str = ""  # its digest
-    parcel: str = ""  # under which name its bytes are in the journal
-    size: int = 0
-    admitted: Mapping[str, str] = field(default_factory=dict)
-    waiting: Mapping[str, str] = field(default_factory=dict)
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    removed: tuple[str, ...] = ()  # among those that were not enrolled
-    why: str = ""
 
 
 class Catalogue:
     """The book, the offers that come in, and what is published."""
 
-    def __init__(self, journal: Journal, messages: Messages, policy: Policy, log: Log) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        messages: Messages,
+        policy: Policy,
+        log: Log,
+        bounds: Bounds = PLAUSIBLE,
+    ) -> None:
         self.journal, self.messages, self.policy, self.log = journal, messages, policy, log
+        self.bounds = bounds
+        self._text, self._versions = "", [Book()]
 
     @property
     def versions(self) -> list[Book]:
         """Every decision, oldest first; at least one."""
-        text = self.journal.meta("classes")
-        return [from_plain(Book, plain) for plain in json.loads(text)] if text else [Book()]
+        text = self.journal.meta("classes") or ""
+        if text != self._text:  # a hundred versions are read several times an offer
+            self._text, self._versions = text, books.from_text(text)
+        return self._versions if text else [Book()]
 
     def bank(self, round: int, state: GlobalState, book: Book | None = None) -> Bank | None:
         """What is published; None while there is nothing to classify with."""
@@ -101,8 +108,8 @@ class Catalogue:
             return None
         about = replace(base.about, bundle=book.bundle)
         bank = published.without(Bank(about, base.points), book.removed)
-        for message in book.admitted.values():
-            bank = published.joined(bank, _unpacked(message))
+        enrolled = offers.together(map(offers.unpacked, book.admitted.values()), bank)
+        bank = bank if enrolled is None else published.joined(bank, enrolled)
         names = tuple(book.renamed.get(name, name) for name in bank.about.classes)
         return Bank(replace(bank.about, classes=names), bank.points)
 
@@ -161,24 +168,21 @@ class Catalogue:
         assert isinstance(bank.points, Prototypes)
         assert isinstance(offer.bank.points, Prototypes)
         book = self.versions[-1]
-        fresh = {name: self._packed(offer.bank, name) for name in offer.bank.about.classes}
-        near, share = published.nearest(bank.points, offer.bank.points.vectors)
-        too_near = share < TOO_NEAR
-        words = f"it lies close to {bank.about.classes[near]}: they may be mixed up"
+        doubt = offers.doubt(offer.bank, bank)
 
         def answer(status: str) -> Publication:
-            doubt = (Reason.NEAR, words) if too_near else ("", "")
             return self._answer(agent, offer.digest, status, *doubt)
 
         # An offer is sent until it is answered: the same one again changes nothing.
-        if fresh.items() <= book.admitted.items():
+        if offers.holds(book.admitted, offer.bank):
             return [answer(UploadStatus.ACCEPTED)]
-        if fresh.items() <= book.waiting.items():
+        if offers.holds(book.waiting, offer.bank):
             return [answer(UploadStatus.WAITING)]
+        fresh = {name: self._packed(agent, offer.bank, name) for name in offer.bank.about.classes}
         names = ", ".join(fresh)
+        book = replace(book, by=agent)
         if self.policy == "manual":
-            # The oldest fall out: devices may offer as many as they like.
-            waiting = dict([*book.waiting.items(), *fresh.items()][-MOST:])
+            waiting = {**book.waiting, **fresh}
             self._write(replace(book, waiting=waiting), f"{names} from {agent} waits", round)
             return [answer(UploadStatus.WAITING)]
         admitted = {**book.admitted, **fresh}
@@ -198,7 +202,8 @@ class Catalogue:
         book = self.versions[-1]
         refusal = self._foreign(agent, offer.envelope, offer.bank, bank)
         if refusal is None and bank is not None:
-            refusal = summaries.refusal(offer.bank, bank, frozen=bool(book.frozen))
+            frozen = bool(book.frozen)
+            refusal = summaries.refusal(offer.bank, bank, self.bounds, frozen=frozen)
         if refusal is not None:
             code, words = refusal.code, refusal.words
             self.log.warning(f"a summary is refused: {words}", agent=agent, code=code)
@@ -223,6 +228,7 @@ class Catalogue:
             book = Book(prototypes, extractor.bundle, extractor.blob, extractor.size)
             self._write(book, f"freeze {extractor.bundle[:16]}", round, {extractor.blob: data})
             return self._listing(round, state), True
+        now = replace(self.versions[-1], by="")
         changes: dict[str, Callable[[Book], Book]] = {
             "admit": lambda book: self._admit(book, str(arguments["name"])),
             "remove": lambda book: self._remove(book, str(arguments["name"]), round, state),
@@ -233,7 +239,7 @@ class Catalogue:
         }
         if command not in changes:
             raise UsageError(f"classes: no command {command!r}")
-        book = changes[command](self.versions[-1])
+        book = changes[command](now)
         values = [str(v) for k, v in sorted(arguments.items()) if k in ("name", "to", "version")]
         self._write(book, " ".join([command, *values]), round)
         return self._listing(round, state), True
@@ -254,13 +260,12 @@ class Catalogue:
         foreign = self._foreign(agent, envelope, offer, bank)
         if foreign is not None or bank is None:
             return foreign
-        # Names with prototypes: one that was removed may be enrolled anew, and one that was
-        # enrolled is replaced.
-        present = {bank.about.classes[int(c)] for c in np.unique(bank.points.classes)}
-        double = next((n for n in offer.about.classes if n in present - book.admitted.keys()), None)
-        if double is not None:
-            return Refusal(Reason.CONFLICT, f"there is a class {double!r} already")
-        return None
+        assert isinstance(offer.points, Prototypes)
+        return (
+            offers.too_many(agent, offer, offer.points, book)
+            or plausible(self.bounds, offer.points)
+            or offers.present_already(agent, offer, bank, book)
+        )
 
     def _foreign(
         self, agent: str, envelope: Envelope, offer: Bank, bank: Bank | None
@@ -273,30 +278,24 @@ class Catalogue:
             or not isinstance(offer.points, Prototypes)
         ):
             return Refusal(Reason.NO_PROTOTYPES, "this fleet does not classify by prototypes")
-        return _misfit(offer, offer.points, bank, bank.points)
+        return offers.misfit(offer, offer.points, bank, bank.points)
 
     def _answer(self, agent: str, digest: str, status: str, code: str, words: str) -> Publication:
         return self.messages.receipt(agent, 0, digest, status, code, words)
 
-    def _packed(self, offer: Bank, name: str) -> str:
-        """One class of an offer, as it is remembered."""
-        at, points = offer.about.classes.index(name), offer.points
-        assert isinstance(points, Prototypes)
-        rows = points.only([at])
-        one = Bank(
-            About(offer.about.lineage, (name,)),
-            Prototypes(np.zeros(len(rows.classes), np.int64), rows.vectors),
-        )
-        envelope = Envelope("enrol", self.messages.topics.fleet)
-        return b64encode(published.write(one, envelope, "float32")).decode()
+    def _packed(self, agent: str, offer: Bank, name: str) -> str:
+        """One class of an offer, as it is remembered, with whose it is."""
+        envelope = Envelope("enrol", self.messages.topics.fleet, agent=agent)
+        message = published.write(offers.single(offer, name), envelope, "float32")
+        return b64encode(message).decode()
 
     def _write(
         self, book: Book, why: str, round: int, files: Mapping[str, bytes] = NOTHING
     ) -> None:
         before = self.versions
-        versions = [*before, replace(book, why=why)][-VERSIONS:]
+        versions = books.newest([*before, replace(book, why=why)])
         with self.journal.commit():
-            self.journal.set_meta("classes", json.dumps([to_plain(v) for v in versions]))
+            self.journal.set_meta("classes", books.as_text(versions))
             self.journal.add_event("classes", round, why=why)
             for name, data in files.items():
                 self.journal.keep_file(name, data)
@@ -313,11 +312,13 @@ class Catalogue:
         if bank is not None:
             counts = np.bincount(bank.points.classes, minlength=len(bank.about.classes))
             back = {to: name for name, to in versions[-1].renamed.items()}
+            by = {name: offers.sender(m) for name, m in versions[-1].admitted.items()}
             rows = [
                 {
                     "name": name,
                     "rows": int(n),
-                    "enrolled": back.get(name, name) in versions[-1].admitted,
+                    "enrolled": back.get(name, name) in by,
+                    "by": by.get(back.get(name, name), ""),
                 }
                 for name, n in zip(bank.about.classes, counts, strict=True)
             ]
@@ -328,6 +329,7 @@ class Catalogue:
             "summaries": summaries.senders(self.journal),
             "classes": rows,
             "waiting": list(versions[-1].waiting),
+            "waiting_by": {name: offers.sender(m) for name, m in versions[-1].waiting.items()},
             "versions": [
                 {"version": i, "why": book.why or "the run's own"}
                 for i, book in enumerate(versions)
@@ -354,8 +356,8 @@ class Catalogue:
         first, bank = self._first_name(book, name, round, state), self.bank(round, state)
         if bank is not None and to in bank.about.classes:
             raise UsageError(f"there is a class {to!r} already")
-        if not to.isprintable() or not 0 < len(to) <= LONGEST_NAME:
-            raise UsageError(f"{to[:LONGEST_NAME]!r} cannot be a class's name")
+        if not to.isprintable() or not 0 < len(to) <= offers.LONGEST_NAME:
+            raise UsageError(f"{to[: offers.LONGEST_NAME]!r} cannot be a class's name")
         return replace(book, renamed={**book.renamed, first: to})
 
     def _first_name(self, book: Book, name: str, round: int, state: GlobalState) -> str:
@@ -371,36 +373,8 @@ class Catalogue:
             raise UsageError(
                 f"there is no version {version}", f"there are 0 to {len(versions) - 1}"
             )
-        return versions[version]
+        return replace(versions[version], by="")
 
 
 def _without(messages: Mapping[str, str], name: str) -> dict[str, str]:
     return {other: message for other, message in messages.items() if other != name}
-
-
-def _unpacked(message: str) -> Bank:
-    return published.read(b64decode(message), "enrol").bank
-
-
-def _misfit(offer: Bank, points: Prototypes, bank: Bank, present: Prototypes) -> Refusal | None:
-    if offer.about.lineage != bank.about.lineage:
-        return Refusal(
-            Reason.OTHER_LINEAGE,
-            f"embeddings of another extractor: here it is {bank.about.lineage[:60]}",
-        )
-    if points.dim != present.dim or set(points.classes.tolist()) != set(
-        range(len(offer.about.classes))
-    ):
-        return Refusal(
-            Reason.DIMENSION,
-            f"prototypes of {present.dim} numbers are due for every class that is named",
-        )
-    if len(points.classes) > ROWS:
-        return Refusal(
-            Reason.MANY, f"{len(points.classes)} prototypes at once, at most {ROWS} are taken"
-        )
-    if not all(name.isprintable() and len(name) <= LONGEST_NAME for name in offer.about.classes):
-        return Refusal(
-            Reason.BAD_NAME, f"class names are printable and of at most {LONGEST_NAME} letters"
-        )
-    return None

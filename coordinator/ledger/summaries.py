@@ -9,8 +9,9 @@ from base64 import b64decode, b64encode
 
 import numpy as np
 
+from coordinator.config import Bounds
 from coordinator.journal.journal import Journal
-from coordinator.uploads.validation import Refusal
+from coordinator.uploads.validation import Refusal, plausible
 from protofleet.exchange import published
 from protofleet.exchange.published import Bank
 from protofleet.values.prototypes import Prototypes
@@ -19,7 +20,7 @@ from protofleet.wire.codes import Reason
 METHOD = "summarise"  # what an offer of class means calls itself
 
 
-def refusal(offer: Bank, bank: Bank, *, frozen: bool) -> Refusal | None:
+def refusal(offer: Bank, bank: Bank, bounds: Bounds, *, frozen: bool) -> Refusal | None:
     """Why a device's summary cannot count."""
     if not frozen:
         return Refusal(
@@ -32,7 +33,10 @@ def refusal(offer: Bank, bank: Bank, *, frozen: bool) -> Refusal | None:
     unknown = [name for name in offer.about.classes if name not in bank.about.classes]
     if unknown:
         return Refusal(Reason.CLASS, f"{unknown[0]!r} is no class of the fleet; enrol it")
-    return None
+    if len(points.classes) > len(offer.about.classes):
+        return Refusal(Reason.MANY, "one mean a class is due")
+    # The same door as for uploads: of weighted means one device's could otherwise be all there is.
+    return plausible(bounds, points)
 
 
 def replace(journal: Journal, agent: str, payload: bytes) -> None:

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,6 +17,7 @@ from coordinator.core import HEARD_EPOCH, Core, Terms
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
+from coordinator.ledger.catalogue import Policy
 from coordinator.messages import Messages
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules, RunState
@@ -33,6 +34,7 @@ from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import from_plain, to_plain
+from protofleet.util.files import exposed
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 from protofleet.wire import epochs
@@ -71,8 +73,11 @@ def service(
 ) -> Iterator[Service]:
     """A service, its journal open and its socket listening. `wall` only dates what is written."""
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
+    plan = replace(plan, serve=replace(plan.serve, enrol=enrol_policy(plan, address)))
     journal = Journal(plan.data_dir, wall)
     try:
+        for words in filter(None, (exposed(plan.data_dir), address.in_the_open)):
+            log.warning(words)
         identity = _identity(journal, plan, options.epoch_above)
         contract = plan.contract_for(identity.run, recipe)
         hyper = from_plain(recipe.hyper, plan.settings, "settings")
@@ -153,6 +158,13 @@ def _room(plan: FleetConfig, contract: Contract) -> int:
     return max(0, BlobLimits(packet=plan.broker.packet).chunk - size)
 
 
+def enrol_policy(plan: FleetConfig, address: Address) -> Policy:
+    """What was said of classes that devices enrol; else they wait for an operator, unless all
+    devices are ours: then the broker is on this machine, and asks nobody who they are.
+    """
+    return plan.serve.enrol or ("manual" if address.shared else "auto")
+
+
 def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: Any) -> Terms:
     """What uploads must fit, by the plan."""
     serve = plan.serve
@@ -163,7 +175,7 @@ def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: 
         serve.max_staleness,
         serve.participation >= 1,
         Patience(serve.lost_after, max(serve.lost_after, 2 * serve.round_timeout)),
-        serve.enrol,
+        serve.enrol or "manual",
     )
 
 

@@ -80,6 +80,16 @@ def content(want: Expected, parts: Parts, talks: bool) -> Refusal | None:
     return None
 
 
+def plausible(bounds: Bounds, part: Prototypes | Mixtures) -> Refusal | None:
+    """Whether rows and counts are such as an honest device may have, whatever they came in."""
+    if part.counts is not None and part.counts.size:
+        most = max(part.counts.tolist())  # of a few numbers quicker than numpy's
+        if most > bounds.count:
+            words = f"{most} samples of a class, at most {bounds.count} are plausible"
+            return Refusal(Reason.COUNT, words)
+    return _lengths(bounds, part) if isinstance(part, Prototypes) else None
+
+
 def _part(want: Expected, name: str, part: Part) -> Refusal | None:
     # Values keep their classes sorted and from 0 up, so the last one speaks for all.
     if (
@@ -95,15 +105,10 @@ def _part(want: Expected, name: str, part: Part) -> Refusal | None:
         and part.dim != width
     ):
         return Refusal(Reason.DIMENSION, f"{part.dim} numbers a row where {width} are due")
-    if isinstance(part, (Prototypes, Mixtures)) and part.counts is not None and part.counts.size:
-        most = max(part.counts.tolist())  # of a few numbers quicker than numpy's
-        if most > want.bounds.count:
-            return Refusal(
-                Reason.COUNT,
-                f"{most} samples of a class, at most {want.bounds.count} are plausible",
-            )
-    if isinstance(part, Prototypes):
-        return _lengths(want.bounds, part)
+    if isinstance(part, (Prototypes, Mixtures)):
+        refusal = plausible(want.bounds, part)
+        if refusal is not None or isinstance(part, Prototypes):
+            return refusal
     refusals = (_numbers(want.bounds, name, array) for name, array in _arrays(part).items())
     return next(filter(None, refusals), None)
 

@@ -11,11 +11,12 @@ LISTING = {
     "summaries": ["x"],
     "awaited": ["y", "z"],
     "classes": [
-        {"name": "ant", "rows": 2, "enrolled": False},
-        {"name": "owl", "rows": 1, "enrolled": True},
-        {"name": "yak", "rows": 0, "enrolled": False},
+        {"name": "ant", "rows": 2, "enrolled": False, "by": ""},
+        {"name": "owl", "rows": 1, "enrolled": True, "by": "x"},
+        {"name": "yak", "rows": 0, "enrolled": False, "by": ""},
     ],
     "waiting": ["tawny owl"],
+    "waiting_by": {"tawny owl": "y"},
     "versions": [{"version": 0, "why": "the run's own"}],
 }
 
@@ -30,10 +31,10 @@ def test_each_class_has_a_line_with_where_it_comes_from(capsys):
     ]
     assert [line.split() for line in lines[3:6]] == [
         ["ant", "2", "prototypes"],
-        ["owl", "1", "prototypes", "enrolled"],
+        ["owl", "1", "prototypes", "enrolled", "by", "x"],
         ["yak", "0", "prototypes", "not", "known", "yet"],
     ]
-    assert lines[6].endswith("waits: coordinator classes admit 'tawny owl'")
+    assert lines[6].endswith("of y waits: coordinator classes admit 'tawny owl'")
     assert lines[7] == "version 0: the run's own"
 
 

@@ -1,9 +1,15 @@
 """Classes that come from devices, and what an operator decides about them."""
 
+import json
+import time
+from base64 import b64encode
+
 import numpy as np
 import pytest
 
+from coordinator.ledger import books
 from coordinator.ledger.catalogue import Catalogue
+from coordinator.ledger.offers import BROUGHT, ENROLLED, OFFERED, ROWS
 from protofleet import wire
 from protofleet.errors import FleetError, UsageError
 from protofleet.exchange import published
@@ -191,3 +197,119 @@ def test_a_bundle_that_is_refused_changes_nothing(made):
         frozen(made, state="0" * 64)
     assert len(made.catalogue.versions) == 1
     assert made.catalogue.bank(1, LEARNT).about.lineage.startswith("run:")
+
+
+def several(made, names, agent="x", rows=1):
+    """An offer of many classes."""
+    ids = np.repeat(np.arange(len(names)), rows)
+    vectors = np.arange(len(ids) * 3, dtype=np.float32).reshape(-1, 3) + 50
+    bank = Bank(About(lineage(made), tuple(names)), Prototypes(ids, vectors))
+    envelope = wire.Envelope("enrol", CONTRACT.fleet, agent=agent)
+    return TopicParts(agent, "upload", ("0",)), published.write(bank, envelope, "float32")
+
+
+def reason(made, sent):
+    ((_, _, code),) = receipts(made.take([sent], 1.0))
+    return code
+
+
+def owls(made):
+    bank = made.catalogue.bank(1, LEARNT)
+    return bank.points.only([bank.about.classes.index("owl")]).vectors.tolist()
+
+
+@pytest.mark.parametrize("policy", ["auto", "manual"])
+def test_another_device_cannot_replace_a_class_and_its_own_can(made, policy):
+    made.catalogue.policy = policy
+    made.take([offer(made)], 1.0)
+    assert reason(made, offer(made, vector=(5, 5, 5), agent="y")) == "conflict"
+    if policy == "manual":
+        made.catalogue.execute("admit", {"name": "owl"}, 1, LEARNT)
+        assert reason(made, offer(made, vector=(5, 5, 5), agent="y")) == "conflict"
+    assert owls(made) == [[9, 9, 9]]
+    made.catalogue.policy = "auto"
+    assert reason(made, offer(made, vector=(8, 8, 9))) == ""
+    assert owls(made) == [[8, 8, 9]]
+
+
+def test_the_very_same_class_of_another_device_is_there_already(made):
+    made.take([offer(made)], 1.0)
+    said = made.take([offer(made, agent="y")], 1.0)
+    assert receipts(said) == [("y", "accepted", "")]
+    assert made.catalogue.execute("list", {}, 1, LEARNT)[0]["classes"][-1]["by"] == "x"
+
+
+def test_a_class_is_there_by_the_name_it_has_and_by_the_one_it_had(made):
+    made.take([offer(made)], 1.0)
+    for name, to in (("owl", "tawny owl"), (CONTRACT.classes[0], "first")):
+        made.catalogue.execute("rename", {"name": name, "to": to}, 1, LEARNT)
+    for name in ("owl", "tawny owl", CONTRACT.classes[0], "first"):
+        assert reason(made, offer(made, name, vector=(5, 5, 5), agent="y")) == "conflict", name
+
+
+def test_an_operator_sees_who_brought_what(made):
+    made.take([offer(made)], 1.0)
+    made.catalogue.policy = "manual"
+    made.take([offer(made, "elk", agent="y", vector=(7, 7, 7))], 1.0)
+    listing = made.catalogue.execute("list", {}, 1, LEARNT)[0]
+    assert {row["name"]: row["by"] for row in listing["classes"]}["owl"] == "x"
+    assert listing["waiting_by"] == {"elk": "y"}
+
+
+def test_what_devices_bring_is_bounded_by_offer_device_and_fleet(made):
+    assert reason(made, several(made, [f"c{n}" for n in range(OFFERED + 1)])) == "many"
+    assert reason(made, several(made, ["c"], rows=ROWS + 1)) == "many"
+    for first in range(0, BROUGHT, OFFERED):
+        made.take([several(made, [f"x{first + n}" for n in range(OFFERED)])], 1.0)
+    assert len(made.catalogue.versions[-1].admitted) == BROUGHT
+    assert reason(made, several(made, ["one-more"])) == "many"
+    assert reason(made, several(made, ["x0"])) in ("", "near")  # its own, anew
+    for number in range(ENROLLED // BROUGHT - 1):
+        for first in range(0, BROUGHT, OFFERED):
+            names = [f"d{number}-{first + n}" for n in range(OFFERED)]
+            made.take([several(made, names, agent=f"d{number}")], 1.0)
+    assert reason(made, several(made, ["late"], agent="z")) == "many"
+    assert len(made.catalogue.versions[-1].admitted) == ENROLLED
+
+
+def test_a_full_catalogue_answers_within_a_moment(made):
+    """A device with all that it may bring costs the loop no more than a breath an offer."""
+    for number in range(ENROLLED // BROUGHT):
+        for first in range(0, BROUGHT, OFFERED):
+            names = [f"d{number}-{first + n}" for n in range(OFFERED)]
+            made.take([several(made, names, agent=f"d{number}", rows=ROWS)], 1.0)
+    began = time.process_time()
+    made.take([several(made, ["d0-0"], agent="d0")], 1.0)
+    assert time.process_time() - began < 1.0  # 24 s an offer without bounds
+
+
+@pytest.mark.parametrize(("vector", "code"), [((1e30, 0, 0), "norm"), ((9e9, 0, 0), "norm")])
+def test_what_no_honest_device_sends_is_no_class(made, vector, code):
+    assert reason(made, offer(made, vector=vector)) == code
+
+
+def test_a_device_that_brings_its_class_again_and_again_takes_no_way_back(made, monkeypatch):
+    monkeypatch.setattr(books, "BY_DEVICES", 4)
+    made.catalogue.execute("rename", {"name": CONTRACT.classes[0], "to": "first"}, 1, LEARNT)
+    for number in range(12):
+        made.take([offer(made, vector=(9, 9, number))], 1.0)
+    versions = made.catalogue.versions
+    assert len(versions) == 2 + 4
+    assert [book.why for book in versions[:2]] == ["", f"rename {CONTRACT.classes[0]} first"]
+    assert owls(made) == [[9, 9, 11]]
+
+
+def test_classes_of_an_earlier_release_stay_and_are_nobody_s(made):
+    _, payload = offer(made)
+    bank = published.read(payload, "enrol").bank
+    message = published.write(bank, wire.Envelope("enrol", CONTRACT.fleet), "float32")
+    book = {"admitted": {"owl": b64encode(message).decode()}, "why": "owl from x"}
+    with made.journal.commit():
+        made.journal.set_meta("classes", json.dumps([{}, book]))
+    assert owls(made) == [[9, 9, 9]]
+    said = made.take([offer(made)], 1.0)  # sent again, as its answer was lost
+    assert receipts(said) == [("x", "accepted", "")]
+    assert reason(made, offer(made, vector=(5, 5, 5))) == "conflict"
+    made.catalogue.execute("remove", {"name": "owl"}, 1, LEARNT)
+    assert reason(made, offer(made, vector=(5, 5, 5), agent="y")) == ""
+    assert len(made.catalogue.versions) == 4

@@ -73,3 +73,19 @@ def test_the_same_summary_again_is_answered_and_publishes_nothing(made):
     again = made.take([summary(made, "x", (4, 0, 0), 1)], 2.0)
     assert receipts(again) == [("x", "accepted", "")]
     assert not banks(again)
+
+
+@pytest.mark.parametrize(
+    ("vector", "count", "code"),
+    [
+        ((1, 0, 0), 2**62, "count"),
+        ((1e30, 0, 0), 1, "norm"),
+        ((0, -1e30, 0), 2**62, "count"),
+        ((2e5, 0, 0), 1, "norm"),
+    ],
+)
+def test_a_summary_passes_the_same_door_as_an_upload(made, vector, count, code):
+    frozen(made)
+    said = made.take([summary(made, "x", vector, count)], 1.0)
+    assert receipts(said) == [("x", "refused", code)]
+    assert not banks(said)

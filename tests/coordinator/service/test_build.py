@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import ContractSection, FleetConfig, ServeSection
+from coordinator.config import Bounds, ContractSection, FleetConfig, ServeSection
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.service import build
@@ -133,3 +133,34 @@ def test_a_run_from_before_a_setting_goes_on_and_one_with_another_does_not(tmp_p
             build.service(other, NOWHERE, Log(io.StringIO()), {}),
         ):
             pass
+
+
+@pytest.mark.parametrize(
+    ("url", "policy"),
+    [
+        ("mqtt://127.0.0.1:1", "auto"),
+        ("mqtt://coordinator:secret@127.0.0.1:1", "manual"),
+        ("mqtt://192.0.2.7:1", "manual"),
+        ("mqtts://coordinator:secret@b.example:1", "manual"),
+    ],
+)
+def test_classes_of_devices_wait_for_an_operator_unless_all_devices_are_ours(plan, url, policy):
+    with build.service(plan, Address.parse(url), Log(io.StringIO()), {}) as service:
+        assert service.deps.core.catalogue.policy == policy
+    wish = replace(plan, serve=replace(plan.serve, enrol="off"))
+    assert build.enrol_policy(wish, Address.parse(url)) == "off"
+
+
+def test_a_password_in_the_open_is_warned_of_in_one_line(plan):
+    for url, lines in (("mqtt://c:s3cr3t@192.0.2.7:1", 1), ("mqtt://c:s3cr3t@127.0.0.1:1", 0)):
+        log = io.StringIO()
+        with build.service(plan, Address.parse(url), Log(log), {}):
+            pass
+        assert log.getvalue().count("goes over the network as it is") == lines
+        assert "s3cr3t" not in log.getvalue()
+
+
+def test_the_bounds_of_uploads_hold_for_classes_too(plan):
+    plan = replace(plan, admission=Bounds(norm=7.0))
+    with build.service(plan, NOWHERE, Log(io.StringIO()), {}) as service:
+        assert service.deps.core.catalogue.bounds.norm == 7.0

@@ -43,7 +43,7 @@ def test_the_gradient_is_that_of_cross_entropy_and_mu_times_the_way_gone(mu):
 
 
 def test_all_but_training_is_fedavgs():
-    assert fedprox.recipe.fold is fedavg.recipe.fold
+    assert fedprox.recipe.fold is fedavg.fold  # by n, as FedAvg by default
     assert fedprox.recipe.fuse is fedavg.recipe.fuse
     assert fedprox.recipe.receive is fedavg.recipe.receive
     assert fedprox.recipe.traits == fedavg.recipe.traits

@@ -131,7 +131,8 @@ class Core:
         self.run_state = RunState()
         self.base_round, self.state = 0, GlobalState()
         self._born: set[str] = set()  # whose birth or death was heard in this batch
-        self._heard_epoch = messages.epoch  # the highest that a device follows
+        # The highest that a device follows, and as far as the journal knows of it.
+        self._heard_epoch = self._noted_epoch = messages.epoch
         self._closing: CutRecord | None = None  # cut, and without a state yet
         self._refold = False  # its uploads were folded in an earlier life
         self._started = False
@@ -210,15 +211,15 @@ class Core:
                 publications += self.intake.take(topic.agent, round, payload, self.run_state)
             else:
                 publications += self._take_small(topic.kind, topic.agent, payload, now, events)
-        births = self._births_to_write()
-        if self.intake.fresh or births:
+        births, epoch = self._births_to_write(), self._heard_epoch
+        if self.intake.fresh or births or epoch > self._noted_epoch:
             with self.journal.commit():
                 self.journal.add_uploads(self.intake.fresh.values())
                 for agent, record in births.items():
                     self.journal.add_agent(agent, record)
-                if self._heard_epoch > self.messages.epoch:
-                    self.journal.set_meta(HEARD_EPOCH, str(self._heard_epoch))
-            self._written |= births
+                if epoch > self._noted_epoch:
+                    self.journal.set_meta(HEARD_EPOCH, str(epoch))
+            self._written, self._noted_epoch = self._written | births, epoch
         written = self.intake.written()
         # Of a device whose birth or death came in this batch, too, that is the later word.
         alive = [upload.agent for upload in written if upload.agent not in self._born]
@@ -475,7 +476,7 @@ class Core:
             return []  # there is nothing in it: the state that is there goes on being the newest
         state, failed = self.state, ""
         try:
-            state = self._fused(number)
+            state = self._outcome(number)
             publications = self._published(number, state)
         except (JournalError, sqlite3.Error):
             raise
@@ -493,7 +494,7 @@ class Core:
             publications = self._published(number, state)
         return publications
 
-    def _fused(self, number: int) -> GlobalState:
+    def _outcome(self, number: int) -> GlobalState:
         """What comes of the cut; the total is made again where an earlier life closed it."""
         cut = self._closing
         assert cut is not None  # it was written before this was asked for

@@ -518,9 +518,10 @@ def test_a_birth_that_cannot_be_used_is_counted_and_never_answered(tmp_path):
 def test_an_epoch_that_a_device_follows_is_noted_if_it_can_be(tmp_path, epoch, noted):
     made = core(tmp_path)
     made.recover(0.0)
-    body = {"online": True, "wire": [1]}
-    envelope = wire.Envelope(t="birth", fleet="orchard", run="r1", epoch=epoch, agent="a", boot="b")
-    made.take([(made.topics.parse(made.topics.state("a")), wire.encode(envelope, body))], 0.0)
+    place = made.topics.parse(made.topics.state("a"))
+    for heard in (1, epoch):  # of the second all but the epoch is known
+        envelope = wire.Envelope("birth", "orchard", run="r1", epoch=heard, agent="a", boot="b")
+        made.take([(place, wire.encode(envelope, {"online": True, "wire": [1]}))], 0.0)
     assert made.journal.meta(HEARD_EPOCH) == noted
 
 

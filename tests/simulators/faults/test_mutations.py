@@ -8,6 +8,7 @@ import random
 import pytest
 
 from coordinator.core import Core, Terms
+from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
 from coordinator.messages import Messages
 from coordinator.rounds.machine import RoundRules
@@ -31,7 +32,7 @@ def core_of(setup, folder):
         setup.hyper,
         0,
         True,
-        100.0,
+        Patience(100.0, 300.0),
     )
     rules = RoundRules(lambda number, agents: sorted(agents), 1, 3, 0.8, 60.0)
     return Core(Journal(folder, lambda: 0.0), rules, terms, TOPICS, messages, Log(io.StringIO()))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from edge_agent.config import Config, from_pairs, load, with_id
 from protofleet.cli.options import SettingFlags
 from protofleet.settings.layers import laid
+
+if TYPE_CHECKING:
+    from protofleet.mqtt.address import Address
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = Path("agent.toml")
@@ -49,3 +52,10 @@ def settings(file: Path | None, values: Mapping[str, Any]) -> Config:
         file = DEFAULT
     flags = laid(from_pairs(values.get("pairs", ())), FLAGS.layer(values))
     return with_id(load(file, os.environ, flags))
+
+
+def warned(address: Address) -> Address:
+    """The same, and a line on stderr if a password would go there in the open."""
+    if address.in_the_open:
+        click.echo(f"warning: {address.in_the_open}", err=True)
+    return address

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import device_options, settings
+from edge_agent.cli.common import device_options, settings, warned
 
 
 @click.group()
@@ -24,7 +24,7 @@ def check(file: Path | None, **flags: Any) -> None:
     from edge_agent.data.source import survey
 
     config = settings(file, flags)
-    broker = start.check(config, os.environ)
+    broker = warned(start.check(config, os.environ))
     data = os.environ.get("PROTOFLEET_DATA")
     samples = survey(config.data, Path(data) if data else None)
     classes = samples.classes

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from edge_agent.cli.common import warned
 from protofleet.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def broker_options(command: F) -> F:
         def reach(url: str) -> Address:
             from protofleet.settings.broker import BrokerSection
 
-            return BrokerSection(url, credentials, ca, cert, key).address(os.environ)
+            return warned(BrokerSection(url, credentials, ca, cert, key).address(os.environ))
 
         return command(reach=reach, **others)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from edge_agent.cli.common import device_options, settings
+from edge_agent.cli.common import device_options, settings, warned
 from edge_agent.cli.infer_cmd import bundle_option
 from protofleet.errors import DataError, FleetError, UsageError
 from protofleet.util.files import OWN_FILE, write_whole
@@ -80,7 +80,7 @@ def summarise(
         message = enrolment.message(classifier, bank, fleet, config.id, "summarise")
         write_whole(out, message, mode=OWN_FILE)
         return
-    broker = replace(config.broker, url=url or "").address(os.environ)
+    broker = warned(replace(config.broker, url=url or "").address(os.environ))
     receipt = enrolment.offer(classifier, bank, broker, fleet, config.id, method="summarise")
     if receipt.status != "accepted":
         raise FleetError(f"the coordinator does not take it: {receipt.words}")

@@ -404,3 +404,15 @@ def test_a_broker_killed_and_started_again_is_found_and_what_it_lost_is_sent_aga
     poll_until(
         reader, lambda seen: got | {e.payload for e in seen if isinstance(e, Arrival)} >= wanted
     )
+
+
+def test_two_that_use_one_login_hear_that_they_push_each_other_out(start_broker, links):
+    broker = start_broker(users={"coordinator": "c"})
+    both = [links(broker.address, name, login=("coordinator", "c")) for name in ("one", "two")]
+    for link in both:
+        link.start()
+
+    def suspicions(link):
+        return [e for e in link.poll(0.1) if isinstance(e, Lost) and "may use this" in e.reason]
+
+    eventually(lambda: [link for link in both if suspicions(link)])

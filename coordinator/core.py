@@ -126,6 +126,7 @@ class Core:
         self.allowance = Allowance()
         self.devices: devices.Devices = {}
         self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them
+        self._forgotten: set[str] = set()  # devices, since the journal was written last
         self._postponed: dict[str, bytes] = {}  # the newest birth of devices that say too many
         self._look_at = -math.inf  # when to see again who of those asked is gone
         self.run_state = RunState()
@@ -217,9 +218,11 @@ class Core:
                 self.journal.add_uploads(self.intake.fresh.values())
                 for agent, record in births.items():
                     self.journal.add_agent(agent, record)
+                self.journal.drop_agents(self._forgotten)
                 if epoch > self._noted_epoch:
                     self.journal.set_meta(HEARD_EPOCH, str(epoch))
-            self._written, self._noted_epoch = self._written | births, epoch
+            self._written.update(births)
+            self._forgotten, self._noted_epoch = set(), epoch
         written = self.intake.written()
         # Of a device whose birth or death came in this batch, too, that is the later word.
         alive = [upload.agent for upload in written if upload.agent not in self._born]
@@ -328,6 +331,7 @@ class Core:
         if device is None:
             return []
         self._born.add(agent)
+        self._forgotten.discard(agent)
         events += [machine.Excused(agent)] if device.left else []
         own = device.online and self.state.own
         return [self.messages.own(agent, self.base_round, self.state)] if own else []
@@ -335,7 +339,11 @@ class Core:
     def _room_for_another(self, now: float) -> bool:
         most = self.terms.expected.bounds.devices
         if len(self.devices) >= most:
-            self.devices = devices.without_the_longest_gone(self.devices, now, self.terms.patience)
+            oldest = devices.longest_gone(self.devices, now, self.terms.patience)
+            if oldest is not None:
+                self.devices = {name: d for name, d in self.devices.items() if name != oldest}
+                self._written.pop(oldest, None)
+                self._forgotten.add(oldest)
         return len(self.devices) < most
 
     def _take_report(self, agent: str, payload: bytes, now: float) -> list[machine.Event]:
@@ -355,9 +363,11 @@ class Core:
             if len(accuracy) > MEASURES:
                 self.allowance.count("measure")
             changes |= {"accuracy": dict(shares), "round": number}
+        before = self.devices.get(agent)
         self.devices = devices.alive(self.devices, agent, now, **changes)
         if reason and number == self.run_state.number:
-            self.log.info("will not train", agent=agent, round=number, reason=reason)
+            if before is not None and before.declines != reason:
+                self.log.info("will not train", agent=agent, round=number, reason=reason)
             return [machine.Excused(agent)]
         return []
 

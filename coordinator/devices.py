@@ -123,13 +123,11 @@ def all_owing(devices: Devices, agents: Iterable[str], now: float, patience: Pat
     return {**devices, **silent} if silent else devices
 
 
-def without_the_longest_gone(devices: Devices, now: float, patience: Patience) -> Devices:
-    """Room for another: the one that is gone and was not heard for longest is forgotten."""
+def longest_gone(devices: Devices, now: float, patience: Patience) -> str | None:
+    """Whose place another may take: who is gone and was not heard for longest, if anyone is."""
     gone = (device for device in devices.values() if device.gone(now, patience))
     oldest = min(gone, key=lambda device: device.seen, default=None)
-    if oldest is None:
-        return devices
-    return {agent: device for agent, device in devices.items() if agent != oldest.agent}
+    return None if oldest is None else oldest.agent
 
 
 def eligible(devices: Devices, now: float, patience: Patience) -> tuple[str, ...]:

@@ -317,6 +317,10 @@ class Journal:
             (agent, json.dumps(dict(birth)), self._wall()),
         )
 
+    def drop_agents(self, agents: Iterable[str]) -> None:
+        """Forget who these devices are; what they sent stays."""
+        self._db.executemany("DELETE FROM agents WHERE agent=?", [(agent,) for agent in agents])
+
     def add_event(self, kind: str, round: int | None = None, **body: Any) -> None:
         """Something an operator may want to know later."""
         self._db.execute(

@@ -456,6 +456,7 @@ def test_ghosts_that_were_born_and_never_heard_again_do_not_stop_a_round(tmp_pat
     made.take([birth("new")], 123.0)
     assert "new" in made.devices
     assert len(made.devices) == 1000
+    assert made.journal.agents().keys() == made.devices.keys()
 
 
 def test_of_many_births_the_newest_counts_though_it_waits(tmp_path):

@@ -55,3 +55,43 @@ def test_signs_of_life_count_for_registered_devices_only():
     assert devices.all_alive(table, ["a", "x"], 50.0)["a"].seen == 50.0
     assert devices.all_alive(table, ["x"], 50.0) is table
     assert devices.alive(table, "x", 50.0) is table
+
+
+SHORT = Patience(lost=10.0, silence=100.0)
+
+
+def gone(table, now):
+    return devices.gone(table, ["a", "never-born"], now, SHORT) == {"a", "never-born"}
+
+
+def test_one_that_was_asked_and_says_nothing_is_gone_though_it_is_called_online():
+    asked = devices.all_asked(born(at=1.0), ["a", "never-born"], 5.0)
+    assert [gone(asked, now) for now in (5.0, 104.0, 105.0)] == [False, False, True]
+    again = devices.all_asked(asked, ["a"], 90.0)  # it owes an answer since it was asked first
+    assert gone(again, 105.0)
+    assert not gone(devices.alive(asked, "a", 106.0), 1000.0)
+
+
+def test_one_that_spoke_after_it_was_asked_and_owes_an_answer_still_is_gone_in_time():
+    spoke = devices.alive(devices.all_asked(born(at=1.0), ["a"], 5.0), "a", 20.0)
+    assert devices.all_owing(spoke, ["a"], 119.0, SHORT) is spoke
+    assert gone(devices.all_owing(spoke, ["a", "never-born"], 120.0, SHORT), 120.0)
+
+
+def test_who_is_heard_is_online_though_a_will_said_otherwise():
+    assert devices.all_alive(ended(born()), ["a"], 50.0)["a"].online
+    assert devices.alive(ended(born()), "a", 50.0)["a"].online
+    assert not devices.alive(ended(born(), reason="left"), "a", 50.0)["a"].online
+
+
+def test_the_place_that_another_may_take_is_of_the_one_that_was_gone_first():
+    table = devices.with_birth(born(), "b", "b1", ONLINE, 0.0)
+    assert devices.longest_gone(table, 500.0, SHORT) is None
+    table = ended(table, at=20.0)
+    assert devices.longest_gone(table, 29.0, SHORT) is None
+    assert devices.longest_gone(table, 30.0, SHORT) == "a"
+
+
+def test_of_a_birth_only_what_is_of_the_right_kind_is_kept():
+    body = {"online": True, "samples": "many", "version": 3, "classes": ["apple", 3, None]}
+    assert devices.with_birth({}, "a", "b", body, 0.0)["a"].about == {"classes": ["apple"]}

@@ -10,7 +10,8 @@ from edge_agent.config import Config
 from edge_agent.data.source import fit, read
 from edge_agent.networks import backbones
 from edge_agent.store import Store
-from export.source import Source, TrainedAgent, Trial, chosen_rows, of_agent
+from export.source import Source, TrainedAgent, chosen_rows, of_agent
+from export.trial import Trial
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError

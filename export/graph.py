@@ -5,7 +5,7 @@ out.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,10 @@ from torch.export import Dim
 
 from edge_agent.inference.bundle import Reading
 from edge_agent.networks.net import RELU_OUT, FleetNet
+from export.forms import OPSET, ExportError, cleaned
 from protofleet.contract import Input
-from protofleet.errors import FleetError
 
-OPSET = 18  # what torch's exporter writes by itself: other versions go through a converter
 OUTPUTS = ("score", "feature")
-
-
-class ExportError(FleetError):
-    """A model that could not be exported as it is."""
-
-    code = "bad-export"
 
 
 class Embedder(nn.Module):
@@ -123,104 +116,47 @@ def to_onnx(module: nn.Module, kind: Input, points: Mapping[str, np.ndarray[Any,
         "proto_b": {0: many},
         "proto_c": None,
     }
+    axes_of = {name: axes[name] for name in ("image", *points)}
+    written: bytes = traced(module, (image, *point_inputs), axes_of, OUTPUTS).SerializeToString()
+    return written
+
+
+def bare(network: nn.Module, shape: Sequence[int]) -> onnx.ModelProto:
+    """A network that takes floats of N × this shape under the name `x`, by itself."""
+    axes = {"x": {0: Dim("n", max=65_536)}}
+    return traced(network, (torch.zeros(2, *shape),), axes, ["feature"])
+
+
+def traced(
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    axes: Mapping[str, Mapping[int, Any] | None],
+    outputs: Sequence[str],
+) -> onnx.ModelProto:
+    """A module by torch's own exporter; `axes` names the inputs and what of each may change."""
     # Its warnings are about itself, and the result is compared with the network in any case.
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module,
-            (image, *point_inputs),
+            inputs,
             dynamo=True,
             external_data=False,
             opset_version=OPSET,
             verbose=False,
-            input_names=["image", *points],
-            output_names=list(OUTPUTS),
-            dynamic_shapes={name: axes[name] for name in ("image", *points)},
+            input_names=list(axes),
+            output_names=list(outputs),
+            dynamic_shapes=tuple(axes.values()),  # by place: networks call them as they like
         )
     assert program is not None
-    written: bytes = cleaned(program.model_proto).SerializeToString()
-    return written
+    return cleaned(of_opset(program.model_proto))
 
 
-def cleaned(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Without the exporter's notes, which hold paths of this machine; of the opset that was asked
-    for.
-    """
+def of_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, if it is of the opset that was asked for."""
     versions = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
     if versions.get("ai.onnx") != OPSET:
         raise ExportError(
             f"the exporter wrote opset {versions.get('ai.onnx')} where {OPSET} was asked for"
         )
-    del model.metadata_props[:]
-    model.doc_string, model.producer_version = "", ""
-    for graph in _graphs(model.graph):
-        graph.doc_string = ""
-        del graph.metadata_props[:]
-        for element in (
-            *graph.node,
-            *graph.initializer,
-            *graph.value_info,
-            *graph.input,
-            *graph.output,
-        ):
-            element.doc_string = ""
-            del element.metadata_props[:]
-    for function in model.functions:
-        function.doc_string = ""
-        del function.metadata_props[:]
-        for node in function.node:
-            node.doc_string = ""
-            del node.metadata_props[:]
     return model
-
-
-def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
-    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
-    return [graph, *(nested for g in inner for nested in _graphs(g))]
-
-
-def baked(model: bytes, points: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """The same graph with these points inside it."""
-    graph = onnx.load_from_string(model)
-    still_inputs = [node for node in graph.graph.input if node.name not in points]
-    del graph.graph.input[:]
-    graph.graph.input.extend(still_inputs)
-    graph.graph.initializer.extend(
-        onnx.numpy_helper.from_array(array, name) for name, array in points.items()
-    )
-    written: bytes = graph.SerializeToString()
-    return written
-
-
-def fixed(model: bytes, points: int) -> bytes:
-    """The same graph for one sample and this many points: what compilers for phones and
-    accelerators want.
-    """
-    from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed
-
-    graph = onnx.load_from_string(model)
-    for name, size in (("n", 1), ("p", points)):
-        make_dim_param_fixed(graph.graph, name, size)
-    written: bytes = graph.SerializeToString()
-    return written
-
-
-def finished(model: bytes, notes: Mapping[str, str]) -> bytes:
-    """The graph with short inner names (a third of a small int8 graph is names) and the manifest's
-    essentials.
-    """
-    graph = onnx.load_from_string(model)
-    inner = graph.graph
-    del inner.value_info[:]
-    # Inputs and outputs are called from outside, and the empty name is an input left out.
-    outer = {node.name for node in (*inner.input, *inner.output)}
-    short: dict[str, str] = {"": ""} | {name: name for name in outer}
-    for weight in inner.initializer:
-        weight.name = short.setdefault(weight.name, f"w{len(short)}")
-    for i, node in enumerate(inner.node):
-        node.name = f"n{i}"
-        for names in (node.input, node.output):
-            names[:] = [short.setdefault(name, f"v{len(short)}") for name in names]
-    onnx.helper.set_model_props(graph, dict(notes))
-    written: bytes = graph.SerializeToString()
-    return written

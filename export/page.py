@@ -16,7 +16,8 @@ from edge_agent.inference.bundle import DRIFT
 from protofleet.errors import FleetError, UsageError
 from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES
 
-OWN = ("index.html", "app.mjs", "protofleet.mjs", "follow.mjs", "cbor.mjs", "npz.mjs", "sha256.mjs")
+MODULES = ("app", "protofleet", "follow", "cbor", "npz", "resize", "sha256")
+OWN = ("index.html", *(f"{module}.mjs" for module in MODULES))
 # What of each npm package goes beside the page, and what it is called there (.mjs: some servers
 # know no better type).
 PACKAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {

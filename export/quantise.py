@@ -19,8 +19,8 @@ from edge_agent.inference.bundle import Precision, Reading
 from edge_agent.inference.inputs import Ready, ready
 from edge_agent.inference.session import runtime
 from export import verify
-from export.graph import cleaned
-from export.source import Trial
+from export.forms import cleaned, in_order
+from export.trial import Trial
 from protofleet.exchange.published import Bank
 from protofleet.values.prototypes import Floats
 
@@ -96,9 +96,11 @@ def halved(model: bytes) -> bytes:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     graph = onnx.load_from_string(model)
-    written: bytes = convert_float_to_float16(
+    half = convert_float_to_float16(
         graph, keep_io_types=True, node_block_list=_head(graph), disable_shape_infer=False
-    ).SerializeToString()
+    )
+    # It puts its conversions at the end, wherever they belong.
+    written: bytes = in_order(half).SerializeToString()
     return written
 
 

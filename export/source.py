@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from edge_agent.networks.net import FleetNet
 from edge_agent.training.agent import Agent
 from edge_agent.training.batches import LocalData, SampleTensors
 from edge_agent.training.context import TrainingContext
+from export.trial import Trial, Trials
 from protofleet import registry
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError, UsageError
@@ -29,24 +30,9 @@ from protofleet.recipe import Recipe, Scorer, Turn
 from protofleet.scoring import scorers_of
 from protofleet.settings.fields import from_plain
 from protofleet.util.seeds import generator
-from protofleet.values.prototypes import Ints, Parts, Tensors
+from protofleet.values.prototypes import Parts, Tensors
 
 CHECKED, CALIBRATED = 1000, 256  # samples: enough for a tenth of a percent, and for ranges
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """Samples as they are stored, and their labels."""
-
-    x: NDArray[Any]
-    y: Ints
-
-
-class Trials(NamedTuple):
-    """Samples to calibrate a smaller graph with, and others to check every graph with."""
-
-    calibration: Trial
-    check: Trial
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,20 +7,21 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from edge_agent.inference.inputs import Ready
 from edge_agent.inference.session import BLOCK, runtime
-from export.graph import ExportError, finished
-from export.source import Trial
+from export.forms import ExportError, finished
+from export.trial import Trial
 from protofleet.contract import Input
 from protofleet.util.seeds import generator
 from protofleet.values.prototypes import Floats
+
+if TYPE_CHECKING:
+    from torch import nn
 
 LARGEST_DIFFERENCE = 1e-4  # of the largest score, for a graph in full precision
 VECTORS = 16  # of the self-test: few, since a device computes them at every start
@@ -36,6 +37,17 @@ class Check:
     agreement_clear: float  # of those alone whose margin is more than the difference
     accuracy_before: float | None
     accuracy_after: float | None
+    bytes: int
+    milliseconds: float  # one sample, one thread, CPU time, the fastest
+
+
+@dataclass(frozen=True)
+class FeatureCheck:
+    """One graph beside the network it came from, where there are no classes yet."""
+
+    samples: int
+    difference: float  # largest, as a share of the largest feature
+    cosine: float  # the least, of a sample's two features
     bytes: int
     milliseconds: float  # one sample, one thread, CPU time, the fastest
 
@@ -64,6 +76,8 @@ def by_torch(
     module: nn.Module, x: NDArray[Any], inputs: Mapping[str, Floats]
 ) -> tuple[Floats, Floats]:
     """What the network says of them."""
+    import torch
+
     points = [torch.from_numpy(np.array(array)) for array in inputs.values()]
     with torch.inference_mode():
         blocks = [
@@ -81,7 +95,13 @@ def check(
     """
     expected = points.by_class(by_torch(module, trial.x, points.inputs)[0], by)
     computed = points.by_class(scores(model, trial.x, (own or points).inputs)[0], by)
-    apart = float(np.abs(computed - expected).max())
+    apart, largest = (float(np.abs(s).max()) for s in (computed - expected, expected))
+    # So small that points of them are nothing in half precision.
+    if largest == 0:
+        raise ExportError(
+            "every score is nothing: the features are too small for half precision",
+            "train with --wire float32",
+        )
     same = expected.argmax(1) == computed.argmax(1)
     ranked = np.sort(expected, axis=1)
     # Two scores may each be off by `apart`: a margin of more than twice that cannot turn over.
@@ -94,7 +114,7 @@ def check(
     before, after = (points.present[s.argmax(1)] == trial.y for s in (expected, computed))
     return Check(
         samples=len(trial.x),
-        difference=apart / float(np.abs(expected).max()),
+        difference=apart / largest,
         agreement=float(same.mean()),
         agreement_clear=float(same[clear].mean()) if clear.any() else 1.0,
         accuracy_before=float(before[labelled].mean()) if labelled.any() else None,
@@ -104,12 +124,31 @@ def check(
     )
 
 
-def must_agree(check: Check, what: str) -> None:
+def check_features(
+    model: bytes, expected: Floats, trial: Trial, inputs: Mapping[str, Floats]
+) -> FeatureCheck:
+    """A graph's features beside those that are due."""
+    computed = scores(model, trial.x, inputs)[1].astype(np.float64)
+    due = expected.astype(np.float64)
+    lengths = np.linalg.norm(computed, axis=1) * np.linalg.norm(due, axis=1)
+    cosine = (computed * due).sum(1) / np.maximum(lengths, 1e-30)
+    return FeatureCheck(
+        samples=len(trial.x),
+        difference=float(np.abs(computed - due).max() / np.abs(due).max()),
+        cosine=float(cosine.min()),
+        bytes=len(finished(model, {})),
+        milliseconds=latency(model, trial.x[:1], inputs),
+    )
+
+
+def must_agree(check: Check | FeatureCheck, what: str) -> None:
     """A graph in full precision that differs is an error of the export, and is not written."""
+    turned = isinstance(check, Check) and check.agreement_clear < 1
     # `not … <=`: a difference that is not a number must not pass.
-    if not check.difference <= LARGEST_DIFFERENCE or check.agreement_clear < 1:
+    if not check.difference <= LARGEST_DIFFERENCE or turned:
+        of = "score" if isinstance(check, Check) else "feature"
         raise ExportError(
-            f"{what} differs from the network by {check.difference:.1e} of the largest score",
+            f"{what} differs from the network by {check.difference:.1e} of the largest {of}",
             "this network cannot be exported as it is",
         )
 

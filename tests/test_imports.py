@@ -46,9 +46,9 @@ ORDER = {
         ("cli",),
     ),
     "export": (
-        ("source", "reading", "graph", "mobile", "page"),
-        ("agent", "pretrained", "verify"),
-        ("quantise",),
+        ("forms", "trial", "feeding", "reading", "mobile", "page"),
+        ("source", "graph", "verify", "onnx_source", "torch_source"),
+        ("agent", "quantise", "extractor", "contents"),
         ("writer",),
         ("cli",),
     ),

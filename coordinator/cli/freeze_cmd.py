@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -25,42 +25,28 @@ from protofleet.util.files import new_file
 from protofleet.util.processes import without_secrets
 
 NAP = 0.2
-WEIGHTS = (".pt", ".pth")
+NETWORKS = (".pt", ".pth", ".onnx")
 
 
 @click.command()
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
-@click.option("--backbone", help="Where SOURCE is a file of weights: whose they are.")
-@click.option(
-    "--data",
-    help="And what its first prototypes are means of: a folder, an .npz or a data set's name.",
-)
 @click.option(
     "--wait", default=0.0, show_default=True, help="Seconds to wait for the devices' class means."
 )
 @where
-def freeze(
-    source: Path, backbone: str | None, data: str | None, wait: float, data_dir: Path, as_json: bool
-) -> None:
+def freeze(source: Path, wait: float, data_dir: Path, as_json: bool) -> None:
     """Make SOURCE's extractor the whole fleet's, whatever the run goes on to learn.
 
-    SOURCE is a bundle (a folder or a .pfb file), or what `protofleet export` takes: a run's
-    directory, one of its checkpoints, or a file of pretrained weights (.pt) with --backbone and
-    --data. The bundle is announced on the channel; devices fetch it, test it, and send their class
-    means through it, which become the fleet's prototypes. `coordinator classes back` returns to an
-    earlier version.
+    SOURCE is a bundle (a folder or a .pfb file; `protofleet extractor` makes one of any network),
+    or what `protofleet export` takes: a run's directory or one of its checkpoints. The bundle is
+    announced on the channel; devices fetch it, test it, and send their class means through it,
+    which become the fleet's prototypes. `coordinator classes back` returns to an earlier version.
     """
-    weights = source.suffix in WEIGHTS
-    if weights != bool(backbone) or weights != bool(data):
+    if source.suffix in NETWORKS:
         raise UsageError(
-            "--backbone and --data go with a file of weights (.pt, .pth), and with nothing else"
+            f"{source} is no bundle", "`protofleet extractor` makes one of weights or an ONNX file"
         )
-    how = (
-        ["--weights", source, "--backbone", backbone, "--data", data]
-        if weights
-        else ["--freeze", "--from", source]
-    )
-    with bundle_file(source, data_dir, how) as file:
+    with bundle_file(source, data_dir) as file:
         listing = ask(data_dir, "classes", what="freeze", file=str(file.resolve()))
     end = time.monotonic() + wait
     while wait and listing["awaited"] and time.monotonic() < end:
@@ -70,17 +56,15 @@ def freeze(
 
 
 @contextmanager
-def bundle_file(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator[Path]:
+def bundle_file(source: Path, data_dir: Path) -> Iterator[Path]:
     """The bundle as one file in the coordinator's own directory, which is all that it may be
     allowed to read.
     """
-    fleet = ask(data_dir, "status")["fleet"]  # and nothing is written where nobody is
+    ask(data_dir, "status")  # nothing is written where nobody is
     file = data_dir / f"frozen-{token_hex(4)}{archive.SUFFIX}"
     try:
-        if source.suffix in WEIGHTS or (
-            source.is_dir() and not (source / archive.MANIFEST).exists()
-        ):
-            export(source, [*how, "--fleet", fleet, "--out", file])
+        if source.is_dir() and not (source / archive.MANIFEST).exists():
+            export(source, file)
         else:
             with new_file(file) as out:
                 out.write(archive.packed_bytes(source))
@@ -91,9 +75,12 @@ def bundle_file(source: Path, data_dir: Path, how: Sequence[object]) -> Iterator
         file.unlink(missing_ok=True)
 
 
-def export(source: Path, how: Sequence[object]) -> None:
-    """An extractor as a bundle, by the export room's own command: a coordinator has no torch."""
-    words = [sys.executable, "-m", "protofleet", "export", *map(str, how)]
+def export(source: Path, out: Path) -> None:
+    """A run's extractor as a bundle, by the export room's own command: a coordinator has no
+    torch.
+    """
+    words = [sys.executable, "-m", "protofleet", "export", "--freeze"]
+    words += ["--from", str(source), "--out", str(out)]
     environ = without_secrets(os.environ)
     run = subprocess.run(words, capture_output=True, text=True, check=False, env=environ)
     if run.returncode:

@@ -50,6 +50,7 @@ def read_bundle(path: Path) -> tuple[FrozenExtractor, bytes]:
         raise UsageError(
             f"this bundle's prototypes are of {lineage[:60]}", "export it with --freeze"
         )
-    if not len(state.bank.points.classes):
+    # An extractor names no class at all: the devices bring theirs.
+    if state.bank.about.classes and not len(state.bank.points.classes):
         raise UsageError("there is not one prototype in this bundle")
     return FrozenExtractor(bundle.digest, sha256(data).hexdigest(), len(data), prototypes), data

@@ -61,8 +61,8 @@ def enroll(
     document = {
         "label": label,
         "photos": new.photos,
-        "nearest": new.nearest,
-        "share": new.share,
+        "nearest": new.nearest or None,
+        "share": new.share if new.nearest else None,
         "lineage": lineage,
     }
     lines = [f"{label}: learned from {new.photos} photos and in use on this device"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from edge_agent.cli.common import warned
-from protofleet.errors import DataError, UsageError
+from protofleet.errors import DataError, FleetError, UsageError
 
 if TYPE_CHECKING:
     from edge_agent.inference.classifier import Classifier
@@ -135,6 +135,9 @@ def infer(
             )
         else:
             settled(classifier, bundle)
+        # Whoever watches and follows has time: the first classes may be on their way.
+        if not classifier.loaded.labels and not (follow and endless):
+            raise NoClass(str(bundle))
         if not endless:
             rows = list(answers(classifier, images.find(paths), top))
             click.echo(
@@ -150,6 +153,19 @@ def infer(
             sys.stdout.flush()
 
 
+class NoClass(FleetError):
+    """An extractor that nobody has shown anything yet."""
+
+    code = "no-class"
+
+    def __init__(self, bundle: str) -> None:
+        super().__init__(
+            f"{bundle} is an extractor: it sees, but knows no class yet",
+            f"edge-agent enroll --bundle {bundle} --label NAME PHOTOS, "
+            "or --follow a fleet that has classes",
+        )
+
+
 def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dict[str, Any]]:
     """One document a photo; a file that cannot be read has an error instead of a label."""
     import numpy as np
@@ -159,7 +175,7 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
     for start in range(0, len(files), AT_ONCE):
         # For photos read at its size, even if another bundle comes meanwhile.
         now = classifier.in_use
-        kind, far = now.bundle.manifest.input, now.bundle.manifest.reading.by == "prototypes"
+        kind, far = now.bundle.manifest.input, now.loaded.bank.kind == "prototypes"
         batch = files[start : start + AT_ONCE]
         photos: dict[Path, Any] = {}
         errors: dict[Path, str] = {}
@@ -168,6 +184,9 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
                 photos[path] = images.read(path, kind)
             except DataError as error:
                 errors[path] = str(error)
+        # While a fleet's first classes are awaited there is no answer, but a reason.
+        if not now.loaded.labels:
+            errors = dict.fromkeys(batch, "no class is known yet")
         answer = now.look(np.stack(list(photos.values()))) if photos else None
         row_of = {path: row for row, path in enumerate(photos)}
         for path in batch:

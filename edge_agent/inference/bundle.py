@@ -27,6 +27,10 @@ CALIBRATION, DRIFT = "calibration.npz", "drift.npz"
 
 By = Literal["prototypes", "mixtures", "head"]
 Precision = Literal["fp32", "fp16", "int8"]
+# Each pixel the mean over a triangle as wide as what it stands for: Pillow's BILINEAR. A filter
+# that looks at four neighbours only, whatever the size of a photo, costs points (docs/devices.md).
+Resize = Literal["", "antialiased-bilinear"]
+ANTIALIASED: Resize = "antialiased-bilinear"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,13 @@ class Reading:
     metric: Literal["euclidean", "cosine"] = "euclidean"
     of_unit: bool = False
     through: str = ""
+
+    def takes(self, kind: str) -> bool:
+        """Whether points of this kind can be compared with: a head's rows read plain features, too,
+        which is what an extractor gives.
+        """
+        plain = self == Reading("prototypes")
+        return kind == self.by or (kind == "head" and plain)
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,7 @@ class Manifest:
     versions: Mapping[str, str] = field(default_factory=dict)
     accuracy: Mapping[str, float] = field(default_factory=dict)
     unknown: Unknown = Unknown()
+    resize: Resize = ""  # how a photo gets the input's size; nothing where inputs are no images
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,9 @@ def ready(bank: Bank, reading: Reading, drift: Mapping[str, Floats] | None = Non
         case Mixtures():
             inputs = _likeliest(points, points.means + moved)
         case Head():
-            inputs = {"proto_w": points.weight.T, "proto_b": points.bias}
+            # Its rows were made for what the float extractor sees.
+            bias = points.bias - points.weight @ drift[""] if drift else points.bias
+            inputs = {"proto_w": points.weight.T, "proto_b": bias}
     classes, starts = np.unique(points.classes, return_index=True)
     contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in inputs.items()}
     return Ready(contiguous, points.classes, starts, classes, bank.about.classes)

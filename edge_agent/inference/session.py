@@ -26,9 +26,7 @@ from protofleet.values.prototypes import Floats
 
 Images = NDArray[Any]
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
-# Samples at once in the self-test: what they touch is still in the caches, and fresh memory costs
-# more.
-TESTED = 4
+BLOCK_PIXELS = 1 << 15  # and of large images fewer: what layers hold grows with their size
 
 
 class Mismatch(FleetError):
@@ -111,7 +109,7 @@ class Engine:
                 if other
                 else "take the bundle that was exported with them",
             )
-        if bank.kind != manifest.reading.by:
+        if not manifest.reading.takes(bank.kind):
             raise Mismatch(
                 f"this bundle classifies by {manifest.reading.by}, these are {bank.kind}"
             )
@@ -123,19 +121,20 @@ class Engine:
             raise Mismatch(
                 f"these points have {dim} numbers each, this bundle's features {manifest.embedding}"
             )
-        if not len(points.present):
+        # An extractor that came without classes may lose all of them again.
+        if not len(points.present) and manifest.classes:
             raise Mismatch("there is not one class in these prototypes")
         # Handed to the runtime once a state and not once a call.
         values = {
             name: self._runtime.OrtValue.ortvalue_from_numpy(array)
             for name, array in points.inputs.items()
         }
-        return Loaded(bank, points, values, state, self._threshold(points))
+        return Loaded(bank, points, values, state, self._threshold(points, bank.kind))
 
     def look(self, images: Images, loaded: Loaded) -> Answer:
         """What these classes make of samples."""
-        by = self.bundle.manifest.reading.by
-        blocks = [self._run(block, loaded) for block in self._blocks(images, BLOCK)]
+        by = loaded.bank.kind
+        blocks = [self._run(block, loaded) for block in self._blocks(images)]
         score, features = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         per_class, labels = loaded.ready.by_class(score, by), loaded.labels
         best: list[str | None] = [None] * len(score)
@@ -160,37 +159,39 @@ class Engine:
         scores.
         """
         vectors, published = self.bundle.arrays(SELFTEST), self.bundle.published
-        if not {"image", "score"} <= vectors.keys():
-            raise BundleError(f"{SELFTEST}: inputs and scores are due")
-        expected, loaded = vectors["score"], self.load(published.bank, published.digest)
-        score = np.concatenate(
-            [self._run(block, loaded)[0] for block in self._blocks(vectors["image"], TESTED)]
-        )
+        loaded = self.load(published.bank, published.digest)
+        # An extractor without classes has features alone to be tested by.
+        which = "score" if loaded.labels else "feature"
+        if not {"image", which} <= vectors.keys():
+            raise BundleError(f"{SELFTEST}: inputs and {which}s are due")
+        expected = vectors[which]
+        blocks = [self._run(block, loaded) for block in self._blocks(vectors["image"])]
+        computed = np.concatenate([block[which == "feature"] for block in blocks])
         apart = (
-            float(np.abs(score - expected).max() / np.abs(expected).max())
-            if score.shape == expected.shape
+            float(np.abs(computed - expected).max() / np.abs(expected).max())
+            if computed.shape == expected.shape
             else float("inf")
         )
         # `not apart <=`: scores that are not a number compare as false, and must fail.
         if not apart <= self.bundle.manifest.tolerance:
             raise BundleError(
-                f"the self-test fails: scores differ by {apart:.1e} of the largest",
+                f"the self-test fails: {which}s differ by {apart:.1e} of the largest",
                 "this device computes differently",
             )
 
-    def _threshold(self, points: Ready) -> float | None:
+    def _threshold(self, points: Ready, by: str) -> float | None:
         """Where the farthest of the calibration samples lie with these prototypes; nothing where
         nobody asks.
         """
-        if self._calibration is None or not len(self._calibration):
+        if self._calibration is None or not len(self._calibration) or not len(points.present):
             return None
         # Anew for every state, with the exporter's embeddings: a cut that was right for the old
         # prototypes says nothing about new ones, and the device may have no samples of its own.
-        by, features = self.bundle.manifest.reading.by, self._calibration.astype(np.float32)
+        features = self._calibration.astype(np.float32)
         odd = oddness(features, points.by_class(scores_of(features, points), by), by)
         return float(np.quantile(odd, self.bundle.manifest.unknown.keep))
 
-    def _blocks(self, images: Images, size: int) -> Iterator[Images]:
+    def _blocks(self, images: Images) -> Iterator[Images]:
         kind = self.bundle.manifest.input
         dtype = np.uint8 if kind.kind == "image" else np.float32
         if images.shape[1:] != kind.shape or images.dtype != dtype:
@@ -199,6 +200,7 @@ class Engine:
                 f"samples of {images.dtype} {list(images.shape)}",
                 f"this bundle takes {np.dtype(dtype).name} N×{shape}",
             )
+        size = block_of(kind.shape)
         # One empty block where there are no samples: answers of no rows have the right columns.
         for start in range(0, max(len(images), 1), size):
             yield np.ascontiguousarray(images[start : start + size])
@@ -207,6 +209,12 @@ class Engine:
         inputs = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
         score, feature = self._session.run_with_ort_values(["score", "feature"], inputs)
         return score.numpy(), feature.numpy()
+
+
+def block_of(shape: Sequence[int]) -> int:
+    """How many samples of this shape are computed at once."""
+    pixels = shape[0] * shape[1] if len(shape) == 3 else 1
+    return max(1, min(BLOCK, BLOCK_PIXELS // pixels))
 
 
 def built(bundle: Bundle, threads: int, *, unknown: bool, check: bool = True) -> Engine:
@@ -232,8 +240,6 @@ def runtime() -> ModuleType:
 def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    # As fast for one model, and what a large batch took is given back.
-    options.enable_cpu_mem_arena = False
     options.log_severity_level = 4  # fatal only: what goes wrong is our error, in one line
     try:
         session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])

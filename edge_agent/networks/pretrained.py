@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edge_agent.networks.net import FleetNet
 from edge_agent.networks.torch_env import torchvision
@@ -24,12 +24,12 @@ from protofleet.errors import DataError, UsageError
 _HEADS = ("fc.", "classifier.", "head.", "extras.")
 
 
-def load_pretrained(net: FleetNet, backbone: str, weights: str) -> None:
-    """Take the backbone's weights from `imagenet` or from a `.pt` or `.pth` file; the classifier
-    stays as it is.
+def load_pretrained(stages: nn.Module, backbone: str, weights: str) -> None:
+    """Take the weights of a network's two stages (its `backbone`) from `imagenet` or from a `.pt`
+    or `.pth` file.
     """
-    offered = _imagenet(backbone) if weights == "imagenet" else _from_file(weights)
-    target = {f"backbone.{name}": tensor for name, tensor in net.backbone.state_dict().items()}
+    offered = _imagenet(backbone) if weights == "imagenet" else tensors_of(weights)
+    target = {f"backbone.{name}": tensor for name, tensor in stages.state_dict().items()}
     used, missing, misfits = set(), [], []
     for name, tensor in target.items():
         source = next((n for n in (name, _plain(name)) if n in offered), None)
@@ -89,7 +89,8 @@ def _imagenet(backbone: str) -> Mapping[str, Tensor]:
     return weights
 
 
-def _from_file(path: str) -> Mapping[str, Tensor]:
+def tensors_of(path: str) -> Mapping[str, Tensor]:
+    """A file of plain tensors by their names."""
     if Path(path).suffix not in (".pt", ".pth"):
         raise UsageError(f"weights {path!r} are neither imagenet nor a .pt or .pth file")
     # weights_only: a pickle from elsewhere could otherwise run whatever it likes.

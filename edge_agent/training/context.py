@@ -58,7 +58,7 @@ class TrainingContext:
         heads = self.recipe.heads(self.turn(0, ""))
         net = build_net(self.contract, backbone, heads, seed)
         if self.contract.pretrained:
-            load_pretrained(net, backbone, self.contract.pretrained)
+            load_pretrained(net.backbone, backbone, self.contract.pretrained)
         if self.contract.freeze:
             freeze(net)
         return net

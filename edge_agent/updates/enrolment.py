@@ -37,7 +37,7 @@ class Enrolment:
 
     bank: Bank  # this class alone
     photos: int
-    nearest: str
+    nearest: str  # nothing for the first class there is
     share: float  # how near, as a share of what is usual between classes
 
     @property
@@ -67,12 +67,13 @@ def embedded(classifier: Classifier, label: str, images: NDArray[Any]) -> Enrolm
     mean = now.engine.as_published([label], now.look(images).features.mean(0, keepdims=True))
     # To what a state holds on the wire: the class is compared here with what others will compare.
     mean = mean.astype(np.float16).astype(np.float32)
-    near, share = published.nearest(bank.points, mean)
+    index, share = published.nearest(bank.points, mean)
+    near = bank.about.classes[index] if index >= 0 else ""
     one = Bank(
         About(bank.about.lineage, (label,)),
         Prototypes(np.array([0]), mean, np.array([len(images)])),
     )
-    return Enrolment(one, len(images), bank.about.classes[near], share)
+    return Enrolment(one, len(images), near, share)
 
 
 def summarised(

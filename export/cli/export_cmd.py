@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from protofleet.errors import UsageError
-
 if TYPE_CHECKING:
     from export.source import Source
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def web_options(command: F) -> F:
+    """A page with the bundle in it."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    packages = "Take onnxruntime-web and mqtt from here; by default npm fetches them."
+    command = click.option("--node-modules", type=folder, help=packages)(command)
+    page = "Write a page with this bundle here, too."
+    return click.option("--web", type=click.Path(path_type=Path), help=page)(command)
 
 
 @click.command()
 @click.option(
     "--from",
     "where",
+    required=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A run's directory (`simulate --out`), or one checkpoint in it.",
-)
-@click.option(
-    "--weights",
-    help="Instead of a run: a file of tensors (.pt), or imagenet; with --backbone and --data.",
-)
-@click.option("--backbone", help="With --weights: whose they are.")
-@click.option(
-    "--fleet", default="fleet", show_default=True, help="With --weights: the fleet it is for."
 )
 @click.option(
     "--out",
@@ -69,23 +73,13 @@ if TYPE_CHECKING:
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
-@click.option(
-    "--web", type=click.Path(path_type=Path), help="Write a page with this bundle here, too."
-)
-@click.option(
-    "--node-modules",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Take onnxruntime-web and mqtt from here; by default npm fetches them.",
-)
+@web_options
 @click.option(
     "--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
-    where: Path | None,
-    weights: str | None,
-    backbone: str | None,
-    fleet: str,
+    where: Path,
     out: Path,
     agent: str | None,
     by: str | None,
@@ -104,17 +98,8 @@ def export(
     """Write a bundle: graph, prototypes, manifest, self-test and the report of its verification."""
     from export import writer
 
-    if where is not None and weights is None:
-        model = of_run(where, agent, data, image_size)
-    elif where is None and weights and backbone and data:
-        # What no fleet trained has no run: its prototypes can only belong to the extractor itself.
-        model, freeze = of_weights(weights, backbone, data, fleet, image_size), True
-    else:
-        raise UsageError(
-            "one of --from and --weights is due", "with --weights also --backbone and --data"
-        )
     exported = writer.export(
-        model,
+        of_run(where, agent, data, image_size),
         writer.Wanted(
             precision,
             smallest,
@@ -128,10 +113,8 @@ def export(
     bundle = writer.write(exported, out)
     if web is not None:
         from export import page
-        from protofleet.exchange.archive import MANIFEST
 
-        contents = {MANIFEST: writer.manifest_bytes(exported), **exported.files}
-        page.write(contents, web, node_modules)
+        page.write(writer.contents_of(exported), web, node_modules)
     report = exported.report
     if as_json:
         document = {"out": str(out), "digest": bundle.digest, "report": report}
@@ -153,18 +136,6 @@ def of_run(where: Path, agent: str | None, data: str | None, image_size: int | N
         image_size=image_size or saved.config.get("image_size") or None,
     )
     return source.from_run(saved, agent, samples, image_size)
-
-
-def of_weights(
-    weights: str, backbone: str, data: str, fleet: str, image_size: int | None
-) -> Source:
-    """A pretrained extractor with class means of these samples."""
-    from edge_agent.data.sets import load
-    from export.pretrained import from_weights
-
-    return from_weights(
-        weights, backbone, load(data, data_dir=folder(), image_size=image_size), fleet
-    )
 
 
 def folder() -> Path | None:

@@ -1,6 +1,6 @@
 import * as ort from "./ort.wasm.min.mjs";
 import { Follower } from "./follow.mjs";
-import { Classifier, fromRgba } from "./protofleet.mjs";
+import { Classifier, fromPicture } from "./protofleet.mjs";
 
 ort.env.wasm.wasmPaths = new URL("./", import.meta.url).href;
 ort.env.wasm.numThreads = 1;
@@ -21,7 +21,7 @@ function show(answer) {
   const far = answer.distances ?? answer.scores.map((s) => -s);
   const order = far.map((_, i) => i).sort((a, b) => far[a] - far[b]);
   const near = (i) => (far[order[0]] + 1e-9) / (far[i] + 1e-9);
-  at("label").textContent = answer.label;
+  at("label").textContent = answer.label ?? "no class is known yet";
   at("classes").replaceChildren(
     ...order.slice(0, 20).map((i, place) => {
       const row = document.createElement("tr");
@@ -40,12 +40,15 @@ function show(answer) {
 
 async function look(source) {
   last = source;
-  const [height, width, channels] = classifier.manifest.input.shape;
-  const canvas = Object.assign(at("seen"), { width, height });
-  const context = canvas.getContext("2d", { willReadFrequently: true });
-  context.imageSmoothingQuality = "high";
-  context.drawImage(source, 0, 0, width, height);
-  show((await classifier.classify(fromRgba(context.getImageData(0, 0, width, height).data, channels)))[0]);
+  // At its own size: how a canvas makes pictures smaller is the browser's business, and not the one of the network.
+  const [width, height] = [source.videoWidth ?? source.width, source.videoHeight ?? source.height];
+  const context = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+  context.drawImage(source, 0, 0);
+  const picture = context.getImageData(0, 0, width, height);
+  const [answer] = await classifier.classify(fromPicture(picture.data, width, height, classifier.manifest.input.shape));
+  // Picture and answer change together.
+  Object.assign(at("seen"), { width, height }).getContext("2d").putImageData(picture, 0, 0);
+  show(answer);
 }
 
 async function take(file) {
@@ -53,7 +56,8 @@ async function take(file) {
     if (file.name.endsWith(".cbor")) {
       await swapped(new Uint8Array(await file.arrayBuffer()));
     } else {
-      await look(await createImageBitmap(file));
+      // Colours as they are stored: devices do not convert them either.
+      await look(await createImageBitmap(file, { colorSpaceConversion: "none" }));
       say(file.name);
     }
   } catch (error) {

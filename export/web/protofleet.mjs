@@ -3,6 +3,7 @@
 
 import { BundleError, TEXT, decodeCbor, half } from "./cbor.mjs";
 import { readNpz } from "./npz.mjs";
+import { resized } from "./resize.mjs";
 import { sha256 } from "./sha256.mjs";
 
 export { BundleError, decodeCbor, sha256 };
@@ -57,19 +58,31 @@ export function readPublished(bytes) {
 
 /** The inputs of the graph for these points; `drift` moves a class's points to where a quantised extractor sees them. */
 export function ready(bank, reading, drift = null) {
-  if (bank.kind !== reading.by) throw new BundleError(`this bundle classifies by ${reading.by}, these are ${bank.kind}`);
+  // A head's rows read plain features, too, which is what an extractor gives.
+  const plain = reading.by === "prototypes" && reading.metric === "euclidean" && !reading.of_unit && !reading.through;
+  if (bank.kind !== reading.by && !(bank.kind === "head" && plain)) {
+    throw new BundleError(`this bundle classifies by ${reading.by}, these are ${bank.kind}`);
+  }
   const build = { prototypes: nearest, head: linear, mixtures: likeliest }[bank.kind];
   return build(drift ? moved(bank, drift) : bank.points, reading);
 }
 
 function moved(bank, drift) {
+  if (bank.kind === "head") return shifted(bank.points, drift[""]);
   const name = { prototypes: "vectors", mixtures: "means" }[bank.kind];
-  if (!name) return bank.points;
   const { shape, data } = bank.points[name];
   const d = shape[1];
   const by = bank.rows.map((c) => drift[bank.classes[c]] ?? drift[""]);
   if (by.some((each) => each?.length !== d)) throw new BundleError("these points have another size");
   return { ...bank.points, [name]: { shape, data: data.map((v, i) => v + by[Math.floor(i / d)][i % d]) } };
+}
+
+/** A head's rows were made for what the float extractor sees. */
+function shifted(points, by) {
+  const [n, d] = points.weight.shape;
+  if (by?.length !== d) throw new BundleError("these points have another size");
+  const off = Array.from({ length: n }, (_, p) => by.reduce((sum, v, i) => sum + v * points.weight.data[p * d + i], 0));
+  return { ...points, bias: { shape: [n], data: points.bias.data.map((v, p) => v - off[p]) } };
 }
 
 function transposed(rows, n, d) {
@@ -147,7 +160,9 @@ export class Classifier {
     }
     const inputs = ready(bank, this.manifest.reading, this.drift);
     const width = this.manifest.embedding * (bank.kind === "mixtures" ? 2 : 1);
-    if (inputs.proto_w[1][0] !== width || !bank.rows.length) throw new BundleError("these points have another size");
+    // An extractor that came without classes may lose all of them again.
+    const none = !bank.rows.length && this.manifest.classes.length > 0;
+    if (inputs.proto_w[1][0] !== width || none) throw new BundleError("these points have another size");
     const tensors = Object.entries(inputs).map(([name, [data, shape]]) => [name, new this.ort.Tensor("float32", data, shape)]);
     const held = [...new Set(bank.rows)].sort((a, b) => a - b);
     const state = await sha256(bank.body);
@@ -155,7 +170,8 @@ export class Classifier {
     return this.loaded.state;
   }
 
-  /** `samples`: n of the bundle's inputs one after another, uint8 for images. One answer each. */
+  /** `samples`: n of the bundle's inputs one after another, uint8 for images. One answer each, without a label while no
+   *  class is known. */
   async classify(samples, n = 1) {
     const [loaded, { kind, shape }] = [this.loaded, this.manifest.input];
     const size = shape.reduce((a, b) => a * b, 1);
@@ -183,8 +199,13 @@ export class Classifier {
     let square = 0;
     for (let i = row * d; i < (row + 1) * d; i++) square += feature.data[i] ** 2;
     const distances = kind === "prototypes" ? scores.map((s) => Math.sqrt(Math.max(square - s, 0))) : null;
-    return { label: loaded.labels[scores.indexOf(Math.max(...scores))], labels: loaded.labels, scores, distances, state: loaded.state };
+    return { label: loaded.labels[scores.indexOf(Math.max(...scores))] ?? null, labels: loaded.labels, scores, distances, state: loaded.state };
   }
+}
+
+/** A picture's RGBA pixels, upright and at its own size, as one input of a bundle whose `input.shape` this is. */
+export function fromPicture(rgba, width, height, [toHeight, toWidth, channels]) {
+  return resized(fromRgba(rgba, channels), [height, width], channels, [toHeight, toWidth]);
 }
 
 /** RGBA pixels of a canvas as the bundle's channels (grey as Pillow makes it). */

@@ -16,6 +16,8 @@ from protofleet.util.logs import printable
 
 GROUP = "protofleet.commands"
 MISSING_EXTRA = {
+    "PIL": "images",
+    "onnx": "extractor",
     "torch": "train",
     "torchvision": "train",
     "sklearn": "train",

@@ -25,7 +25,7 @@ from protofleet.values.prototypes import Head, Mixtures, Parts, Prototypes, Tens
 from protofleet.wire import Envelope
 
 if TYPE_CHECKING:
-    from protofleet.contract import Contract, Wire
+    from protofleet.contract import Contract, Input, Wire
 
 Points = Prototypes | Mixtures | Head
 KINDS: Mapping[str, type[Points]] = {"prototypes": Prototypes, "mixtures": Mixtures, "head": Head}
@@ -164,8 +164,10 @@ def without(bank: Bank, names: Collection[str]) -> Bank:
 
 def nearest(points: Prototypes, vectors: NDArray[np.floating[Any]]) -> tuple[int, float]:
     """The class that lies nearest to these rows, and how near, as a share of what is usual between
-    classes.
+    classes; −1 and infinity where there is none.
     """
+    if not len(points.classes):
+        return -1, float("inf")
     between = squared_distances(vectors, points.vectors).min(0)
     at = int(between.argmin())
     apart = squared_distances(points.vectors, points.vectors)
@@ -182,6 +184,14 @@ def run_lineage(contract: Contract, method: str, hyper: Any) -> str:
     """
     terms = json.dumps([contract.announced(), method, to_plain(hyper)], sort_keys=True)
     return f"run:{contract.fleet}/{contract.run}/{sha256(terms.encode()).hexdigest()[:16]}"
+
+
+def graph_lineage(graph: bytes, embedding: int, input: Input, resize: str) -> str:
+    """The lineage of an extractor that is a graph: its bytes in full precision, whatever precision
+    it is later shipped in, and how it is fed.
+    """
+    terms = json.dumps([embedding, to_plain(input), resize], sort_keys=True)
+    return f"extractor:{sha256(terms.encode() + sha256(graph).digest()).hexdigest()}"
 
 
 def extractor_lineage(weights: Tensors, backbone: str, contract: Contract) -> str:

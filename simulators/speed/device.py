@@ -21,7 +21,8 @@ from edge_agent.inference.classifier import Classifier
 from edge_agent.inference.inputs import ready
 from edge_agent.networks.net import FleetNet, build_net
 from export import graph, quantise, verify, writer
-from export.source import Source, Trial
+from export.source import Source
+from export.trial import Trial
 from protofleet import registry
 from protofleet.contract import Contract, Input
 from protofleet.exchange.published import About, Bank, Points
@@ -216,20 +217,8 @@ def bare_graph(net: FleetNet, kind: Input) -> bytes:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.net.features(x)[1]
 
-    x = torch.zeros(2, kind.shape[2], *kind.shape[:2])
-    program = torch.onnx.export(
-        Bare().eval(),
-        (x,),
-        dynamo=True,
-        external_data=False,
-        opset_version=graph.OPSET,
-        verbose=False,
-        input_names=["x"],
-        output_names=["feature"],
-        dynamic_shapes={"x": {0: torch.export.Dim("n")}},
-    )
-    assert program is not None
-    written: bytes = graph.cleaned(program.model_proto).SerializeToString()
+    model = graph.bare(Bare().eval(), (kind.shape[2], *kind.shape[:2]))
+    written: bytes = model.SerializeToString()
     return written
 
 

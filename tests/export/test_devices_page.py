@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from export import page
-from export.writer import Wanted, export, manifest_bytes, write
+from export.writer import Wanted, contents_of, export, write
 from protofleet import wire
 from protofleet.contract import Input
 from protofleet.exchange import published
@@ -63,7 +63,7 @@ def test_python(place, number):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 def test_javascript(made, place, node_modules):
-    page.write({"manifest.json": manifest_bytes(made), **made.files}, place / "page", node_modules)
+    page.write(contents_of(made), place / "page", node_modules)
     (listing,) = listings("js")
     (place / "listing.mjs").write_text(listing + "\nprocess.exit(0);\n")
     run = subprocess.run(
@@ -74,3 +74,16 @@ def test_javascript(made, place, node_modules):
     lines = run.stdout.strip().splitlines()
     assert lines[0].split()[0] in labels
     assert lines[-1] in labels
+
+
+def test_the_recipe_for_photos_gives_what_a_device_sees(place, monkeypatch):
+    (recipe,) = [listing for listing in listings("python") if "def resized" in listing]
+    monkeypatch.chdir(place)
+    scope = {}
+    exec(recipe, scope)
+    rng = np.random.default_rng(5)
+    for height, width, size in [(300, 400, (224, 224)), (90, 31, (28, 40)), (20, 30, (64, 64))]:
+        photo = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        due = Image.fromarray(photo).resize(size[::-1], Image.Resampling.BILINEAR)
+        apart = scope["resized"](photo, *size).astype(int) - np.asarray(due)
+        assert np.abs(apart).max() <= 1

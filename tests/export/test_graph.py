@@ -13,7 +13,8 @@ import torch
 from edge_agent.inference.classifier import Classifier
 from edge_agent.training.batches import SampleTensors, blocks
 from edge_agent.training.evaluate import _scores
-from export.graph import OPSET, ExportError, cleaned
+from export.forms import OPSET, ExportError
+from export.graph import of_opset
 from export.verify import session
 from export.writer import Wanted, export, write
 from protofleet.contract import Input, Numerics
@@ -159,7 +160,7 @@ def test_the_graph_is_of_the_opset_that_was_asked_for(source):
     ]
     model.opset_import[0].version = OPSET - 1
     with pytest.raises(ExportError, match="opset"):
-        cleaned(model)
+        of_opset(model)
 
 
 @pytest.mark.parametrize("by", ["prototype", "mixture"])

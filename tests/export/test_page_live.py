@@ -11,7 +11,7 @@ from PIL import Image
 
 from edge_agent.inference.classifier import Classifier
 from export import page
-from export.writer import Wanted, export, manifest_bytes, write
+from export.writer import Wanted, contents_of, export, write
 from protofleet import wire
 from protofleet.contract import Input
 from protofleet.exchange import published
@@ -43,7 +43,7 @@ def made():
 @pytest.fixture
 def site(made, node_modules, tmp_path):
     out = tmp_path / "page"
-    page.write({"manifest.json": manifest_bytes(made), **made.files}, out, node_modules)
+    page.write(contents_of(made), out, node_modules)
     shutil.copyfile(HERE / "live.html", out / "live.html")
     pixels = np.random.default_rng(3).integers(0, 256, (28, 28, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(out / "photo.png")
@@ -52,7 +52,9 @@ def site(made, node_modules, tmp_path):
 
 def image(found):
     """What the page looked at, as Python takes it."""
-    return np.array(found["rgba"], np.uint8).reshape(1, 28, 28, 4)[..., :3]
+    rgba = np.array(found["rgba"], np.uint8).reshape(found["height"], found["width"], 4)
+    picture = Image.fromarray(rgba[..., :3]).resize((28, 28), Image.Resampling.BILINEAR)
+    return np.asarray(picture)[None]
 
 
 def larger(bank, rows):

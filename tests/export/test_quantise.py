@@ -9,7 +9,7 @@ from edge_agent.inference.classifier import Classifier
 from edge_agent.inference.inputs import ready
 from export import graph
 from export.quantise import lowered, to_int8
-from export.source import Trial
+from export.trial import Trial
 from export.verify import scores
 from export.writer import Wanted, export, write
 from protofleet.exchange.published import About, Bank

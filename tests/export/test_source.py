@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from export.source import CALIBRATED, CHECKED, Trial, at_size, chosen_rows, find, from_run, trials
+from export.source import CALIBRATED, CHECKED, at_size, chosen_rows, find, from_run, trials
+from export.trial import Trial
 from protofleet.contract import Contract, Input
 from protofleet.errors import CheckpointError, UsageError
 from protofleet.values.prototypes import Prototypes

@@ -9,9 +9,17 @@ import torch
 from edge_agent.inference.bundle import Reading
 from edge_agent.inference.inputs import ready
 from export import graph, verify
-from export.graph import ExportError
-from export.source import Trial
-from export.verify import LARGEST_DIFFERENCE, by_torch, check, must_agree, patterns, scores
+from export.forms import ExportError
+from export.trial import Trial
+from export.verify import (
+    LARGEST_DIFFERENCE,
+    by_torch,
+    check,
+    check_features,
+    must_agree,
+    patterns,
+    scores,
+)
 from protofleet.contract import Input
 from protofleet.exchange.published import About, Bank
 from tests.bundles import device
@@ -87,3 +95,35 @@ def test_made_up_inputs_are_the_same_everywhere_and_differ_from_each_other(kind)
     assert x.dtype == (np.uint8 if kind.kind == "image" else np.float32)
     assert np.array_equal(x, patterns(kind))
     assert len({one.tobytes() for one in x}) == len(x)
+
+
+def test_features_that_half_precision_loses_are_one_line():
+    source = device()
+    with torch.no_grad():
+        last = list(source.net.backbone.parameters())[-2:]
+        for weight in last:
+            weight.mul_(1e-9)
+    points = source.scorers["prototype"].prototypes
+    small = replace(points, vectors=np.float32(np.float16(1e-9 * points.vectors)))
+    inputs = ready(Bank(About("run:f/r", source.contract.classes), small), READING)
+    module = graph.classifying(source.net, source.contract.input, READING)
+    model = graph.to_onnx(module, source.contract.input, inputs.inputs)
+    with pytest.raises(ExportError, match="every score is nothing"):
+        check(model, module, source.check, inputs, "prototypes")
+
+
+def test_a_graphs_features_alone_are_checked_where_there_are_no_points():
+    source = device()
+    module = graph.classifying(source.net, source.contract.input, READING)
+    points = {"proto_w": np.zeros((24, 3), np.float32), "proto_b": np.zeros(3, np.float32)}
+    model = graph.to_onnx(module, source.contract.input, points)
+    x = source.check.x[:20]
+    due = by_torch(module, x, points)[1]
+    nothing = {"proto_w": np.zeros((24, 0), np.float32), "proto_b": np.zeros(0, np.float32)}
+    found = check_features(model, due, Trial(x, np.full(20, -1)), nothing)
+    assert found.cosine == pytest.approx(1)
+    must_agree(found, "model.onnx")
+    other = check_features(model, due[::-1], Trial(x, np.full(20, -1)), nothing)
+    assert other.cosine < 0.999
+    with pytest.raises(ExportError, match="of the largest feature"):
+        must_agree(other, "model.onnx")

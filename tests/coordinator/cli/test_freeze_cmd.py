@@ -22,27 +22,18 @@ def asked(monkeypatch):
     return commands
 
 
-@pytest.mark.parametrize(
-    ("name", "backbone", "data"),
-    [("weights.pt", None, None), ("weights.pt", "resnet18", None), ("b.pfb", "resnet18", "photos")],
-)
-def test_backbone_and_data_go_with_weights_and_only_with_them(tmp_path, name, backbone, data):
-    with pytest.raises(UsageError, match="--backbone and --data"):
+@pytest.mark.parametrize("name", ["weights.pt", "weights.pth", "net.onnx"])
+def test_a_network_that_is_no_bundle_yet_is_sent_to_the_command_that_makes_one(tmp_path, name):
+    with pytest.raises(UsageError, match=f"{name} is no bundle; `protofleet extractor` makes one"):
         freeze_cmd.freeze.callback(
-            source=tmp_path / name,
-            backbone=backbone,
-            data=data,
-            wait=0.0,
-            config=None,
-            data_dir=tmp_path,
-            as_json=False,
+            source=tmp_path / name, wait=0.0, config=None, data_dir=tmp_path, as_json=False
         )
 
 
 def test_a_bundle_lies_in_the_coordinators_own_folder_while_it_is_read(tmp_path, asked):
     source = packed_bundle(tmp_path / "b.pfb", ANTS)
     (tmp_path / "data").mkdir()
-    with freeze_cmd.bundle_file(source, tmp_path / "data", []) as file:
+    with freeze_cmd.bundle_file(source, tmp_path / "data") as file:
         assert file.parent == tmp_path / "data"
         assert file.read_bytes() == source.read_bytes()
     assert list((tmp_path / "data").iterdir()) == []
@@ -53,7 +44,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, asked):
     source = packed_bundle(tmp_path / "b.pfb", ANTS)
     with (
         pytest.raises(DataError, match="cannot be written"),
-        freeze_cmd.bundle_file(source, tmp_path / "nowhere", []),
+        freeze_cmd.bundle_file(source, tmp_path / "nowhere"),
     ):
         pass
 
@@ -66,4 +57,4 @@ def test_why_an_export_failed_is_said_without_the_other_commands_frame(tmp_path,
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(DataError, match=r"cannot be exported: no such backbone 'x'$"):
-        freeze_cmd.export(tmp_path / "w.pt", ["--weights"])
+        freeze_cmd.export(tmp_path / "run", tmp_path / "b.pfb")

@@ -313,3 +313,10 @@ def test_classes_of_an_earlier_release_stay_and_are_nobody_s(made):
     made.catalogue.execute("remove", {"name": "owl"}, 1, LEARNT)
     assert reason(made, offer(made, vector=(5, 5, 5), agent="y")) == ""
     assert len(made.catalogue.versions) == 4
+
+
+def test_the_first_class_of_an_extractor_without_any_is_near_to_nothing(made):
+    frozen(made, Bank(About("extractor:e", ()), Prototypes([], np.zeros((0, 3)))))
+    said = made.take([offer(made, vector=(5, 5, 5))], 1.0)
+    assert receipts(said)[0][1] == "accepted"
+    assert names(banks(said)[0]) == ["owl"]

@@ -53,3 +53,9 @@ def test_one_that_is_too_large_is_not_even_read(tmp_path):
         file.truncate(archive.LARGEST_BUNDLE + 1)  # a hole: it takes no room on the disk
     with pytest.raises(FleetError, match="MiB"):
         read_bundle(tmp_path / "large")
+
+
+def test_an_extractor_without_any_class_can_be_the_fleets(tmp_path):
+    bank = Bank(About("extractor:e", ()), Prototypes([], np.zeros((0, 3))))
+    extractor, _ = read_bundle(packed_bundle(tmp_path / "b.pfb", bank))
+    assert published.read(extractor.prototypes).bank == bank

@@ -12,6 +12,7 @@ from protofleet import wire
 from protofleet.exchange import published
 from protofleet.util.files import write_whole
 from tests.bundles import device, digits
+from tests.networks import extractor_bundle, pictures
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +58,14 @@ def test_the_commands(place, tmp_path):
     assert run("forget", "--label", "9").returncode == 0
     again = run("forget", "--label", "9")
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+
+
+def test_the_first_class_of_an_extractor_lies_close_to_nothing(call, tmp_path):
+    from PIL import Image
+
+    extractor_bundle(tmp_path / "x.pfb")
+    Image.fromarray(pictures(1)[0]).save(tmp_path / "one.png")
+    done = call("enroll", "--bundle", "x.pfb", "--label", "one", "one.png", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert (document["nearest"], document["share"]) == (None, None)

@@ -13,8 +13,11 @@ from threading import Thread
 import pytest
 from PIL import Image
 
+from edge_agent.cli.infer_cmd import answers
+from edge_agent.inference.classifier import Classifier
 from export.writer import Wanted, export, write
 from tests.bundles import device, digits
+from tests.networks import extractor_bundle
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 60
@@ -151,3 +154,21 @@ def test_one_source_of_photos_is_due(bundle, words):
     with infer(bundle, *words) as asked:
         assert asked.process.wait(PATIENCE) == 2
         assert asked.process.stderr.read().count("\n") == 1
+
+
+def test_an_extractor_that_knows_no_class_says_what_to_do(call, tmp_path):
+    extractor_bundle(tmp_path / "x.pfb")
+    photo(tmp_path / "0.png", 0)
+    done = call("infer", "--bundle", "x.pfb", "0.png")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: x.pfb is an extractor: it sees, but knows no class yet; edge-agent enroll --bundle "
+        "x.pfb --label NAME PHOTOS, or --follow a fleet that has classes (no-class)\n"
+    )
+
+
+def test_until_a_followed_fleet_has_classes_there_is_a_reason_for_each_photo(tmp_path):
+    classifier = Classifier(extractor_bundle(tmp_path / "x.pfb"))
+    photo(tmp_path / "0.png", 0)
+    (row,) = answers(classifier, [tmp_path / "0.png"], 1)
+    assert (row["label"], row["error"]) == (None, "no class is known yet")

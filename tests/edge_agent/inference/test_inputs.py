@@ -114,3 +114,13 @@ def test_what_lies_farther_out_is_odder(by):
     assert odd[0] < odd[1]
     if by == "prototypes":
         assert odd[0] == pytest.approx(0, abs=1e-4)
+
+
+def test_a_heads_rows_are_moved_back_by_what_a_quantised_extractor_adds():
+    head = Head([0, 1], [[1.0, 2.0], [0.0, -1.0]], [0.5, 0.0])
+    two = Bank(About("extractor:x", ("a", "b")), head)
+    drift = {"": np.array([0.1, -0.2], np.float32), "a": np.array([9.0, 9.0], np.float32)}
+    seen = np.array([[3.0, 4.0]], np.float32)
+    exact = ready(two, Reading("prototypes"))
+    moved = ready(two, Reading("prototypes"), drift)
+    assert np.allclose(scores_of(seen + drift[""], moved), scores_of(seen, exact), atol=1e-6)

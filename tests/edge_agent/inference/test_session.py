@@ -1,17 +1,21 @@
 """An extractor takes the points that are its own, and says what it is not given to judge."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from edge_agent.inference.classifier import Classifier, Mismatch
-from edge_agent.inference.session import BLOCK
+from edge_agent.inference.session import BLOCK, block_of
+from export.contents import npz
 from export.writer import Wanted, export, write
 from protofleet import wire
 from protofleet.exchange import published
 from protofleet.exchange.archive import BundleError
 from protofleet.exchange.published import About, Bank
-from protofleet.values.prototypes import Prototypes
+from protofleet.values.prototypes import Head, Mixtures, Prototypes
 from tests.bundles import device, digits
+from tests.networks import FILTERS, extractor_bundle, pictures
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +88,55 @@ def test_unknown_things_are_told_by_check_samples_only(made, tmp_path):
     assert Classifier(tmp_path / "bare").loaded.threshold is None
     with pytest.raises(BundleError, match="nothing to tell unknown things by"):
         Classifier(tmp_path / "bare", unknown=True)
+
+
+@pytest.fixture(scope="module")
+def extractor(tmp_path_factory):
+    return extractor_bundle(tmp_path_factory.mktemp("extractor") / "x.pfb")
+
+
+def test_an_extractor_sees_and_answers_nothing_until_it_has_classes(extractor):
+    classifier = Classifier(extractor)
+    x = pictures(1)
+    empty = classifier.look(x)
+    assert (empty.best, empty.labels, empty.scores.shape) == ([None] * 6, [], (6, 0))
+    assert classifier.embed(x).shape == (6, FILTERS)
+    lineage = extractor.manifest.lineages[0]
+    means = np.stack([classifier.embed(pictures(seed)).mean(0) for seed in (1, 2)])
+    bank = Bank(About(lineage, ("one", "two")), Prototypes(np.arange(2), means))
+    classifier.swap(message_of(bank))
+    assert classifier.look(pictures(2)).best == ["two"] * 6
+    classifier.swap(message_of(extractor.published.bank))
+    assert classifier.look(x).best == [None] * 6
+
+
+def test_an_extractor_takes_a_heads_rows_as_well(extractor):
+    classifier, lineage = Classifier(extractor), extractor.manifest.lineages[0]
+    features = classifier.embed(pictures(1))
+    head = Head(np.arange(2), np.eye(2, FILTERS, dtype=np.float32), np.array([0.5, 0.0]))
+    classifier.swap(message_of(Bank(About(lineage, ("one", "two")), head)))
+    answer = classifier.look(pictures(1))
+    assert np.allclose(answer.scores, features[:, :2] + [0.5, 0], atol=1e-5)
+    others = Mixtures([0], [1.0], np.zeros((1, FILTERS)), np.ones((1, FILTERS)), [3])
+    with pytest.raises(Mismatch, match="by prototypes, these are mixtures"):
+        classifier.swap(message_of(Bank(About(lineage, ("one",)), others)))
+
+
+def test_an_extractor_is_tested_by_its_features(extractor):
+    Classifier(extractor)
+    files = dict(extractor.files)
+    arrays = extractor.arrays("selftest.npz")
+    changed = npz(arrays | {"feature": arrays["feature"] * 1.01})
+    broken = replace(extractor, files=files | {"selftest.npz": changed})
+    with pytest.raises(BundleError, match="self-test fails: features differ by"):
+        Classifier(broken)
+    none = replace(extractor, files=files | {"selftest.npz": npz({"image": arrays["image"]})})
+    with pytest.raises(BundleError, match="inputs and features are due"):
+        Classifier(none)
+
+
+@pytest.mark.parametrize(
+    ("shape", "most"), [((8, 8, 1), 64), ((32, 32, 3), 32), ((224, 224, 3), 1), ((6,), 64)]
+)
+def test_large_images_are_computed_few_at_a_time(shape, most):
+    assert block_of(shape) == most

@@ -28,7 +28,7 @@ def new(
 
 def line(kind: type[FleetError], net: FleetNet, name: str, weights: str) -> str:
     with pytest.raises(kind) as caught:
-        load_pretrained(net, name, weights)
+        load_pretrained(net.backbone, name, weights)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -38,7 +38,7 @@ def test_our_own_file_comes_back_without_its_head(name: str, tmp_path: Path) -> 
     source, target = new(name, seed=1, classes="abcdef"), new(name, seed=2)
     before = target.state_dict()["head.out.weight"].clone()
     torch.save(source.state_dict(), tmp_path / "net.pt")
-    load_pretrained(target, name, str(tmp_path / "net.pt"))
+    load_pretrained(target.backbone, name, str(tmp_path / "net.pt"))
     want, have = source.state_dict(), target.state_dict()
     assert all(torch.equal(want[key], have[key]) for key in want if key.startswith("backbone."))
     assert torch.equal(have["head.out.weight"], before)
@@ -52,7 +52,7 @@ def test_torchvisions_file_fits_whatever_the_projection(
     plain = torchvision().models.get_model(name, weights=None)
     torch.save(plain.state_dict(), tmp_path / "plain.pth")
     net = new(name, embedding=30, input=Input("image", (32, 32, channels)))
-    load_pretrained(net, name, str(tmp_path / "plain.pth"))
+    load_pretrained(net.backbone, name, str(tmp_path / "plain.pth"))
     theirs, ours = plain.state_dict(), net.state_dict()
     found = [key for key in ours if key.removeprefix("backbone.").partition(".")[2] in theirs]
     assert len(found) >= len(theirs) - 2
@@ -132,7 +132,7 @@ def test_imagenet_weights_go_where_a_file_would(
     kind = type(models.get_model_weights("mobilenet_v3_small").DEFAULT)
     monkeypatch.setattr(kind, "get_state_dict", lambda self, **_: plain)
     net = new("mobilenet_v3_small")
-    load_pretrained(net, "mobilenet_v3_small", "imagenet")
+    load_pretrained(net.backbone, "mobilenet_v3_small", "imagenet")
     assert torch.equal(
         net.state_dict()["backbone.low.features.0.0.weight"], plain["features.0.0.weight"]
     )

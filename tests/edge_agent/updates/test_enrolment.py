@@ -23,6 +23,7 @@ from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, digits
 from tests.coordinator.made import packed_bundle
 from tests.linking import eventually
+from tests.networks import extractor_bundle, pictures
 from tests.serving import coordinator, frozen
 
 
@@ -171,3 +172,16 @@ def test_an_answer_that_does_not_come_is_one_line(place):
         enrolment.offer(
             classifier, new.bank, Address.parse("mqtt://127.0.0.1:9"), None, "a", patience=0.3
         )
+
+
+def test_an_extractor_learns_its_first_classes_from_photos(tmp_path):
+    extractor_bundle(tmp_path / "x.pfb")
+    for seed, label in ((1, "one"), (2, "two")):
+        classifier = in_use(tmp_path / "x.pfb")
+        new = enrolment.embedded(classifier, label, pictures(seed))
+        enrolment.keep(classifier, tmp_path / "x.pfb", new)
+        assert (new.nearest, new.share == float("inf")) == (("", True), ("one", False))[seed - 1]
+    assert in_use(tmp_path / "x.pfb").look(pictures(2)).best == ["two"] * 6
+    for label in ("one", "two"):
+        assert enrolment.forget(in_use(tmp_path / "x.pfb"), tmp_path / "x.pfb", label)
+    assert in_use(tmp_path / "x.pfb").loaded.labels == []

@@ -1,18 +1,12 @@
-"""`protofleet export`: a run's device, or weights of no fleet, as a bundle and its report."""
+"""`protofleet export`: a run's device as a bundle and its report."""
 
 import json
 
-import pytest
-import torch
 from click.testing import CliRunner
 
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
-from edge_agent.networks.net import build_net
 from export.cli.export_cmd import export, lines
-from protofleet.contract import Contract
-from protofleet.errors import UsageError
-from tests.bundles import digits
 
 
 def called(*words):
@@ -20,14 +14,6 @@ def called(*words):
     if outcome.exception is not None:
         raise outcome.exception
     return outcome.output
-
-
-@pytest.mark.parametrize(
-    "words", [(), ("--weights", "w.pt"), ("--weights", "w.pt", "--backbone", "mlp")]
-)
-def test_a_run_or_weights_with_all_that_they_need_are_due(words, tmp_path):
-    with pytest.raises(UsageError, match="one of --from and --weights is due"):
-        called(*words, "--out", tmp_path / "b")
 
 
 def test_a_runs_device_is_written_and_the_report_is_one_document(lab_run, tmp_path):
@@ -40,17 +26,6 @@ def test_a_runs_device_is_written_and_the_report_is_one_document(lab_run, tmp_pa
     assert document["report"]["fp32"]["agreement_clear"] == 1
     assert (bundle.manifest.method, bundle.manifest.round) == ("fedproto", 2)
     assert Classifier(bundle).loaded.bank.points == bundle.published.bank.points
-
-
-def test_weights_of_no_fleet_are_an_extractor_for_one(tmp_path):
-    data = digits()
-    net = build_net(Contract("f", "r", 0, data.classes, data.input, 64), "mlp", {}, 11)
-    torch.save(net.state_dict(), tmp_path / "w.pt")
-    words = ("--weights", tmp_path / "w.pt", "--backbone", "mlp", "--data", "digits")
-    text = called(*words, "--fleet", "orchard", "--out", tmp_path / "b")
-    manifest = open_bundle(tmp_path / "b").manifest
-    assert (manifest.fleet, manifest.lineages[0].partition(":")[0]) == ("orchard", "extractor")
-    assert text.splitlines()[0].startswith(f"{tmp_path / 'b'}: mlp, pretrained round 0, fp32, ")
 
 
 def test_the_report_is_a_line_a_precision_and_what_was_kept(lab_run, tmp_path):

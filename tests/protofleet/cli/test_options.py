@@ -74,8 +74,12 @@ def test_flags_of_a_service_are_texts_by_section_and_only_those_that_were_given(
 @pytest.mark.parametrize(
     "command", ["coordinator serve", "coordinator init", "edge-agent run", "edge-agent init"]
 )
-def test_the_help_of_a_service_stays_as_people_know_it(command):
+def test_the_help_of_a_service_stays_as_people_know_it(command, monkeypatch):
     program, verb = command.split()
+    # A command keeps its help option from the first time that it is called in a process, whoever
+    # called it: as other tests do, by itself.
+    with_help = PROGRAMS[program].commands[verb]
+    monkeypatch.setattr(with_help, "_help_option", None, raising=False)
     words = CliRunner().invoke(
         PROGRAMS[program], [verb, "--help"], prog_name=program, terminal_width=78
     )

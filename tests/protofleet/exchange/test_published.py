@@ -138,3 +138,23 @@ def test_a_bank_names_every_class_of_its_points():
         Bank(About("run:x", ("owl",)), POINTS)
     with pytest.raises(SettingError, match="a lineage is due"):
         About("", ("owl",))
+
+
+def test_where_there_is_no_class_nothing_is_near():
+    nothing = Prototypes([], np.zeros((0, 2)))
+    assert published.nearest(nothing, np.ones((1, 2))) == (-1, float("inf"))
+
+
+def test_a_graphs_lineage_is_over_its_bytes_and_how_it_is_fed():
+    kind = Input("image", (8, 8, 3), (0.5,) * 3, (0.5,) * 3)
+    lineage = published.graph_lineage(b"graph", 4, kind, "antialiased-bilinear")
+    assert lineage.startswith("extractor:")
+    assert len(lineage) == len("extractor:") + 64
+    darker = replace(kind, mean=(0.4,) * 3)
+    others = {
+        published.graph_lineage(b"other", 4, kind, "antialiased-bilinear"),
+        published.graph_lineage(b"graph", 5, kind, "antialiased-bilinear"),
+        published.graph_lineage(b"graph", 4, darker, "antialiased-bilinear"),
+        published.graph_lineage(b"graph", 4, kind, ""),
+    }
+    assert len(others | {lineage}) == 5

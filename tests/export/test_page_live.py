@@ -116,7 +116,11 @@ def test_the_broker_may_ask_for_a_password_and_let_a_page_fetch_under_its_own_na
     due = Classifier(write(made, tmp_path / "b"))
     own = due.loaded.bank
     with running_broker(
-        tmp_path / "broker", Listening(port=0, ws_port=0), prefer="mosquitto", users=users
+        tmp_path / "broker",
+        Listening(port=0, ws_port=0),
+        prefer="mosquitto",
+        users=users,
+        fleet="f",
     ) as broker:
         coordinating = str(broker.address).replace("mqtt://", "mqtt://coordinator:c@")
         with coordinator(coordinating, tmp_path / "c", 4096):

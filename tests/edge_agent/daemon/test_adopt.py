@@ -10,14 +10,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from edge_agent.config import AgentSection, Config
 from edge_agent.daemon.adopt import Adoption
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
-from edge_agent.networks.net import natural
 from edge_agent.updates import listener
 from export.writer import Wanted, export, write
 from protofleet import wire
@@ -161,29 +159,6 @@ def test_a_device_that_is_told_not_to_takes_nothing(stage, bundle):
     assert "still to send theirs: other" in done.stdout
     assert (willing.folder / "kept" / "fleet.pfb").exists()
     assert not (other.folder / "kept" / "fleet.pfb").exists()
-
-
-def test_weights_from_elsewhere_are_made_a_bundle_and_rolled_out(stage, tmp_path):
-    joined, _, folder = stage
-    one = joined("one", slice(0, 200))
-    eventually(lambda: "one" in online(folder))
-    net = device(embedding=natural("mlp", digits().input)[0]).net
-    torch.save(
-        {f"backbone.{n}": t for n, t in net.backbone.state_dict().items()}, tmp_path / "weights.pt"
-    )
-    done = freeze(
-        folder, tmp_path / "weights.pt", "--backbone", "mlp", "--data", "digits", "--wait", "60"
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "means of 1 devices" in done.stdout
-    made = open_bundle(one.folder / "kept" / "fleet.pfb")
-    assert (made.manifest.method, made.manifest.fleet) == ("pretrained", "f")
-    assert Classifier(made).classify(digits().x[:5])[0]
-    alone = freeze(folder, tmp_path / "weights.pt")
-    assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
-    wrong = freeze(folder, tmp_path / "weights.pt", "--backbone", "cnn4", "--data", "digits")
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
-    assert "backbone 'cnn4' does not fit" in wrong.stderr
 
 
 def test_a_runs_directory_is_exported_and_rolled_out(stage, tmp_path):

@@ -86,10 +86,10 @@ STEPS = (
         "FedMPS by spread, clients and temperatures",
         (*sweeps.SPREADS, *sweeps.TEMPERATURES, *sweeps.CLIENTS),
     ),
-    Step("ProtoNorm's settings", (*sweeps.PROTONORM_SWEEPS, *sweeps.PROTONORM_MARGINS)),
+    Step("ProtoNorm's settings", sweeps.PROTONORM_SWEEPS),
     Step("FedIC's settings", sweeps.FEDIC_SWEEPS),
     Step("GFPL's components", sweeps.COMPONENTS),
-    Step("ProtoNorm, all seeds", papers.PROTONORM),
+    Step("ProtoNorm, all seeds", (*papers.PROTONORM, *sweeps.PROTONORM_MARGINS)),
     Step("FedIC on Fashion-MNIST, all seeds", (*papers.FEDIC_PAIRS, *papers.FEDIC_DIR)),
     Step(
         "two classes a device of CIFAR-10", (*papers.PROTONORM_PAIRS, *papers.FEDIC_CIFAR_PAIRS), 1

@@ -47,6 +47,8 @@ def test_the_papers_figures_come_in_their_order_and_one_seed_of_what_is_long_fir
         ("fedic-fedproto-fashion-dir", 0),
         ("fedic-cifar10-dir", 0),
         ("fedmps-n4", 0),
+        ("protonorm-d64", 0),
+        ("protonorm-cifar10-margins", 1),
         ("fedic-fashion-2", 1),
         ("fedic-cifar10-dir", 2),
     ]

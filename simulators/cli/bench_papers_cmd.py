@@ -163,12 +163,12 @@ def _write_page(places: Places, target: Path | None) -> None:
 
 
 def _listed(planned: Sequence[PlannedSeed], places: Places, times: Times, seeds: int | None) -> str:
-    """A line a cell under the step that names it first: the paper's figure, what is there, how
-    long a run takes.
+    """The figures, most an hour first; then a line a cell under the step that names it first: the
+    paper's figure, what is there, how long a run takes.
     """
     from simulators.papers import plan
 
-    lines, step, names, total = [], "", set(), 0.0
+    lines, step, names, total = _figures(planned, places, times), "", set[str](), 0.0
     todo = {(task.cell.name, task.seed) for task in plan.missing(planned, places)}
     width = max(len(task.cell.name) for task in planned)
     for task in planned:
@@ -189,6 +189,33 @@ def _listed(planned: Sequence[PlannedSeed], places: Places, times: Times, seeds:
         lines += ["", f"records of other settings, ignored: {', '.join(ignored)}"]
     lines += ["", f"{len(todo)} runs are missing, about {plan.duration(total)} of one process"]
     return "\n".join(lines).strip("\n")
+
+
+def _figures(planned: Sequence[PlannedSeed], places: Places, times: Times) -> list[str]:
+    """A line a figure of the papers' main tables: the cell that decides it, its hours, and all
+    hours up to there.
+    """
+    from simulators.papers import plan
+    from simulators.papers.readings import SECTIONS
+
+    chosen = {task.cell.name for task in planned}
+    cells = [c for s in SECTIONS if s.main for c in s.cells if c.name in chosen]
+    ordered = plan.figures(cells, places, times)
+    if not ordered:
+        return []
+    lines = [f"{len(ordered)} figures of the papers' main tables, most an hour first (one seed)"]
+    width, total = max(len(figure.cell.name) for figure in ordered), 0.0
+    for number, figure in enumerate(ordered, 1):
+        cell, minutes = figure.cell, figure.minutes
+        total += (minutes or 0.0) * (figure.state == "to run")
+        if figure.state == "to run":
+            words = "? h" if minutes is None else f"{minutes / 60:.2f} h"
+        else:
+            words = "there" if figure.state == "there" else f"by {cell.home}"
+        paper = f"{100 * (cell.paper or 0):.2f}"
+        start = f"{number:>4}  {cell.name:<{width}}  {cell.where:<19}{paper:>6}"
+        lines.append(f"{start}  {words:<20} {total / 60:>6.1f} h so far")
+    return lines
 
 
 def _measure(planned: Sequence[PlannedSeed], records: Path | None) -> None:

@@ -4,10 +4,14 @@ and what is there.
 
 # Theory of operation
 #
-# A plan is a row of steps, a step some cells and how many of their seeds. The papers' own figures
-# come first, one seed of what takes hours before a second of anything that does; then the smaller
-# experiments and the readings; then the seeds that are left. A seed that two steps name is run by
-# the first.
+# A plan is a row of steps, a step some cells and how many of their seeds. What decides the most
+# figures of the papers in an hour comes first: one seed of a figure before its second, minutes
+# before hours, and of the cheap experiments those that tell why a figure is missed. Then one seed
+# of what takes hours, the smaller experiments, and the seeds that are left. A seed that two steps
+# name is run by the first.
+#
+# `figures` is the same by figure: which cell decides it, and what its first seed still takes, the
+# quickest first. A run that answers several figures is counted once.
 #
 # How long a run takes is known from its like: from finished records of the cell, else from rounds
 # that were timed (`measure`), of the cell or of one of its kind (`kind_of`: the same method,
@@ -24,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from time import process_time
+from typing import Literal
 
 from protofleet.util.files import write_whole
 from simulators.papers import papers, readings, sweeps
@@ -61,26 +66,43 @@ class Step:
     seeds: int | None = None
 
 
+# Figures of the papers' further tables that take a minute or two.
+_QUICK = (*sweeps.GFPL_SWEEPS[:2], *sweeps.MPFEDCL_SWEEPS[:3])
+_THREE_WAYS = tuple(r for r in readings.GFPL_READINGS if r.reading_of == "gfpl-mnist-3")
+_FASHION = (*papers.FEDMPS_FASHION, papers.FEDPROTO[1])
+_CIFAR = (*papers.FEDMPS_CIFAR, papers.FEDPROTO[0])
 STEPS = (
-    Step("MP-FedCL and its readings", (*papers.MPFEDCL, *readings.MPFEDCL_READINGS)),
-    Step("GFPL", papers.GFPL),
-    Step("FedMPS, CIFAR-10", (*papers.FEDMPS_CIFAR, papers.FEDPROTO[0]), 1),
+    # About six hours of one process, and two thirds of the figures of the main tables.
+    Step("MP-FedCL", papers.MPFEDCL),
+    Step("GFPL", papers.GFPL, 1),
+    Step("FedMPS, CIFAR-10", _CIFAR, 1),
     Step("FedMPS, table VII", papers.ABLATION),
-    Step("FedMPS, CIFAR-10, all seeds", (*papers.FEDMPS_CIFAR, papers.FEDPROTO[0])),
-    Step("FedMPS, Fashion-MNIST", (*papers.FEDMPS_FASHION, papers.FEDPROTO[1])),
-    Step("Whether running faster changes what comes out", sweeps.SPEED),
+    Step("GFPL's baseline and MP-FedCL's variants", _QUICK, 1),
+    Step("why three ways: readings of GFPL", _THREE_WAYS),
+    Step("readings of MP-FedCL", readings.MPFEDCL_READINGS, 1),
+    Step("FedMPS, Fashion-MNIST", _FASHION, 1),
+    Step("FedMPS, table VI, three classes", sweeps.THREE),
+    Step("GFPL, all seeds", papers.GFPL),
+    Step("the spiral", (*papers.SPIRALS, *readings.SPIRAL_READINGS)),
+    Step("Whether running faster changes what comes out", sweeps.SPEED, 1),
+    Step("FedMPS, CIFAR-10, all seeds", _CIFAR),
+    # From here on a seed takes hours.
     Step("FedIC, two classes a device", papers.FEDIC_PAIRS, 1),
     Step("FedIC, Dir(0.1)", papers.FEDIC_DIR[:1], 1),
     Step("ProtoNorm", papers.PROTONORM, 1),
-    Step("the spiral", (*papers.SPIRALS, *readings.SPIRAL_READINGS)),
+    Step("FedMPS, Fashion-MNIST, all seeds", _FASHION),
+    Step("FedMPS, table VI, four and five classes", sweeps.CLASSES),
+    Step("GFPL's components, its table 2", sweeps.COMPONENTS),
     Step(
         "small experiments on MNIST",
         (*sweeps.MPFEDCL_SWEEPS, *sweeps.MPFEDCL_CLIENTS, *sweeps.GFPL_SWEEPS),
     ),
-    Step("readings of GFPL", readings.GFPL_READINGS),
+    Step(
+        "all readings of MP-FedCL and GFPL",
+        (*readings.MPFEDCL_READINGS, *readings.GFPL_READINGS),
+    ),
     Step("FedProto and FedPAC, Dir(0.1)", papers.FEDIC_DIR[1:], 1),
     Step("FedIC, CIFAR-10", papers.FEDIC_CIFAR, 1),
-    Step("FedMPS, table VI", (*sweeps.THREE, *sweeps.CLASSES)),
     Step("readings of FedMPS", (*readings.CIFAR_READINGS, *readings.FASHION_READINGS)),
     Step(
         "FedMPS by spread, clients and temperatures",
@@ -88,7 +110,7 @@ STEPS = (
     ),
     Step("ProtoNorm's settings", sweeps.PROTONORM_SWEEPS),
     Step("FedIC's settings", sweeps.FEDIC_SWEEPS),
-    Step("GFPL's components", sweeps.COMPONENTS),
+    Step("Whether running faster changes what comes out, all seeds", sweeps.SPEED),
     Step("ProtoNorm, all seeds", (*papers.PROTONORM, *sweeps.PROTONORM_MARGINS)),
     Step("FedIC on Fashion-MNIST, all seeds", (*papers.FEDIC_PAIRS, *papers.FEDIC_DIR)),
     Step(
@@ -130,6 +152,31 @@ def missing(planned: Sequence[PlannedSeed], places: Places) -> Iterator[PlannedS
         if home not in homes and recorded(task.cell, task.seed, places) is None:
             homes.add(home)
             yield task
+
+
+@dataclass(frozen=True)
+class PlannedFigure:
+    """A figure of a paper, and how far it is from being decided."""
+
+    cell: Cell
+    state: Literal["there", "to run", "by another"]  # by the run of another figure
+    minutes: float | None  # of its first seed; None where nothing like it was timed
+
+
+def figures(cells: Sequence[Cell], places: Places, known: Times) -> list[PlannedFigure]:
+    """The papers' figures among these cells, those that take least first."""
+    planned, homes = [], set()
+    for cell in (cell for cell in cells if cell.paper is not None):
+        minutes = known.minutes(cell, places)
+        # One seed decides a figure, and a run is made once however many figures it answers.
+        if kept(cell, 0, places) is not None:
+            planned.append(PlannedFigure(cell, "there", 0.0))
+        else:
+            planned.append(
+                PlannedFigure(cell, "by another" if cell.home in homes else "to run", minutes)
+            )
+        homes.add(cell.home)
+    return sorted(planned, key=lambda figure: (figure.minutes is None, figure.minutes or 0.0))
 
 
 def kind_of(cell: Cell) -> str:

@@ -48,7 +48,11 @@ def test_the_list_says_what_there_is_to_run_and_runs_nothing(ran, where, tmp_pat
     (records / "fedmps-high" / "0.json").write_text(json.dumps(other))
     text = CliRunner().invoke(papers, ["--list", *where]).stdout
     lines = text.splitlines()
-    assert lines[0] == "MP-FedCL and its readings"
+    assert lines[0] == "33 figures of the papers' main tables, most an hour first (one seed)"
+    (line,) = (line for line in lines[1:34] if line[6:].startswith("fedmps-cifar10 "))
+    assert " ".join(line.split()[1:8]) == "fedmps-cifar10 FedMPS, table III 80.14 0.42 h"
+    assert any("fedmps-all" in line and "by fedmps-cifar10" in line for line in lines[1:34])
+    assert "MP-FedCL" in lines
     (line,) = (line for line in lines if line.startswith("  fedmps-cifar10 "))
     assert line.split() == ["fedmps-cifar10", "80.14", "25", "min", "a", "seed", "not", "run"]
     assert "records of other settings, ignored: fedmps-high/0" in text
@@ -127,6 +131,6 @@ def test_the_smallest_of_a_kind_is_timed(monkeypatch, where):
     assert CliRunner().invoke(papers, ["--measure", *words]).exit_code == 0
     assert timed == ["speed-cnn4-bf16"]
     listed = CliRunner().invoke(papers, ["--list", *words]).stdout
-    (line,) = (line for line in listed.splitlines() if "fedic-fashion-2" in line)
+    (line,) = (line for line in listed.splitlines() if line.startswith("  fedic-fashion-2"))
     # 800 rounds of seven times the images.
     assert "2.3 h a seed" in line

@@ -39,14 +39,19 @@ def test_the_papers_figures_come_in_their_order_and_one_seed_of_what_is_long_fir
         ("gfpl-mnist-3", 0),
         ("fedmps-cifar10", 0),
         ("fedmps-none", 0),
-        ("fedmps-fashion", 2),
+        ("gfpl-local-3", 0),
+        ("gfpl-mnist-3-15", 0),
+        ("fedmps-fashion", 0),
+        ("gfpl-mnist-3", 2),
         ("speed-cnn4-bf16", 0),
+        ("fedmps-cifar10", 2),
         ("fedic-fashion-2", 0),
         ("fedic-fashion-dir", 0),
         ("protonorm-cifar10", 0),
+        ("fedmps-fashion", 2),
+        ("fedmps-n4", 0),
         ("fedic-fedproto-fashion-dir", 0),
         ("fedic-cifar10-dir", 0),
-        ("fedmps-n4", 0),
         ("protonorm-d64", 0),
         ("protonorm-cifar10-margins", 1),
         ("fedic-fashion-2", 1),
@@ -125,6 +130,29 @@ def test_minutes_are_of_finished_runs_else_of_what_was_timed(small_lab, places):
     short = replace(cell, config=changed(cell.config, rounds=2))
     run_seed(short, 0, places, 1)
     assert Times({"small": 4e6}, {}).minutes(short, places) < 5
+
+
+def test_figures_are_in_the_order_of_what_they_still_take_and_a_run_is_counted_once(
+    small_lab, places
+):
+    config = small_lab(rounds=1)
+    long, short, there, unknown = (
+        Cell(name, "", changed(config, lr=lr, rounds=rounds), "prototype", 0.5)
+        for name, lr, rounds in (("l", 0.2, 90), ("s", 0.2, 30), ("t", 0.1, 1), ("u", 0.3, 1))
+    )
+    twin = replace(long, name="twin", runs="l")
+    margins = replace(long, name="margins", paper=None)
+    run_seed(there, 0, places, 1)
+    ordered = plan.figures(
+        (unknown, long, twin, margins, short, there), places, Times({"l": 4.0, "s": 4.0}, {})
+    )
+    assert [(f.cell.name, f.state, f.minutes) for f in ordered] == [
+        ("t", "there", 0),
+        ("s", "to run", 2),
+        ("l", "to run", 6),
+        ("twin", "by another", 6),
+        ("u", "to run", None),
+    ]
 
 
 def test_what_was_measured_lies_beside_the_records(small_lab, tmp_path, monkeypatch):

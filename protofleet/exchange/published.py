@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from protofleet import wire
 from protofleet.errors import SettingError, WireError
 from protofleet.settings.fields import from_plain, to_plain
+from protofleet.statistics.reliability import Calibration
 from protofleet.values.nearest import squared_distances
 from protofleet.values.prototypes import Head, Mixtures, Parts, Prototypes, Tensors
 from protofleet.wire import Envelope
@@ -37,11 +38,17 @@ _ABOUT = "about"
 class About:
     """Whose embeddings the points live among, what the classes are called, and which bundle fits
     (its digest).
+
+    Of a head that was made of sums: how sure its scores are, which sums these are (their hash), and
+    which share of the devices is asked to count against them.
     """
 
     lineage: str
     classes: tuple[str, ...]
     bundle: str = ""
+    calibration: Calibration | None = None
+    total: str = ""
+    asked: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.lineage or len(set(self.classes)) != len(self.classes) or "" in self.classes:
@@ -81,11 +88,8 @@ class Published:
 
 def write(bank: Bank, envelope: Envelope, precision: Wire = "half") -> bytes:
     """The message; equal banks under equal envelopes have equal bytes."""
-    text = json.dumps(
-        to_plain(bank.about), ensure_ascii=False, sort_keys=True, separators=(",", ":")
-    )
-    about = Tensors({"json": np.frombuffer(text.encode(), np.uint8).astype(np.int64)})
-    return wire.encode(envelope, {bank.kind: bank.points, _ABOUT: about}, precision)
+    parts: Parts = {bank.kind: bank.points, _ABOUT: document_part(bank.about)}
+    return wire.encode(envelope, parts, precision)
 
 
 def read(data: bytes, t: str = "global") -> Published:
@@ -101,14 +105,25 @@ def read(data: bytes, t: str = "global") -> Published:
     if not isinstance(points, KINDS[name]):
         raise WireError(f"{t}.parts.{name}: not of its kind")
     try:
-        return Published(
-            Bank(_about(parts.get(_ABOUT), t), points), message.envelope, message.digest
-        )
+        about = from_plain(About, plain_of(parts.get(_ABOUT), f"{t}.parts.{_ABOUT}"), _ABOUT)
+        return Published(Bank(about, points), message.envelope, message.digest)
     except SettingError as error:
         raise WireError(f"{t}.parts.{_ABOUT}: {error.words}") from None
 
 
-def _about(part: Any, t: str) -> About:
+def document_part(document: Any) -> Tensors:
+    """A dataclass as a part; what has its default is left out."""
+    plain = {
+        field.name: value
+        for field in fields(document)
+        if (value := to_plain(getattr(document, field.name))) != to_plain(field.default)
+    }
+    text = json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return Tensors({"json": np.frombuffer(text.encode(), np.uint8).astype(np.int64)})
+
+
+def plain_of(part: Any, where: str) -> Mapping[str, Any]:
+    """And back, as a document; `WireError` for what is none."""
     text = part.arrays.get("json") if isinstance(part, Tensors) else None
     if (
         text is None
@@ -117,11 +132,14 @@ def _about(part: Any, t: str) -> About:
         or not text.size
         or not 0 <= text.min() <= text.max() <= 255
     ):
-        raise WireError(f"{t}.parts.{_ABOUT}: the bytes of a JSON document are due")
+        raise WireError(f"{where}: the bytes of a JSON document are due")
     try:
-        return from_plain(About, json.loads(text.astype(np.uint8).tobytes().decode()), _ABOUT)
+        document = json.loads(text.astype(np.uint8).tobytes().decode())
     except (ValueError, RecursionError):
-        raise WireError(f"{t}.parts.{_ABOUT}: not a JSON document") from None
+        document = None
+    if not isinstance(document, dict):
+        raise WireError(f"{where}: not a JSON document")
+    return document
 
 
 def joined(bank: Bank, more: Bank) -> Bank:

@@ -1,11 +1,13 @@
-"""fleet: a frozen extractor that all derive, class means and one covariance of them all, and a
-prior of one's own.
+"""fleet: a frozen extractor, and a classifier from sums of what devices say of their samples.
 
 Nothing is trained: what a device's labelled samples say is their mean and spread under an extractor
 that is the same everywhere, so these add up over devices exactly as if the samples lay in one
 place, and one exchange says it all. From the papers: means (FedMPS), second moments that add up
 (GFPL's matched moments), a geometry in which classes are evenly apart (ProtoNorm's aim, here by
 whitening), and a classifier that fits each device's own classes (FedIC's).
+
+In the field this is a ledger (`coordinator.ledger`), which has no rounds; here are its sums, its
+classifier and its hash as a recipe, for the laboratory: contributions, then counts against them.
 """
 
 from __future__ import annotations
@@ -16,39 +18,49 @@ from dataclasses import dataclass
 import numpy as np
 
 from protofleet.errors import FusionError
+from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import ByHead, Learner, Phase, Recipe, Scorer, Traits, Turn
 from protofleet.settings.fields import setting
-from protofleet.toolbox import discriminant, fusions, schedules, summaries
-from protofleet.toolbox.access import find, need
-from protofleet.values.prototypes import Head, Parts, Prototypes, Tensors
-from protofleet.values.sums import Bag, Partial, Sum, bagged
+from protofleet.statistics import contribution as contributions
+from protofleet.statistics import counts
+from protofleet.statistics.closed_form import basis
+from protofleet.statistics.contribution import RANK, Grid, contribution
+from protofleet.statistics.leave_one_out import Samples
+from protofleet.toolbox import discriminant
+from protofleet.toolbox.access import find
+from protofleet.values.prototypes import Floats, Head, Ints, Parts, Tensors
+from protofleet.values.sums import Partial, from_tensors, merge
+
+GRID = Grid()
+_OWN = "contributed"  # what a device remembers: the contribution that it sent
 
 
 @dataclass(frozen=True)
 class Hyper:
     """fleet's settings."""
 
-    interval: int = setting(
-        10, "rounds from one exchange to the next; the first round is one", low=1
+    rank: int = setting(
+        RANK, "directions of a device's spread that it sends, about d bytes each", low=0, high=1024
     )
-    ridge: float = setting(
-        0.01, "added to the covariance, as a share of its mean variance", low=1e-6
-    )
-    recall: float = setting(
-        0.9, "how much what was known counts beside what comes, for devices not heard now", low=0
-    )
-    temper: float = setting(
-        2.0, "divides log-likelihoods, which are too sure, before the prior", low=1e-3
+    minimum: int = setting(5, "samples below which a device says nothing of a class", low=1)
+    changed: int = setting(
+        5, "samples of a class that must have changed before a device speaks of it again", low=1
     )
     smooth: float = setting(
         2.0, "samples that a device's prior adds to each class; large: no prior", low=1e-6
     )
+    alarms: float = setting(
+        0.05, "share of known things that may be called unknown", low=0.001, high=0.5
+    )
+    interval: int = setting(
+        10, "rounds from one exchange to the next, once all had their say", low=1
+    )
 
 
 def talks(turn: Turn[Hyper]) -> bool:
-    """The first round, and every so many from there."""
-    return schedules.from_then_every(1, turn.hyper.interval, turn.round)
+    """Contributions, counts, and every so many rounds for devices that were not asked before."""
+    return turn.round <= 2 or (turn.round - 2) % turn.hyper.interval == 0
 
 
 def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
@@ -59,115 +71,71 @@ def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
 
 
 def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
-    """Class means and counts; the spread too, when it is not what was sent before."""
+    """The contribution, once; from then on counts against the total that it is in."""
     if not talks(turn):
         return {}
-    features = me.features()
-    means = summaries.class_means(features.high, features.labels)
-    # The spread is 50 times the rest. The extractor does not move, so equal means and counts are
-    # the same samples, whose spread the coordinator has in its running mean. What it cannot know is
-    # whether that upload came in time: then the spread is missed until these samples change.
-    earlier = find(me.memory.get("told", {}), "prototypes", Prototypes)
-    me.memory["told"] = {"prototypes": means}
-    if earlier == means:
-        return {"prototypes": means}
-    spread = discriminant.spread_within(features.high, features.labels, means)
-    return {"prototypes": means, "spread": Tensors({"spread": spread})}
+    features, labels = _enough(me, turn.hyper.minimum)
+    if not len(labels):
+        return {}
+    earlier = me.memory.get(_OWN)
+    if not earlier:
+        me.memory[_OWN] = contributions.parts_of(
+            contribution(features, labels, GRID, turn.hyper.rank)
+        )
+        return me.memory[_OWN]
+    if learned.MEANS not in state:
+        return {}
+    own = Samples.of(features, labels, contributions.from_parts(earlier))
+    return counts.parts_of(counts.count(basis(learned.moments(state)), own))
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
-    """Means and spreads by their counts; the means whole, too, for the spread between devices."""
-    means = need(upload.parts, "prototypes", Prototypes)
-    total = fusions.fold_means("prototypes", means, weight, by_count=True)
-    if not means.classes.size or not np.all(means.counts) or means.dim != turn.contract.embedding:
-        raise FusionError(
-            "prototypes: some class, samples of each, and the fleet's embedding size are due"
-        )
-    # Sums alone would do for the means of the fleet; how far a device's mean lies from the fleet's
-    # is only known once all are in, and needs each device's means apart.
-    total = {**total, "devices": Bag.of(upload.agent, weight, {"prototypes": means})}
-    spread = find(upload.parts, "spread", Tensors)
-    if spread is None:
-        return total
-    entries = spread.arrays.get("spread")
-    if entries is None or entries.shape != (means.dim * (means.dim + 1) // 2,):
-        raise FusionError(f"spread: the upper triangle of {means.dim} × {means.dim} is due")
-    return {
-        **total,
-        **fusions.fold_tensors("spread", spread, weight * int(np.sum(np.asarray(means.counts)))),
-    }
+    """Whatever came: sums either way."""
+    if not upload.parts:
+        return {}
+    if counts.COUNTS in upload.parts:
+        return counts.fold(counts.from_parts(upload.parts))
+    own = contributions.from_parts(upload.parts)
+    if own.means.dim != turn.contract.embedding:
+        raise FusionError(f"prototypes of {own.means.dim} numbers, not {turn.contract.embedding}")
+    return contributions.fold(own, GRID)
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
-    """Means and spread of all, together with what was known; and the discriminants that they
-    make.
-    """
-    devices = [need(parts, "prototypes", Prototypes) for _, _, parts in bagged(total, "devices")]
-    if not devices:
+    """The ledger's total with what is new, and the classifier that it makes."""
+    fresh = {name: part for name, part in total.items() if not name.startswith(counts.COUNTS)}
+    earlier = find(before.server, learned.TOTAL, Tensors)
+    known = {} if earlier is None else from_tensors(earlier)
+    # Counts are of the total as it was: beside contributions they say nothing of the new one.
+    counted = None if fresh else counts.total(total)
+    if not fresh and counted is None:
         return before
-    earlier, recall = find(before.server, "known", Tensors), turn.hyper.recall
-    n_classes, dim = turn.contract.n_classes, turn.contract.embedding
-    means, samples = np.zeros((n_classes, dim)), np.zeros(n_classes)
-    spread, weight = np.zeros((dim, dim)), 0.0
-    # What was known counts `recall` as much as it did: with partial participation the silent
-    # devices stay in the mean, and what they said fades by 0.9 an exchange as newer word comes in.
-    if earlier is not None:
-        means[:], samples[:] = earlier["means"], recall * earlier["samples"]
-        spread = discriminant.symmetric(earlier["spread"], dim)
-        weight = recall * float(earlier["weight"])
-    now = total["prototypes"]
-    assert isinstance(now, Sum)
-    # A running weighted mean, written as a step toward the newcomer: what agrees already does not
-    # move at all, where (a + b) / n would round every time. `fold` made sure that no weight is 0.
-    share = (now.weights / (now.weights + samples[now.keys]))[:, None]
-    means[now.keys] += share * (now.mean() - means[now.keys])
-    samples[now.keys] += now.weights
-    within = total.get("spread/spread")
-    if isinstance(within, Sum):
-        # Law of total covariance, about the means of *this* exchange: what the devices call spread
-        # is about their own means, and misses how these differ from each other within a class.
-        centres = Prototypes(now.keys, now.mean().astype(np.float32))
-        fresh = discriminant.symmetric(within.mean()[0], dim) + discriminant.spread_between(
-            devices, centres
-        )
-        n = float(within.weights[0])
-        spread, weight = spread + (fresh - spread) * n / (weight + n), weight + n
-    have = np.flatnonzero(samples)
-    centres = Prototypes(have, means[have].astype(np.float32))
-    # Means of all and not rows of a head: rows cannot be added to, so they are made anew from
-    # these.
-    knowledge = {
-        "means": means.astype(np.float32),
-        "samples": samples.astype(np.float32),
-        "spread": discriminant.triangle(spread),
-        "weight": np.array(weight, np.float32),
-    }
-    return GlobalState(
-        {"head": discriminant.rows(centres, spread, turn.hyper.ridge)},
-        server={"known": Tensors(knowledge)},
-    )
+    return learned.state(merge(known, fresh), counted, false_alarms=turn.hyper.alarms)[0]
 
 
 def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
-    """The class whose mean is nearest in the fleet's covariance, with the device's own counts as a
-    prior.
-    """
-    head, hyper = find(state, "head", Head), turn.hyper
+    """The fleet's head, with the device's own counts as a prior."""
+    head, hyper = find(state, learned.HEAD, Head), turn.hyper
     if head is None:
         return {"head": ByHead()}
-    counts = np.zeros(turn.contract.n_classes)
-    mine = find(me.memory.get("told", {}), "prototypes", Prototypes)
-    # A newcomer has told nobody anything yet; its prior is from its own samples all the same.
-    if mine is None and me.samples:
-        features = me.features()
-        mine = summaries.class_means(features.high, features.labels)
-    if mine is not None and mine.counts is not None:
-        counts[mine.classes] = mine.counts
+    sure = learned.calibration(state)
+    temper = 1.0 if sure is None else sure.temperature
     # The prior never leaves the device: it is what makes one common classifier fit this device's
     # classes, and it would tell which those are.
-    return {
-        "prototype": ByHead(rows=discriminant.with_prior(head, counts, hyper.temper, hyper.smooth))
-    }
+    own = np.zeros(turn.contract.n_classes)
+    if me.samples:
+        own += np.bincount(me.features().labels, minlength=len(own))
+    return {"prototype": ByHead(rows=discriminant.with_prior(head, own, temper, hyper.smooth))}
+
+
+def _enough(me: Learner, minimum: int) -> tuple[Floats, Ints]:
+    """Samples of the classes that the device has enough of: a mean of one or two is a photograph
+    to whoever can turn features into images.
+    """
+    features = me.features()
+    labels = features.labels
+    keep = np.bincount(labels, minlength=1)[labels] >= minimum
+    return features.high[keep], labels[keep]
 
 
 recipe = Recipe(
@@ -181,9 +149,14 @@ recipe = Recipe(
     fuse=fuse,
     scorers=scorers,
     talks=talks,
-    # Rows of the head are differences of large numbers, whose last digits decide. The covariance is
-    # the bulk of an upload, and half precision's 0.05 % is little beside the ridge's 1 %.
-    precision={"spread": "half", "head": "float32"},
+    # Rows of the head are differences of large numbers, whose last digits decide. Of what devices
+    # send, means and rows lie on grids that their precision holds.
+    precision={
+        "scatter": "float32",
+        learned.HEAD: "float32",
+        learned.MEANS: "float32",
+        learned.WITHIN: "half",
+    },
     traits=Traits(
         mixed_backbones=False, common_start=True, frozen=True, backbone="fixed", embedding=504
     ),

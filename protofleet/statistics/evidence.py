@@ -23,29 +23,28 @@ import math
 
 import numpy as np
 
-from protofleet.statistics.closed_form import SHRINKAGE, Basis
+from protofleet.statistics.closed_form import SHRINKAGE, Moments
 from protofleet.statistics.leave_one_out import Choice
 
 TEMPERATURE = 3.0  # what leave-one-out chooses most often; not calibrated
 LEAST = 0.003  # random filters fall by ten points below it
 
 
-def by_evidence(of: Basis) -> Choice:
+def by_evidence(have: Moments) -> Choice:
     """The most likely shrinkage, and the distance that goes with it."""
-    have = of.moments
-    width, samples = len(of.values), have.samples
+    values = np.maximum(np.linalg.eigvalsh(have.within), 0)
+    width, samples = len(values), have.samples
     free = max(samples - len(have.classes), 1.0)
-    size = max(float(np.trace(have.within)) / width, 1e-12)
+    size = have.size
     best, most = SHRINKAGE[-1], -math.inf
     for shrinkage in SHRINKAGE:
         degrees = shrinkage * samples + width + 1
         scale = shrinkage * samples * size
-        spread = np.log(scale + samples * np.maximum(of.values, 0)).sum()
+        spread = np.log(scale + samples * values).sum()
         likely = 0.5 * degrees * width * math.log(scale) - 0.5 * (degrees + free) * spread
         likely += _log_gamma(0.5 * (degrees + free), width) - _log_gamma(0.5 * degrees, width)
         if likely > most and shrinkage >= LEAST:
             best, most = shrinkage, float(likely)
-    values = np.maximum(of.values, 0)
     # A sample left out lies as far off as it does now, and as its mean moves: n/(n − 1) on average.
     distance = float((values / (values + best * size)).sum()) * samples / free
     return Choice(best, TEMPERATURE, distance)

@@ -1,5 +1,5 @@
-"""How well the total would classify a device's own samples had it never seen them: whole numbers
-that add up over devices, from which shrinkage, temperature and what is unknown are chosen.
+"""How well the total would classify a device's own samples had it never seen them, in closed
+form; shrinkage and temperature are chosen by it.
 """
 
 # Theory of operation
@@ -17,13 +17,7 @@ that add up over devices, from which shrinkage, temperature and what is unknown 
 # so one eigenbasis a version and two dot products a sample and class do it for every ρ. A sample
 # that is alone in its class cannot be left out and is not counted.
 #
-# What is sent, for each ρ of the grid: how many samples, the sum of their distance to their own
-# class (for D̄), and of the log-loss at each temperature, in steps of 2⁻¹⁶; then, at the ρ and T
-# that the fleet uses, histograms: how sure (right and all, by confidence), and how odd (by the best
-# score). Whole numbers: any order, any tree, and they may be taken away.
-#
-# Counts belong to the total they were made against, by its hash. The next total's classifier keeps
-# the choice that they made until new counts come, and says that it is not calibrated.
+# What devices send of it are whole numbers: `counts` has them.
 
 from __future__ import annotations
 
@@ -37,7 +31,6 @@ from protofleet.statistics.closed_form import (
     PRIOR,
     SHRINKAGE,
     UNSURE,
-    Basis,
     Whitened,
 )
 from protofleet.statistics.contribution import Contribution, scaled
@@ -48,24 +41,8 @@ Matrix = NDArray[np.float64]
 TEMPERATURES = tuple(2.0 ** (step / 2) for step in range(-4, 23))
 STEP = 2.0**-16  # of log-loss and distance, so that they add up
 CONFIDENCES, ODDITIES = 50, 400  # bins
-WORST = 2.0**20  # of one sample's loss or distance: nobody's sum can run away
-
-
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """A device's, or the fleet's: by ρ, and by ρ and T."""
-
-    samples: int
-    distances: Ints  # [ρ], in STEPs
-    losses: Ints  # [ρ, T], in STEPs
-
-    def plus(self, other: Losses) -> Losses:
-        """Of both."""
-        return Losses(
-            self.samples + other.samples,
-            self.distances + other.distances,
-            self.losses + other.losses,
-        )
+WORST = 2.0**16  # of one sample's loss or distance: nobody's sum can run away
+MOST = 4096  # samples of one device that are left out: more tell little, and cost
 
 
 @dataclass(frozen=True)
@@ -106,6 +83,13 @@ class Samples:
             return Samples(x, y)
         return Samples(x, y, np.linalg.qr(scaled(own.rows, own.exponents).T)[0].T)
 
+    def at_most(self, number: int) -> Samples:
+        """So many of them, evenly taken."""
+        if len(self.labels) <= number:
+            return self
+        rows = np.linspace(0, len(self.labels) - 1, number).astype(np.int64)
+        return Samples(self.features[rows], self.labels[rows], self.directions)
+
 
 def left_out(of: Whitened, own: Samples, distance: float) -> LeftOut:
     """Every sample whose class has another one."""
@@ -138,27 +122,12 @@ def left_out(of: Whitened, own: Samples, distance: float) -> LeftOut:
     return LeftOut(scores + 0.5 * credit, at.astype(np.int64), far)
 
 
-def losses(of: Basis, own: Samples) -> Losses:
-    """A device's own, over the whole grid."""
-    distances, table, samples = [], [], 0
-    for shrinkage in SHRINKAGE:
-        white = of.whitened(shrinkage)
-        # D̄ first: the device's own samples stand for the fleet's, whose is not known yet.
-        far = left_out(white, own, 0.0).distances
-        samples = len(far)
-        usual = float(far.mean()) if samples else 0.0
-        out = left_out(white, own, usual)
-        distances.append(_steps(far))
-        table.append([_steps(log_loss(out, t)) for t in TEMPERATURES])
-    return Losses(samples, np.array(distances, np.int64), np.array(table, np.int64))
-
-
-def choose(found: Losses) -> Choice | None:
+def choose(samples: int, distances: Ints, losses: Ints) -> Choice | None:
     """The shrinkage and temperature of least log-loss; None where no sample could be left out."""
-    if not found.samples:
+    if not samples:
         return None
-    row, column = np.unravel_index(int(found.losses.argmin()), found.losses.shape)
-    distance = float(found.distances[row]) * STEP / found.samples
+    row, column = np.unravel_index(int(losses.argmin()), losses.shape)
+    distance = float(distances[row]) * STEP / samples
     return Choice(SHRINKAGE[int(row)], TEMPERATURES[int(column)], distance)
 
 
@@ -170,6 +139,6 @@ def log_loss(out: LeftOut, temperature: float) -> Matrix:
     return loss
 
 
-def _steps(values: Sequence[float] | Matrix) -> int:
+def steps(values: Sequence[float] | Matrix) -> int:
     """A sum in whole steps: each value is rounded by itself, so order does not matter."""
     return int(np.rint(np.minimum(np.asarray(values), WORST) / STEP).sum())

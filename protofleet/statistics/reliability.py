@@ -2,7 +2,7 @@
 
 # Theory of operation
 #
-# Two histograms that devices add up, over the same left-out samples as `leave_one_out`, at the ρ
+# Two histograms of left-out samples (`leave_one_out`), added up over devices (`counts`), at the ρ
 # and T that the fleet uses:
 #
 #   confidence   softmax(score / T) of the best class, in equal bins: how many, how many right
@@ -22,11 +22,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from protofleet.errors import SettingError
 from protofleet.statistics.leave_one_out import CONFIDENCES, ODDITIES, LeftOut
 from protofleet.values.prototypes import Ints
 
@@ -56,16 +58,28 @@ class Reliability:
         return Reliability(self.total + other.total, self.right + other.right, self.odd + other.odd)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Calibration:
-    """What a device needs to say how sure it is: knots of a monotone map, and between which
-    oddities things are known (None: nobody could be left out).
+    """What a device needs to say how sure it is: knots of a monotone map (none: softmax as it is),
+    and between which oddities things are known (None: nobody could be left out).
     """
 
     temperature: float
-    confidences: Matrix
-    probabilities: Matrix
-    usual: tuple[float, float] | None
+    confidences: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] = ()
+    usual: tuple[float, float] | None = None
+    samples: int = 0  # that were left out for it
+    current: bool = False  # they were left out of the very total that the scores are made of
+
+    def __post_init__(self) -> None:
+        # It comes over the wire, and with bundles from elsewhere.
+        knots = (self.confidences, self.probabilities)
+        if not 0 < self.temperature < math.inf or len(knots[0]) != len(knots[1]):
+            raise SettingError("calibration: a temperature above 0 is due, and knots in pairs")
+        if any(list(ends) != sorted(ends) or not _shares(ends) for ends in knots):
+            raise SettingError("calibration: knots are shares in rising order")
+        if self.usual is not None and (len(self.usual) != 2 or self.usual[0] > self.usual[1]):
+            raise SettingError("calibration: usual is from a lower to a higher oddness")
 
     def probability(self, scores: ArrayLike) -> Matrix:
         """Of the best class of each row of scores."""
@@ -105,10 +119,10 @@ def calibration(
 ) -> Calibration:
     """What comes of the counts."""
     if not of.samples:
-        nothing = np.zeros(0)
-        return Calibration(temperature, nothing, nothing, None)
-    knots = _monotone(of) if of.samples >= ENOUGH else (np.zeros(0), np.zeros(0))
-    return Calibration(temperature, *knots, _usual(of.odd, false_alarms))
+        return Calibration(temperature)
+    knots = _monotone(of) if of.samples >= ENOUGH else ((), ())
+    usual = _usual(of.odd, false_alarms)
+    return Calibration(temperature, *knots, usual, of.samples, current=True)
 
 
 def softmax(scores: Matrix) -> Matrix:
@@ -118,7 +132,7 @@ def softmax(scores: Matrix) -> Matrix:
     return shares
 
 
-def _monotone(of: Reliability) -> tuple[Matrix, Matrix]:
+def _monotone(of: Reliability) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Middles of the bins that hold anything, and the share that is right, never falling."""
     at = np.flatnonzero(of.total)
     # [weight, right, middles of the bins in it]
@@ -129,9 +143,9 @@ def _monotone(of: Reliability) -> tuple[Matrix, Matrix]:
             before = blocks.pop()
             block = (before[0] + block[0], before[1] + block[1], before[2] + block[2])
         blocks.append(block)
-    middles = [middle for _, _, bins in blocks for middle in bins]
-    shares = [right / total for total, right, bins in blocks for _ in bins]
-    return np.array(middles), np.array(shares)
+    middles = tuple(middle for _, _, bins in blocks for middle in bins)
+    shares = tuple(right / total for total, right, bins in blocks for _ in bins)
+    return middles, shares
 
 
 def _usual(odd: Ints, false_alarms: float) -> tuple[float, float]:
@@ -142,4 +156,13 @@ def _usual(odd: Ints, false_alarms: float) -> tuple[float, float]:
     keep = np.concatenate([[True], np.diff(upto) > 0])
     middle, most = np.sinh(np.interp([0.5, 1 - false_alarms], upto[keep], edges[keep]))
     least = float(np.sinh(edges[np.flatnonzero(odd)[0]]))
-    return least - BEYOND * (float(middle) - least), float(most)
+    return _plain(least - BEYOND * (float(middle) - least)), _plain(float(most))
+
+
+def _shares(values: tuple[float, ...]) -> bool:
+    return all(0 <= value <= 1 for value in values)
+
+
+def _plain(value: float) -> float:
+    """To six digits: the same in every language that reads it, and after any other arithmetic."""
+    return float(f"{value:.6g}")

@@ -60,7 +60,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from protofleet.errors import FusionError
-from protofleet.values.prototypes import Ints, Parts
+from protofleet.values.prototypes import Ints, Parts, Tensors
 
 _HIGH, _LOW = 8, 32  # bits after the point kept in `high`, and the further ones kept in `low`
 _MAX_VALUE, _MAX_WEIGHT = 2.0**23, 2**31  # together below 2⁶²: nothing can overflow
@@ -244,6 +244,33 @@ def _on_grid(value: NDArray[Any], peak: float) -> Ints:
         exact *= 2.0 ** (_HIGH + _LOW)
         low = np.rint(exact, out=exact).astype(np.int64)
     return low
+
+
+def as_tensors(total: Partial) -> Tensors:
+    """Sums as arrays of whole numbers, the same for equal sums; `from_tensors` is the way back."""
+    arrays: dict[str, Ints] = {}
+    for name, part in total.items():
+        if not isinstance(part, Sum):
+            raise FusionError(f"{name}: only what is a sum is whole numbers")
+        same = part._canonical()
+        limbs = {"keys": same.keys, "weights": same.weights, "high": same.high, "low": same.low}
+        arrays |= {f"{name}.{limb}": array for limb, array in limbs.items()}
+        if same.top is not None:
+            arrays[f"{name}.top"] = same.top
+    return Tensors(arrays)
+
+
+def from_tensors(tensors: Tensors) -> Partial:
+    """The sums that these arrays are of."""
+    arrays = {name: np.asarray(array, np.int64) for name, array in tensors.arrays.items()}
+    names = {name.rpartition(".")[0] for name in arrays}
+    sums: dict[str, Sum] = {}
+    for name in sorted(names):
+        high, top = arrays[f"{name}.high"], arrays.get(f"{name}.top")
+        tall = float(np.abs(high).max(initial=0)) + 1
+        limbs = (arrays[f"{name}.keys"], high, arrays[f"{name}.low"], arrays[f"{name}.weights"])
+        sums[name] = Sum(*limbs, 2.0**_LOW, top, tall)
+    return sums
 
 
 @dataclass(frozen=True, eq=False)

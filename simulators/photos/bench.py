@@ -246,8 +246,8 @@ def _several(
 
 def _suspects(photographs: Photographs, rows: dict[int, Ints], grid: Grid, rank: int) -> Table:
     """Two classes of one device swapped, every device and up to seven pairs; and none swapped."""
+    from protofleet.statistics.closed_form import moments
     from protofleet.statistics.contribution import contribution, fold
-    from protofleet.statistics.knowledge import stands
     from protofleet.statistics.suspects import suspects
     from protofleet.values.sums import merge_all
 
@@ -255,10 +255,10 @@ def _suspects(photographs: Photographs, rows: dict[int, Ints], grid: Grid, rank:
     own = {d: contribution(x[at], y[at], grid, rank) for d, at in rows.items()}
     named = swapped = false = pairs = 0
     for domain, at in rows.items():
-        rest = stands(merge_all(fold(one, grid) for d, one in own.items() if d != domain))
+        rest = moments(merge_all(fold(one, grid) for d, one in own.items() if d != domain))
         if rest is None:
             continue
-        white = rest.whitened(1.0)
+        white = basis(rest).whitened(1.0)
         false += len(suspects(own[domain], white))
         labels = np.unique(y[at])
         pairs += len(labels)

@@ -7,17 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protofleet.statistics.closed_form import Basis
+from protofleet.statistics.closed_form import Moments, basis, moments
 from protofleet.statistics.contribution import Contribution, Grid, contribution, fold
-from protofleet.statistics.knowledge import (
-    Knowledge,
-    by_counts,
-    by_total,
-    chosen_by,
-    counts_of,
-    stands,
-)
-from protofleet.statistics.leave_one_out import Samples, losses
+from protofleet.statistics.counts import Counts, count
+from protofleet.statistics.knowledge import Knowledge, knowledge
+from protofleet.statistics.leave_one_out import Samples
 from protofleet.values.prototypes import Floats, Ints
 from protofleet.values.sums import Partial, merge_all
 from simulators.photos.photographs import HoldOut, Photographs
@@ -29,7 +23,7 @@ class LearnedFleet:
 
     contributions: Mapping[int, Contribution]
     total: Partial
-    basis: Basis
+    counts: Counts
     knowledge: Knowledge
 
 
@@ -42,19 +36,16 @@ def rows_of(photographs: Photographs, split: HoldOut) -> dict[int, Ints]:
 def learned(
     photographs: Photographs, rows: Mapping[int, Ints], grid: Grid, rank: int
 ) -> LearnedFleet:
-    """Contributions, then what each says of its own samples left out, then the classifier."""
+    """Contributions, then what each counts of its own samples left out, then the classifier."""
     x, y = photographs.features, photographs.labels
     own = {d: contribution(x[at], y[at], grid, rank) for d, at in rows.items()}
     total = merge_all(fold(one, grid) for one in own.values())
-    basis = stands(total)
-    assert basis is not None  # there is a device
-    samples = {d: Samples.of(x[at], y[at], own[d]) for d, at in rows.items()}
-    choice = chosen_by(basis, (losses(basis, each) for each in samples.values()))
-    counts = [counts_of(basis, choice, each) for each in samples.values()]
-    whole = counts[0]
-    for each in counts[1:]:
-        whole = whole.plus(each)
-    return LearnedFleet(own, total, basis, by_counts(basis, choice, whole))
+    whole = _moments(total)
+    space = basis(whole)
+    first, *others = (count(space, Samples.of(x[at], y[at], own[d])) for d, at in rows.items())
+    for more in others:
+        first = first.plus(more)
+    return LearnedFleet(own, total, first, knowledge(whole, first))
 
 
 def enrolled(
@@ -65,21 +56,24 @@ def enrolled(
     grid: Grid,
     rank: int,
 ) -> Knowledge:
-    """The same fleet once some of its devices hold these photos, too: at the choice of before, as
-    devices have not counted against the new total yet.
+    """The same fleet once some of its devices enrolled these photos, too: at the choice of before,
+    as devices have not counted against the new total yet.
     """
     x, y = photographs.features, photographs.labels
-    own = dict(before.contributions)
+    total = [before.total]
     for domain in np.unique(photographs.domains[photos]).tolist():
-        more = photos[photographs.domains[photos] == domain]
-        at = np.concatenate([rows.get(domain, more[:0]), more])
-        own[domain] = contribution(x[at], y[at], grid, rank)
-    basis = stands(merge_all(fold(one, grid) for one in own.values()))
-    assert basis is not None  # there was one before
-    return by_total(basis, before.knowledge.choice)
+        at = photos[photographs.domains[photos] == domain]
+        total.append(fold(contribution(x[at], y[at], grid, rank), grid))
+    return knowledge(_moments(merge_all(total)), before.counts, current=False)
 
 
 def moved(features: Floats, own: Floats, fleet: Floats) -> Floats:
     """Features with a device's own mean taken to the fleet's."""
     shifted: Floats = features - own.mean(0) + fleet.mean(0)
     return shifted
+
+
+def _moments(total: Partial) -> Moments:
+    whole = moments(total)
+    assert whole is not None  # there is a device
+    return whole

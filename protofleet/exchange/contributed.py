@@ -1,0 +1,112 @@
+"""What goes between devices and a ledger: a contribution, the total to count against, and the
+counts. One message each; what devices send is of type `enrol`, and the same bytes for the same
+samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protofleet import wire
+from protofleet.errors import FusionError, SettingError, WireError
+from protofleet.exchange import learned
+from protofleet.exchange.published import document_part, plain_of
+from protofleet.settings.fields import from_plain
+from protofleet.statistics import contribution, counts
+from protofleet.statistics.closed_form import Moments
+from protofleet.statistics.contribution import Contribution
+from protofleet.statistics.counts import Counts
+from protofleet.values.prototypes import Parts
+from protofleet.wire import Envelope
+
+CONTRIBUTE, COUNT = "contribute", "count"  # as the envelope's method
+_CLAIM = "about"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Under which extractor, of which classes by name, and which of a device's contributions it is:
+    its own samples (no source), or a class that it enrolled. Of counts: against which total.
+    """
+
+    lineage: str
+    classes: tuple[str, ...] = ()
+    source: str = ""
+    total: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.lineage or len(set(self.classes)) != len(self.classes) or "" in self.classes:
+            raise SettingError("a lineage is due, and class names that differ")
+
+
+@dataclass(frozen=True, eq=False)
+class Contributed:
+    """A contribution as it came; ids in it are places among the claim's class names."""
+
+    claim: Claim
+    contribution: Contribution
+    envelope: Envelope
+    digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Counts as they came."""
+
+    claim: Claim
+    counts: Counts
+    envelope: Envelope
+    digest: str
+
+
+def write_contribution(claim: Claim, own: Contribution, envelope: Envelope) -> bytes:
+    """The message; half precision is no loss, as means and the rest lie on grids it holds."""
+    parts = {**contribution.parts_of(own), _CLAIM: document_part(claim)}
+    return wire.encode(envelope, parts, "half", {contribution.SCATTER: "float32"})
+
+
+def write_counts(claim: Claim, own: Counts, envelope: Envelope) -> bytes:
+    """The message."""
+    return wire.encode(envelope, {**counts.parts_of(own), _CLAIM: document_part(claim)}, "float32")
+
+
+def read(payload: bytes) -> Contributed | Counted:
+    """Either, checked, or `WireError` and nothing else."""
+    message = wire.decode(payload)
+    if message.envelope.t != "enrol":
+        raise WireError(f"a message of type enrol is due, not {message.envelope.t}")
+    parts = dict(message.body)
+    try:
+        claim = from_plain(Claim, plain_of(parts.pop(_CLAIM, None), "enrol.parts.about"), "about")
+        if message.envelope.method == COUNT:
+            return Counted(claim, counts.from_parts(parts), message.envelope, message.digest)
+        if message.envelope.method != CONTRIBUTE:
+            raise WireError("enrol.method: contribute or count is due")
+        own = contribution.from_parts(parts)
+        if own.means.classes.tolist() != list(range(len(claim.classes))):
+            raise WireError("enrol.parts: a mean of every class that is named is due")
+        return Contributed(claim, own, message.envelope, message.digest)
+    except (FusionError, SettingError) as error:
+        raise WireError(f"enrol.parts: {error.words}") from None
+
+
+def write_total(claim: Claim, of: Parts, envelope: Envelope) -> bytes:
+    """What devices count against: the total's means and scatter, as `learned` has them."""
+    parts = {learned.MEANS: of[learned.MEANS], learned.WITHIN: of[learned.WITHIN]}
+    return wire.encode(
+        envelope, {**parts, _CLAIM: document_part(claim)}, "float32", {learned.WITHIN: "half"}
+    )
+
+
+def read_total(payload: bytes) -> tuple[Claim, Moments]:
+    """The same, or `WireError`."""
+    message = wire.decode(payload)
+    if message.envelope.t != "global":
+        raise WireError(f"a message of type global is due, not {message.envelope.t}")
+    parts = dict(message.body)
+    where = "global.parts.about"
+    try:
+        claim = from_plain(Claim, plain_of(parts.pop(_CLAIM, None), where), "about")
+        return claim, learned.moments(parts)
+    except (FusionError, SettingError) as error:
+        raise WireError(f"global.parts: {error.words}") from None

@@ -1,0 +1,167 @@
+"""What a device tells of its left-out samples, in one message: whole numbers that add up over
+devices, and from which the fleet chooses how it classifies and says how sure it is.
+"""
+
+# Theory of operation
+#
+# `leave_one_out` scores each of a device's samples as if the total had never seen it. What comes of
+# that at each ρ of the grid, and at each T, is counted:
+#
+#   samples                 how many could be left out
+#   distances   [ρ]         their distances to the own class, added up           -> D̄
+#   losses      [ρ, T]      their log-losses, added up                           -> ρ and T
+#   sure, right [ρ, T, B]   confidence of the best class, in B equal bins: all, and those right
+#   odd         [ρ, O]      how odd the best score is, in bins of asinh          -> unknown
+#
+# All of the grid, and not only what the fleet will choose: the choice is made of everybody's
+# losses, and asking again for the histograms at that choice would be a second exchange.
+#
+# Distances and losses are in steps of 2⁻¹⁶, rounded sample by sample, so that sums are of integers:
+# any order, any tree of merges, and they can be taken away. Counts are of one total, and carry its
+# hash; those of two totals are never added.
+#
+# One device's counts are bounded: at most MOST samples are left out, each with a loss and distance
+# that are capped, and a histogram that does not add up to its samples is refused. So a device that
+# makes them up weighs as much as that many samples, and no more.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protofleet.errors import FusionError
+from protofleet.statistics.closed_form import SHRINKAGE, Basis
+from protofleet.statistics.leave_one_out import (
+    CONFIDENCES,
+    MOST,
+    ODDITIES,
+    TEMPERATURES,
+    WORST,
+    Choice,
+    Samples,
+    choose,
+    left_out,
+    log_loss,
+    steps,
+)
+from protofleet.statistics.reliability import Reliability, reliability
+from protofleet.values.prototypes import Ints, Parts, Tensors
+from protofleet.values.sums import Partial, Sum
+
+COUNTS = "counts"  # the part on the wire
+_GRID = 2.0**-40  # of `values.sums`: whole numbers below 2⁶³ are added there as they are
+_SHAPES = {
+    "samples": (),
+    "distances": (len(SHRINKAGE),),
+    "losses": (len(SHRINKAGE), len(TEMPERATURES)),
+    "sure": (len(SHRINKAGE), len(TEMPERATURES), CONFIDENCES),
+    "right": (len(SHRINKAGE), len(TEMPERATURES), CONFIDENCES),
+    "odd": (len(SHRINKAGE), ODDITIES),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """A device's, or the fleet's, against one total."""
+
+    samples: int
+    distances: Ints
+    losses: Ints
+    sure: Ints
+    right: Ints
+    odd: Ints
+
+    def plus(self, other: Counts) -> Counts:
+        """Of both."""
+        return Counts(
+            self.samples + other.samples,
+            self.distances + other.distances,
+            self.losses + other.losses,
+            self.sure + other.sure,
+            self.right + other.right,
+            self.odd + other.odd,
+        )
+
+    @property
+    def choice(self) -> Choice | None:
+        """The shrinkage and temperature of least log-loss; None where nothing was left out."""
+        return choose(self.samples, self.distances, self.losses)
+
+    def at(self, choice: Choice) -> Reliability:
+        """How sure and how odd, at one shrinkage and temperature of the grid."""
+        row = SHRINKAGE.index(choice.shrinkage)
+        column = TEMPERATURES.index(choice.temperature)
+        return Reliability(self.sure[row, column], self.right[row, column], self.odd[row])
+
+
+def count(of: Basis, own: Samples) -> Counts:
+    """A device's own samples, each left out, over the whole grid."""
+    own = own.at_most(MOST)
+    distances, table, sure, right, odd, samples = [], [], [], [], [], 0
+    for shrinkage in SHRINKAGE:
+        white = of.whitened(shrinkage)
+        # D̄ first: the device's own samples stand for the fleet's, whose is not known yet.
+        far = left_out(white, own, 0.0).distances
+        samples = len(far)
+        out = left_out(white, own, float(far.mean()) if samples else 0.0)
+        distances.append(steps(far))
+        table.append([steps(log_loss(out, temperature)) for temperature in TEMPERATURES])
+        told_apart = [reliability(out, temperature) for temperature in TEMPERATURES]
+        sure.append([histogram.total for histogram in told_apart])
+        right.append([histogram.right for histogram in told_apart])
+        odd.append(told_apart[0].odd)  # scores do not depend on the temperature
+    whole = (np.array(numbers, np.int64) for numbers in (distances, table, sure, right, odd))
+    return Counts(samples, *whole)
+
+
+def parts_of(counts: Counts) -> Parts:
+    """As they travel."""
+    arrays = {name: getattr(counts, name) for name in _SHAPES}
+    return {COUNTS: Tensors({name: np.asarray(array, np.int64) for name, array in arrays.items()})}
+
+
+def from_parts(parts: Parts) -> Counts:
+    """From what came, checked."""
+    part = parts.get(COUNTS)
+    if not isinstance(part, Tensors) or part.arrays.keys() != _SHAPES.keys():
+        raise FusionError(f"counts: {', '.join(_SHAPES)} are due")
+    for name, shape in _SHAPES.items():
+        array = part[name]
+        if array.shape != shape or array.dtype.kind != "i" or (array.size and array.min() < 0):
+            raise FusionError(f"counts.{name}: whole numbers of shape {shape} are due")
+    arrays: dict[str, Ints] = {name: np.asarray(part[name], np.int64) for name in _SHAPES}
+    samples = int(arrays.pop("samples"))
+    counts = Counts(samples, **arrays)
+    worst = int(WORST * 2**16) * samples
+    if samples > MOST or max(_peak(counts.losses), _peak(counts.distances)) > worst:
+        raise FusionError(f"counts: at most {MOST} samples, each of a bounded loss, are due")
+    if np.any(counts.sure.sum(-1) != samples) or np.any(counts.odd.sum(-1) != samples):
+        raise FusionError("counts: histograms of all samples are due")
+    if np.any(counts.right > counts.sure):
+        raise FusionError("counts: more are right than there are")
+    return counts
+
+
+def fold(counts: Counts) -> Partial:
+    """As a sum like any other: every number times the grid's step, so that none is rounded."""
+    return {
+        f"{COUNTS}/{name}": Sum.of([0], np.asarray(getattr(counts, name))[None] * _GRID, 1)
+        for name in _SHAPES
+    }
+
+
+def total(sums: Partial) -> Counts | None:
+    """And back; None where nobody counted."""
+    arrays: dict[str, NDArray[np.int64]] = {}
+    for name in _SHAPES:
+        part = sums.get(f"{COUNTS}/{name}")
+        if not isinstance(part, Sum) or not part.weights.any():
+            return None
+        arrays[name] = np.rint(part.total()[0] / _GRID).astype(np.int64)
+    return Counts(int(arrays.pop("samples")), **arrays)
+
+
+def _peak(array: Ints) -> int:
+    return int(array.max(initial=0))

@@ -50,7 +50,7 @@ class Contributed:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountReport:
     """Counts as they came."""
 
     claim: Claim
@@ -70,7 +70,7 @@ def write_counts(claim: Claim, own: Counts, envelope: Envelope) -> bytes:
     return wire.encode(envelope, {**counts.parts_of(own), _CLAIM: document_part(claim)}, "float32")
 
 
-def read(payload: bytes) -> Contributed | Counted:
+def read(payload: bytes) -> Contributed | CountReport:
     """Either, checked, or `WireError` and nothing else."""
     message = wire.decode(payload)
     if message.envelope.t != "enrol":
@@ -79,7 +79,7 @@ def read(payload: bytes) -> Contributed | Counted:
     try:
         claim = from_plain(Claim, plain_of(parts.pop(_CLAIM, None), "enrol.parts.about"), "about")
         if message.envelope.method == COUNT:
-            return Counted(claim, counts.from_parts(parts), message.envelope, message.digest)
+            return CountReport(claim, counts.from_parts(parts), message.envelope, message.digest)
         if message.envelope.method != CONTRIBUTE:
             raise WireError("enrol.method: contribute or count is due")
         own = contribution.from_parts(parts)

@@ -122,7 +122,7 @@ def document_part(document: Any) -> Tensors:
     return Tensors({"json": np.frombuffer(text.encode(), np.uint8).astype(np.int64)})
 
 
-def plain_of(part: Any, where: str) -> Mapping[str, Any]:
+def plain_of(part: Any, where: str) -> Any:
     """And back, as a document; `WireError` for what is none."""
     text = part.arrays.get("json") if isinstance(part, Tensors) else None
     if (
@@ -134,12 +134,9 @@ def plain_of(part: Any, where: str) -> Mapping[str, Any]:
     ):
         raise WireError(f"{where}: the bytes of a JSON document are due")
     try:
-        document = json.loads(text.astype(np.uint8).tobytes().decode())
+        return json.loads(text.astype(np.uint8).tobytes().decode())
     except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise WireError(f"{where}: not a JSON document")
-    return document
+        raise WireError(f"{where}: not a JSON document") from None
 
 
 def joined(bank: Bank, more: Bank) -> Bank:

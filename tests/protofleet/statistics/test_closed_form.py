@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from protofleet.statistics.closed_form import PRIOR, UNSURE, basis, head, moments
+from protofleet.statistics.closed_form import PRIOR, UNSURE, Moments, basis, head, moments
 from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.values.sums import merge_all
 from tests.protofleet.statistics.test_contribution import samples
@@ -37,7 +37,7 @@ def test_the_head_orders_classes_as_the_distances_do(seed, shrinkage):
     found = moments(total_of(seed))
     x, _ = samples(seed + 100)
     distance = 7.0
-    rows = head(basis(found).whitened(shrinkage), distance)
+    rows = head(found, shrinkage, distance)
     size = np.trace(found.within) / len(found.within)
     inverse = np.linalg.inv(found.within + shrinkage * size * np.eye(len(found.within)))
     belief = found.counts / (found.counts + PRIOR)
@@ -53,10 +53,26 @@ def test_the_head_orders_classes_as_the_distances_do(seed, shrinkage):
     )
 
 
+def test_the_head_is_that_of_the_space_in_which_samples_are_left_out():
+    found = moments(total_of(3))
+    x, _ = samples(8)
+    white, rows = basis(found).whitened(0.3), head(found, 0.3, 2.0)
+    scores = white.of(x) @ white.means.T - 0.5 * (white.means**2).sum(1) + 0.5 * white.credit(2.0)
+    assert x @ rows.weight.T + rows.bias == pytest.approx(scores, abs=1e-3)
+
+
+def test_last_bits_of_other_arithmetic_do_not_reach_the_head():
+    found = moments(total_of(3, n=200))
+    nearly = Moments(found.classes, found.counts, found.means, found.within * (1 + 1e-15))
+    one, other = head(found, 0.3, 2.0), head(nearly, 0.3, 2.0)
+    assert np.array_equal(one.weight, other.weight)
+    assert np.array_equal(one.bias, other.bias)
+
+
 def test_with_many_samples_it_is_linear_discriminant_analysis():
     x, y = samples(4, n=4000, dim=6)
     found = moments(fold(contribution(x, y, GRID), GRID))
-    rows = head(basis(found).whitened(1e-6), 0.0)
+    rows = head(found, 1e-6, 0.0)
     ours = rows.classes[(x @ rows.weight.T + rows.bias).argmax(1)]
     theirs = LinearDiscriminantAnalysis(priors=[1 / 3] * 3).fit(x, y).predict(x)
     assert (ours == theirs).mean() > 0.99

@@ -5,14 +5,14 @@ import pytest
 from scipy.stats import invwishart, wishart
 
 from protofleet.statistics import evidence
-from protofleet.statistics.closed_form import SHRINKAGE, Moments, basis
+from protofleet.statistics.closed_form import SHRINKAGE, Moments
 from protofleet.statistics.evidence import by_evidence
 
 
 def of(within, samples, classes=4):
     counts = np.full(classes, samples / classes)
     means = np.zeros((classes, len(within)))
-    return basis(Moments(np.arange(classes), counts, means, np.asarray(within, float)))
+    return Moments(np.arange(classes), counts, means, np.asarray(within, float))
 
 
 def test_few_samples_of_a_round_cloud_are_shrunk_and_many_of_a_flat_one_are_not():

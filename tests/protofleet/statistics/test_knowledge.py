@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from protofleet.statistics.closed_form import basis, moments
 from protofleet.statistics.contribution import Grid, contribution, fold
+from protofleet.statistics.counts import count
 from protofleet.statistics.evidence import by_evidence
-from protofleet.statistics.knowledge import by_counts, by_total, chosen_by, counts_of, stands
-from protofleet.statistics.leave_one_out import Samples, choose, losses
+from protofleet.statistics.knowledge import knowledge
+from protofleet.statistics.leave_one_out import Samples
 from protofleet.values.sums import merge_all
 
 GRID = Grid()
@@ -23,37 +25,38 @@ DEVICES = [samples(seed) for seed in (1, 2, 3)]
 
 
 @pytest.fixture(scope="module")
-def basis():
-    return stands(merge_all([fold(contribution(*each, GRID), GRID) for each in DEVICES]))
+def whole():
+    return moments(merge_all([fold(contribution(*each, GRID), GRID) for each in DEVICES]))
 
 
-def test_nobody_knows_nothing():
-    assert stands({}) is None
+@pytest.fixture(scope="module")
+def counts(whole):
+    space = basis(whole)
+    one, two, three = (count(space, Samples.of(*each)) for each in DEVICES)
+    return one.plus(two).plus(three)
 
 
-def test_before_any_count_it_stands_on_the_evidence_and_says_so(basis):
-    known = by_total(basis)
-    assert known.choice == by_evidence(basis)
-    assert not known.calibrated
+def test_before_any_count_it_stands_on_the_evidence_and_says_so(whole):
+    known = knowledge(whole)
+    assert known.choice == by_evidence(whole)
+    assert not known.calibration.current
+    assert known.calibration.samples == 0
     assert not known.unknown(np.full((1, 64), 1e6)).any()
 
 
-def test_devices_choose_together_in_any_order(basis):
-    each = [losses(basis, Samples.of(*one)) for one in DEVICES]
-    together = chosen_by(basis, each)
-    assert together == chosen_by(basis, reversed(each))
-    assert together == choose(each[0].plus(each[1]).plus(each[2]))
-    assert chosen_by(basis, []) == by_evidence(basis)
-
-
-def test_with_counts_it_classifies_and_knows_what_it_does_not(basis):
-    choice = chosen_by(basis, [losses(basis, Samples.of(*one)) for one in DEVICES])
-    counts = [counts_of(basis, choice, Samples.of(*one)) for one in DEVICES]
-    known = by_counts(basis, choice, counts[0].plus(counts[1]).plus(counts[2]), 0.05)
+def test_with_counts_it_classifies_and_knows_what_it_does_not(whole, counts):
+    known = knowledge(whole, counts, false_alarms=0.05)
     x, y = samples(9, n=400)
     assert (known.labels(x) == y).mean() > 0.9
     assert known.unknown(x).mean() == pytest.approx(0.05, abs=0.05)
     odd = CENTRES[4] + np.random.default_rng(5).normal(size=(100, 64))
     # Odder than the usual, most of them, if not all by so much that they are rejected.
     assert known.scores(odd).max(1).mean() < np.quantile(known.scores(x).max(1), 0.2)
-    assert known.calibrated
+    assert known.calibration.current
+    assert known.calibration.samples == 180
+
+
+def test_counts_of_an_earlier_total_keep_the_choice_and_say_that_they_are_old(whole, counts):
+    known = knowledge(whole, counts, current=False)
+    assert known.choice == knowledge(whole, counts).choice
+    assert not known.calibration.current

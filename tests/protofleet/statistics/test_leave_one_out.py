@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 
 from protofleet.statistics.closed_form import SHRINKAGE, UNSURE, Moments, basis
-from protofleet.statistics.closed_form import moments as moments_of
-from protofleet.statistics.contribution import Grid, contribution, fold
+from protofleet.statistics.contribution import Grid, contribution
 from protofleet.statistics.leave_one_out import (
-    STEP,
     TEMPERATURES,
     Samples,
     choose,
     left_out,
-    log_loss,
-    losses,
 )
-from protofleet.values.sums import merge_all
 from tests.protofleet.statistics.test_contribution import samples
 
 
@@ -53,39 +48,21 @@ def test_it_is_what_comes_of_leaving_each_out(shrinkage):
         assert out.distances[i] == pytest.approx(distance, rel=1e-6)
 
 
-def test_one_that_is_alone_in_its_class_is_not_counted():
-    x, y = samples(4, n=12)
-    y = np.append(y, 3)
-    x = np.vstack([x, x[:1]])
-    found = losses(basis(exact(x, y)), Samples.of(x, y))
-    assert found.samples == 12
-
-
-def test_losses_add_up_over_devices_in_any_order_and_are_those_of_all_samples():
-    devices = [samples(seed, n=30) for seed in (1, 2, 3)]
-    grid = Grid()
-    total = merge_all([fold(contribution(*each, grid), grid) for each in devices])
-    white = basis(moments_of(total))
-    each = [losses(white, Samples.of(*one)) for one in devices]
-    forth, back = each[0].plus(each[1]).plus(each[2]), each[2].plus(each[0]).plus(each[1])
-    assert np.array_equal(forth.losses, back.losses)
-    assert forth.samples == 90
-    row, column = 4, 6
-    by_hand = 0.0
-    for one in devices:
-        own, at = Samples.of(*one), white.whitened(SHRINKAGE[row])
-        usual = float(left_out(at, own, 0.0).distances.mean())
-        by_hand += float(log_loss(left_out(at, own, usual), TEMPERATURES[column]).sum())
-    assert forth.losses[row, column] * STEP == pytest.approx(by_hand, abs=90 * STEP)
-
-
 def test_the_least_loss_is_chosen_and_nothing_where_nobody_could_be_left_out():
-    found = losses(basis(exact(*samples(5, n=80))), Samples.of(*samples(5, n=80)))
-    choice = choose(found)
-    row, column = SHRINKAGE.index(choice.shrinkage), TEMPERATURES.index(choice.temperature)
-    assert found.losses[row, column] == found.losses.min()
-    lonely = np.arange(3.0)[:, None] * np.ones(4), np.arange(3)
-    assert choose(losses(basis(exact(*lonely)), Samples.of(*lonely))) is None
+    losses = np.full((len(SHRINKAGE), len(TEMPERATURES)), 9)
+    losses[3, 5] = 1
+    distances = np.arange(len(SHRINKAGE)) * 2**16
+    choice = choose(2, distances, losses)
+    assert (choice.shrinkage, choice.temperature) == (SHRINKAGE[3], TEMPERATURES[5])
+    assert choice.distance == 1.5
+    assert choose(0, distances, losses) is None
+
+
+def test_many_samples_are_thinned_evenly():
+    x = np.arange(100.0)[:, None]
+    few = Samples.of(x, np.arange(100)).at_most(10)
+    assert few.labels.tolist() == [0, 11, 22, 33, 44, 55, 66, 77, 88, 99]
+    assert Samples.of(x, np.arange(100)).at_most(100).labels.tolist() == list(range(100))
 
 
 def test_only_what_a_contribution_told_is_taken_out_again():

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
+from protofleet.errors import SettingError
 from protofleet.statistics.leave_one_out import CONFIDENCES, LeftOut
 from protofleet.statistics.reliability import (
     ENOUGH,
+    Calibration,
     Reliability,
     calibration,
     reliability,
@@ -82,7 +84,7 @@ def test_histograms_add_up():
 def test_nobody_left_out_knows_nothing():
     empty = LeftOut(np.zeros((0, 3)), np.zeros(0, np.int64), np.zeros(0))
     found = calibration(reliability(empty, 2.0), 2.0)
-    assert found.usual is None
+    assert found == Calibration(2.0)
     assert not found.unknown(np.full((2, 3), -1e9)).any()
     assert isinstance(reliability(empty, 2.0), Reliability)
 
@@ -92,3 +94,20 @@ def test_what_scores_far_above_everything_is_unknown_too():
     found = calibration(reliability(out, 2.0), 2.0)
     best = out.scores.max(1).max()
     assert found.unknown([[best * 3, 0.0], [best, 0.0]]).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": 0.0},
+        {"temperature": float("inf")},
+        {"confidences": (0.1,)},
+        {"confidences": (0.5, 0.1), "probabilities": (0.1, 0.2)},
+        {"confidences": (0.5,), "probabilities": (1.5,)},
+        {"usual": (1.0,)},
+        {"usual": (2.0, 1.0)},
+    ],
+)
+def test_a_calibration_that_contradicts_itself_is_refused(wrong):
+    with pytest.raises(SettingError):
+        Calibration(**({"temperature": 1.0} | wrong))

@@ -27,7 +27,7 @@ def test_it_knows_what_was_held_back():
     fleet = learned(SOME, rows_of(SOME, parts), GRID, 64)
     labels = fleet.knowledge.labels(SOME.features[parts.test])
     assert share(labels == SOME.labels[parts.test]) > 0.95
-    assert fleet.knowledge.calibrated
+    assert fleet.knowledge.calibration.current
 
 
 def test_five_photographs_are_enough_for_a_new_class():
@@ -38,7 +38,7 @@ def test_five_photographs_are_enough_for_a_new_class():
     after = enrolled(before, SOME, rows, new, GRID, 64)
     test = parts.test[SOME.labels[parts.test] == 2]
     assert share(after.labels(SOME.features[test]) == 2) > 0.9
-    assert not after.calibrated
+    assert not after.calibration.current
 
 
 def test_a_device_without_labels_is_none():

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from protofleet import registry
 from protofleet.errors import CheckpointError, FleetError
 from protofleet.exchange.state import GlobalState
 from simulators.run.rounds import LabOptions, run
@@ -18,11 +17,13 @@ def ended(config, **how):
     return run(prepare(config), LabOptions(**how), lambda row: None)
 
 
-@pytest.mark.parametrize("method", registry.names())
+# One of each way to fuse: sums, a bag of uploads, parts of a device's own, rows by cluster, what a
+# device remembers, nothing at all. What the workers do does not depend on the method.
+@pytest.mark.parametrize("method", ["fedavg", "gfpl", "fedic", "ifca", "mpfedcl", "local"])
 def test_the_same_run_ends_in_the_same_state_whatever_the_workers(method, small_lab):
     config = small_lab(method)
-    one, again, two = ended(config), ended(config), ended(config, workers=2)
-    assert one.state.sha256 == again.state.sha256 == two.state.sha256
+    one, two = ended(config), ended(config, workers=2)
+    assert one.state.sha256 == two.state.sha256
     assert [row.accuracy for row in one.rows] == [row.accuracy for row in two.rows]
     assert (
         ended(replace(config, run=replace(config.run, seed=5))).state.sha256 != one.state.sha256

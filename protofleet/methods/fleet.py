@@ -27,8 +27,8 @@ from protofleet.statistics import counts
 from protofleet.statistics.closed_form import basis
 from protofleet.statistics.contribution import RANK, Grid, contribution
 from protofleet.statistics.leave_one_out import Samples
-from protofleet.toolbox import discriminant
 from protofleet.toolbox.access import find
+from protofleet.toolbox.prior import with_prior
 from protofleet.values.prototypes import Floats, Head, Ints, Parts, Tensors
 from protofleet.values.sums import Partial, from_tensors, merge
 
@@ -125,7 +125,7 @@ def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer
     own = np.zeros(turn.contract.n_classes)
     if me.samples:
         own += np.bincount(me.features().labels, minlength=len(own))
-    return {"prototype": ByHead(rows=discriminant.with_prior(head, own, temper, hyper.smooth))}
+    return {"prototype": ByHead(rows=with_prior(head, own, temper, hyper.smooth))}
 
 
 def _enough(me: Learner, minimum: int) -> tuple[Floats, Ints]:

@@ -127,16 +127,8 @@ FLEET = Contender(OURS, "fleet", OURS)
 NO_PRIOR = Contender("no-prior", "fleet without the device's prior", OURS, ("smooth=1e9",))
 ABLATION = (
     NO_PRIOR,
-    Contender("no-temper", "fleet, likelihoods as sure as they come", OURS, ("temper=1",)),
-    Contender(
-        "no-spread", "fleet with so much ridge that only the prior counts", OURS, ("ridge=1e6",)
-    ),
-    Contender(
-        "bare",
-        "fleet without all three: the nearest mean",
-        OURS,
-        ("ridge=1e6", "smooth=1e9", "temper=1"),
-    ),
+    Contender("no-spread", "fleet with each feature's variance alone", OURS, ("rank=0",)),
+    Contender("bare", "fleet without both", OURS, ("rank=0", "smooth=1e9")),
     Contender(
         "untrained", "fleet on the task's own network, as drawn", OURS, (), (("backbone", "task"),)
     ),

@@ -77,7 +77,7 @@ def test_paths_in_the_file_are_relative_to_the_file(written, tmp_path):
         (CONTRACT + "[serv]\nx = 1", {}, SettingError, "did you mean 'serve'?"),
         (CONTRACT + "[serve]\nquorum = 2", {}, SettingError, "serve.quorum: 2"),
         (CONTRACT, {"serve": {"method": "fedprot"}}, UsageError, "did you mean 'fedproto'"),
-        (CONTRACT, {"settings": {"ridg": "1"}}, SettingError, "'settings.ridg'; did you mean"),
+        (CONTRACT, {"settings": {"ridg": "1"}}, SettingError, "'settings.smoth'; did you mean"),
         (
             CONTRACT,
             {"serve": {"mode": "async", "method": "fedic"}},
@@ -100,8 +100,8 @@ def test_a_mistake_is_named_in_one_line(written, text, flags, error, words):
 
 
 def test_a_methods_settings_are_kept_as_they_are_written(written):
-    config = load(written(CONTRACT + "[settings]\nridge = 0.5\n"), {}, {})
-    assert config.settings == {"ridge": 0.5}
+    config = load(written(CONTRACT + "[settings]\nsmooth = 0.5\n"), {}, {})
+    assert config.settings == {"smooth": 0.5}
 
 
 SECTION = ContractSection(("a",), Input("vector", (4,)), head_hidden=(8,))

@@ -15,10 +15,9 @@ from coordinator.core import ATTEMPTS, HEARD_EPOCH
 from coordinator.errors import JournalError
 from coordinator.service.replay import replayed
 from coordinator.uploads.aggregate import Aggregator
-from protofleet import registry, wire
+from protofleet import wire
 from protofleet.errors import FusionError
 from protofleet.settings.fields import to_plain
-from protofleet.values.prototypes import Prototypes, Tensors
 from tests.coordinator.made import (
     AGENTS,
     CONTRACT,
@@ -358,17 +357,17 @@ def test_a_run_of_rounds_without_exchange_says_that_it_is_done_or_paused(tmp_pat
     assert announced(answers(2))[:2] == (2, "done")
 
 
-def test_a_rogue_alone_in_a_first_round_of_fleet_ends_no_run(tmp_path):
-    """All numbers are admissible, and the covariance has no inverse."""
-    hyper = registry.load("fleet").hyper(ridge=2.0**-7)
-    made = core(tmp_path, method="fleet", min_agents=1, hyper=hyper)
-    _, _, base = joined(made, ("a",))
-    spread = np.zeros(10, np.float32)
-    spread[0], spread[4] = -(2.0**-7), 2.0**-7  # of its diagonal
-    means = Prototypes(np.array([0]), np.ones((1, 4), np.float32), np.array([1]))
-    parts = {"prototypes": means, "spread": Tensors({"spread": spread})}
-    said = made.take([upload("a", 1, base, parts, method="fleet")], 1.0)
-    assert receipts(said) == [("a", "accepted", "")]
+def test_a_fusion_that_fails_on_what_was_let_in_ends_no_run(tmp_path):
+    made = core(tmp_path)
+    *_, base = joined(made)
+
+    def singular(turn, total, before):
+        return np.linalg.inv(np.zeros((2, 2)))
+
+    broken = replace(made.terms.expected.recipe, fuse=singular)
+    made.terms = replace(made.terms, expected=replace(made.terms.expected, recipe=broken))
+    said = answers(made, 1, AGENTS, 1.0, base)
+    assert {status for _, status, _ in receipts(said)} == {"accepted"}
     assert announced(said) == (2, "open", base)
     assert made.journal.cut(1).failed == "LinAlgError: Singular matrix"
 

@@ -77,7 +77,7 @@ def test_paths_in_the_file_are_relative_to_the_file(written, tmp_path):
         (CONTRACT + "[serv]\nx = 1", {}, SettingError, "did you mean 'serve'?"),
         (CONTRACT + "[serve]\nquorum = 2", {}, SettingError, "serve.quorum: 2"),
         (CONTRACT, {"serve": {"method": "fedprot"}}, UsageError, "did you mean 'fedproto'"),
-        (CONTRACT, {"settings": {"ridg": "1"}}, SettingError, "'settings.smoth'; did you mean"),
+        (CONTRACT, {"settings": {"smoth": "1"}}, SettingError, "'settings.smoth'; did you mean"),
         (
             CONTRACT,
             {"serve": {"mode": "async", "method": "fedic"}},

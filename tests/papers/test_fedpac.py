@@ -1,11 +1,18 @@
-from tests.papers.cell import accuracy
+from tests.papers.cell import SHORT, accuracy
 
-FEW_SAMPLES = {"agents": 40, "partition": "pathological", "rounds": 5, "last": 1}
+FEW_SAMPLES = {
+    "agents": 40,
+    "partition": "pathological",
+    "rounds": 5,
+    "last": 1,
+    "batch": 8,
+    "seeds": 2,
+}
 
 
 def test_fedpac_aligns_features():
-    pulled = accuracy("fedpac", "prototype", "prototypes_only=yes", rounds=8, last=3)
-    alone = accuracy("fedpac", "prototype", "prototypes_only=yes", "lam=0", rounds=8, last=3)
+    pulled = accuracy("fedpac", "prototype", "prototypes_only=yes", **SHORT, seeds=2)
+    alone = accuracy("fedpac", "prototype", "prototypes_only=yes", "lam=0", **SHORT, seeds=2)
     assert pulled > alone + 0.02
 
 
@@ -16,5 +23,5 @@ def test_fedpac_combines_heads_where_samples_are_few():
 
 
 def test_fedpac_learns_personal_heads_on_a_common_extractor():
-    personal = accuracy("fedpac", "head", rounds=8, last=3)
-    assert personal > accuracy("fedavg", "head", rounds=8, last=3) + 0.1
+    personal = accuracy("fedpac", "head", **SHORT)
+    assert personal > accuracy("fedavg", "head", **SHORT) + 0.1

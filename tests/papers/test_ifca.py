@@ -1,6 +1,6 @@
 from tests.papers.cell import accuracy
 
-OTHER_LOOKS = {"partition": "feature-skew", "rounds": 10, "last": 2}
+OTHER_LOOKS = {"partition": "feature-skew", "rounds": 10, "last": 2, "seeds": 2}
 
 
 def test_ifca_gives_devices_of_another_look_another_model():

@@ -1,6 +1,6 @@
-from tests.papers.cell import accuracy, guessing
+from tests.papers.cell import SHORT, accuracy, guessing
 
-FEW_CLASSES = {"partition": "pathological", "rounds": 10}
+FEW_CLASSES = {"partition": "pathological", **SHORT}
 
 
 def test_moon_is_fedavg_without_its_contrast_and_held_back_by_much_of_it():

@@ -285,7 +285,8 @@ def _write_data(setup: Setup, shard: Shard, home: Path) -> None:
     what.
     """
     parts = [
-        *(samples_of(setup.data, shard, rows) for rows in (shard.train, shard.validation)),
+        setup.training_samples(shard),
+        samples_of(setup.data, shard, shard.validation),
         setup.test_samples(shard),
     ]
     (x_train, y_train), (x_check, y_check), (x_test, y_test) = parts

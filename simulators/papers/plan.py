@@ -78,7 +78,7 @@ STEPS = (
     Step("FedMPS, CIFAR-10", _CIFAR, 1),
     Step("FedMPS, table VII", papers.ABLATION),
     Step("GFPL's baseline and MP-FedCL's variants", _QUICK, 1),
-    Step("why three ways: readings of GFPL", _THREE_WAYS),
+    Step("why three ways: readings of GFPL", (*_THREE_WAYS, *readings.GFPL_BOUNDS)),
     Step("readings of MP-FedCL", readings.MPFEDCL_READINGS, 1),
     Step("FedMPS, Fashion-MNIST", _FASHION, 1),
     Step("FedMPS, table VI, three classes", sweeps.THREE),

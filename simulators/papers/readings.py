@@ -91,12 +91,26 @@ GFPL_READINGS = (
     _reading(_GFPL, "passes", "GFPL, 3 ways, ten passes over the pseudo-features", "passes=10"),
     _reading(_GFPL, "alone", "GFPL, 3 ways, without exchange", "pseudo=0"),
 )
+# What no exchange can give a device: how much there is to gain from the others at all.
+GFPL_BOUNDS = (
+    _reading(
+        sweeps.GFPL_SWEEPS[0],
+        "bound",
+        "Local, 3 ways, on all devices' samples of its classes",
+        train_on="everyone",
+        rounds=20,
+    ),
+)
 MPFEDCL_READINGS = tuple(
     replace(reading, seeds=3)
     for reading in (
         _reading(_POOL, "missing", "MP-FedCL, padding only what is missing", "padding=missing"),
         _reading(_POOL, "even", "MP-FedCL, learning rate not decayed", lr_decay=1.0),
         _reading(_POOL, "light", "MP-FedCL, prototypes only", "prototypes_only=yes"),
+        *(
+            _reading(cell, "unit", f"{who}, inputs from 0 to 1", pixels="unit")
+            for cell, who in ((_POOL, "MP-FedCL"), (_SHARED, "FedAvg"), (_APART, "FedProto"))
+        ),
         *(
             _reading(cell, "own", f"{who}, initial weights of each client's own", common_start="no")
             for cell, who in ((_POOL, "MP-FedCL"), (_SHARED, "FedAvg"), (_APART, "FedProto"))
@@ -185,7 +199,13 @@ SECTIONS = (
         picture="none",
     ),
     Section("components", "GFPL's components, CIFAR-10", sweeps.COMPONENTS),
-    Section("gfpl-settings", "GFPL's settings, MNIST", sweeps.GFPL_SWEEPS, picture="none"),
+    Section(
+        "gfpl-settings",
+        "GFPL's settings and its baseline, MNIST",
+        sweeps.GFPL_SWEEPS,
+        GFPL_BOUNDS,
+        picture="none",
+    ),
     Section("variants", "MP-FedCL's variants, MNIST", sweeps.MPFEDCL_SWEEPS, picture="none"),
     Section(
         "clients", "MP-FedCL by number of clients, MNIST", sweeps.MPFEDCL_CLIENTS, picture="none"

@@ -384,8 +384,8 @@ FEDIC_SWEEPS = (
     *(
         _ic(
             f"k{k}",
-            f"CIFAR-10, Dir(0.1), K = {k}",
-            "FedIC, figure 2",
+            f"CIFAR-10, Dir(0.1), K = {k}" + (": combined heads alone" if k == 1 else ""),
+            "FedIC, figures 2 and 4" if k == 1 else "FedIC, figure 2",
             _CIFAR_SHORT,
             f"clusters={k}",
         )

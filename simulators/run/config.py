@@ -62,6 +62,14 @@ class Run:
     image_size: int = setting(
         0, "resize images to this many pixels; 0: as the data set has them", low=0
     )
+    pixels: Literal["set", "unit"] = setting(
+        "set", "images as their set's mean and deviation have them, or from 0 to 1"
+    )
+    train_on: Literal["own", "everyone"] = setting(
+        "own",
+        "a device's training samples are its own, or all devices' of the classes that it holds: a "
+        "bound, which no exchange can give it",
+    )
     test_on: Literal["own", "everyone"] = setting(
         "own",
         "a device's test samples are its own, or all devices' together (one test set for all)",

@@ -57,15 +57,22 @@ class Setup:
     def agent(self, shard: Shard, context: TrainingContext) -> Agent:
         """One device with its own data; tested on its own samples or on everyone's."""
         kind = self.contract.input
-        train, validation = (
-            samples_of(self.data, shard, rows) for rows in (shard.train, shard.validation)
-        )
         data = LocalData(
-            SampleTensors.of(*train, kind),
-            SampleTensors.of(*validation, kind),
+            SampleTensors.of(*self.training_samples(shard), kind),
+            SampleTensors.of(*samples_of(self.data, shard, shard.validation), kind),
             SampleTensors.of(*self.test_samples(shard), kind),
         )
         return Agent(shard.agent, self.backbones[shard.agent], data, context)
+
+    def training_samples(self, shard: Shard) -> tuple[NDArray[Any], Ints]:
+        """What this device trains on, with labels."""
+        if self.config.run.train_on == "own":
+            return samples_of(self.data, shard, shard.train)
+        parts = [samples_of(self.data, other, other.train) for other in self.partition.shards]
+        x, y = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+        # Its classes stay its own, and with them what it is asked for.
+        chosen = np.isin(y, self.data.y[shard.train])
+        return x[chosen], y[chosen]
 
     def test_samples(self, shard: Shard) -> tuple[NDArray[Any], Ints]:
         """What this device is tested on, with labels."""
@@ -95,11 +102,21 @@ def prepare(config: LabConfig) -> Setup:
         seed=run.seed,
         image_size=run.image_size or None,
     )
+    if run.pixels == "unit":
+        data = _from_0_to_1(data)
     dealt_by = run.seed if run.partition_seed is None else run.partition_seed
     partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
     chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
     contract = _contract(config, recipe, data, chosen)
     return Setup(config, data, partition, contract, recipe, hyper, chosen)
+
+
+def _from_0_to_1(data: DataSet) -> DataSet:
+    kind = data.input
+    if kind.kind != "image":
+        raise UsageError(f"{data.name} has no pixels", "--pixels unit is for images")
+    channels = len(kind.mean)
+    return replace(data, input=replace(kind, mean=(0.0,) * channels, std=(1.0,) * channels))
 
 
 def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) -> dict[str, str]:

@@ -55,6 +55,29 @@ def test_data_that_does_not_suffice_is_said_in_one_line(small_lab):
     assert "\n" not in str(caught.value)
 
 
+def test_a_bound_trains_on_what_all_hold_of_a_device_s_classes(small_lab):
+    config = small_lab("local")
+    own = prepare(config)
+    bound = prepare(replace(config, run=replace(config.run, train_on="everyone")))
+    everything = np.concatenate([shard.train for shard in own.partition.shards])
+    for shard in own.partition.shards:
+        classes = set(own.data.y[shard.train])
+        rows = [row for row in everything if own.data.y[row] in classes]
+        x, y = bound.training_samples(shard)
+        assert sorted(map(bytes, x)) == sorted(bytes(own.data.x[row]) for row in rows)
+        assert set(y) == classes
+        assert len(own.training_samples(shard)[1]) == len(shard.train) < len(y)
+
+
+def test_pixels_may_be_from_0_to_1(small_lab):
+    config = small_lab("local", partition="iid")
+    setup = prepare(replace(config, run=replace(config.run, pixels="unit")))
+    assert (setup.contract.input.mean, setup.contract.input.std) == ((0.0,), (1.0,))
+    assert prepare(config).contract.input.mean == (0.5,)
+    with pytest.raises(UsageError, match="spiral has no pixels"):
+        prepare(replace(config, run=replace(config.run, pixels="unit", dataset="spiral")))
+
+
 def test_devices_are_tested_on_their_own_samples_or_all_on_the_same(small_lab):
     config = small_lab("feddistill", rounds=1)
     setup = prepare(replace(config, run=replace(config.run, test_on="everyone")))

@@ -56,6 +56,7 @@ ORDER = {
         ("run",),
         ("live", "papers"),
         ("faults", "photos", "speed"),
+        ("attacks",),
         ("faults.cases",),
         ("cli",),
     ),

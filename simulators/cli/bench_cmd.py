@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from simulators.cli.bench_align_cmd import align
+from simulators.cli.bench_attacks_cmd import attacks
 from simulators.cli.bench_bytes_cmd import against_bytes
 from simulators.cli.bench_codec_cmd import codec
 from simulators.cli.bench_cross_cmd import cross
@@ -26,6 +27,7 @@ def bench() -> None:
 # What a command measures is imported when it is called: help must not wait for torch.
 for command in (
     align,
+    attacks,
     against_bytes,
     codec,
     cross,

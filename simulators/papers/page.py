@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
+from simulators.papers import leaks
 from simulators.papers.cell import (
     MARGINS,
     Aim,
@@ -108,6 +109,7 @@ def page(sections: Sequence[Section], places: Places, beside: Path | None) -> st
     lines = [HEAD, *_overview(sections, results, beside), READ]
     for section in sections:
         lines += _section(section, results, beside)
+    lines += leaks.section(places.records)
     return "\n".join(lines)
 
 

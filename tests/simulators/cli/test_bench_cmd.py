@@ -9,6 +9,7 @@ from simulators.cli.bench_cmd import bench
 def test_the_tables_there_are():
     assert set(bench.commands) == {
         "align",
+        "attacks",
         "bytes",
         "codec",
         "cross",

@@ -21,8 +21,10 @@ from export import forms, mobile, verify
 from export.forms import ExportError
 from export.trial import Trial
 from export.verify import Check, FeatureCheck
+from protofleet.exchange import published
 from protofleet.exchange.archive import MODEL, PROTOTYPES, SCHEMA, SELFTEST
 from protofleet.settings.fields import to_plain
+from protofleet.statistics.reliability import Calibration
 from protofleet.values.prototypes import Floats
 
 # Of the self-test, as a share of the largest score: what other processors round differently.
@@ -155,7 +157,8 @@ def _files(
     if "fixed" in want.also:
         files["fixed.onnx"] = forms.fixed(shipped.model, len(shipped.points.rows))
     if "raw" in want.also:
-        files |= _raw(shipped.points)
+        sure = published.read(message).bank.about.calibration
+        files |= _raw(shipped.points, sure)
     files |= {
         name: forms.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")
     }
@@ -193,11 +196,12 @@ def _near(computed: Any, expected: Any, what: str) -> None:
         )
 
 
-def _raw(own: Ready) -> dict[str, bytes]:
+def _raw(own: Ready, sure: Calibration | None) -> dict[str, bytes]:
     """The graph's inputs as plain little-endian float32, for clients without CBOR, and the class of
-    each row.
+    each row; of a fleet's own head how sure it is.
     """
     rows = {"classes": own.classes, "rows": own.rows.tolist(), "shapes": _inputs(own)}
+    rows |= {} if sure is None else {"calibration": to_plain(sure)}
     return {f"{n}.f32": a.astype("<f4").tobytes() for n, a in own.inputs.items()} | {
         "rows.json": plain_json(rows)
     }

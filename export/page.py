@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from edge_agent.inference.bundle import DRIFT
+from edge_agent.inference.bundle import CALIBRATION, DRIFT
 from protofleet.errors import FleetError, UsageError
-from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES
+from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES, SELFTEST
 
-MODULES = ("app", "protofleet", "follow", "cbor", "npz", "resize", "sha256")
+MODULES = ("app", "protofleet", "certainty", "follow", "cbor", "npz", "resize", "sha256")
 OWN = ("index.html", *(f"{module}.mjs" for module in MODULES))
 # What of each npm package goes beside the page, and what it is called there (.mjs: some servers
 # know no better type).
@@ -47,7 +47,7 @@ def write(bundle: Mapping[str, bytes], out: Path, node_modules: Path | None) -> 
     (out / "bundle").mkdir(parents=True, exist_ok=True)
     for name in OWN:
         (out / name).write_bytes((resources.files("export") / "web" / name).read_bytes())
-    for name in (MANIFEST, MODEL, PROTOTYPES, DRIFT):
+    for name in (MANIFEST, MODEL, PROTOTYPES, SELFTEST, CALIBRATION, DRIFT):
         (out / "bundle" / name).unlink(missing_ok=True)
         if name in bundle:
             (out / "bundle" / name).write_bytes(bundle[name])

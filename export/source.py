@@ -23,12 +23,14 @@ from export.trial import Trial, Trials
 from protofleet import registry
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError, UsageError
+from protofleet.exchange import learned
 from protofleet.exchange.published import extractor_lineage, run_lineage
 from protofleet.exchange.snapshot import unpack, unpack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Recipe, Scorer, Turn
 from protofleet.scoring import scorers_of
 from protofleet.settings.fields import from_plain
+from protofleet.statistics.reliability import Calibration
 from protofleet.util.seeds import generator
 from protofleet.values.prototypes import Parts, Tensors
 
@@ -49,6 +51,7 @@ class Source:
     scorers: Mapping[str, Scorer]
     calibration: Trial
     check: Trial
+    sure: Calibration | None = None  # how sure the method's own head is, where it says so
 
     def lineages(self, *, freeze: bool = False) -> tuple[str, ...]:
         """The run's alone; where all devices keep one frozen extractor, or shall from now on, its
@@ -157,6 +160,7 @@ def of_agent(
         scorers=scorers_of(recipe, context.turn(round, name), parts),
         calibration=samples.calibration,
         check=samples.check,
+        sure=learned.calibration(parts) if learned.HEAD in parts else None,
     )
 
 

@@ -36,7 +36,7 @@ from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.topics import check_name
 from protofleet.settings.fields import to_plain
 from protofleet.toolbox import heads
-from protofleet.values.prototypes import Prototypes
+from protofleet.values.prototypes import Head, Prototypes
 from protofleet.wire import Envelope
 
 if TYPE_CHECKING:
@@ -53,11 +53,14 @@ def export(source: Source, want: Wanted) -> Exported:
     """A trained device, everything in memory and verified."""
     reading, points = chosen(source.scorers, want.by)
     lineages, contract = source.lineages(freeze=want.freeze), source.contract
-    bank = Bank(About(lineages[0], contract.classes), points or heads.rows(source.weights))
+    sure = source.sure if isinstance(points, Head) else None
+    about = About(lineages[0], contract.classes, calibration=sure)
+    bank = Bank(about, points or heads.rows(source.weights))
     envelope = Envelope(
         "global", contract.fleet, contract.run, round=source.round, method=source.method
     )
-    message = published.write(bank, envelope, contract.wire)
+    # Of rows that were made of sums the last digits decide.
+    message = published.write(bank, envelope, "float32" if sure else contract.wire)
     # As a device will have it: the wire rounds, and the graph is held to the rounded points.
     state = published.read(message)
     full = _full_graph(source, reading, state.bank, own_head=points is None)

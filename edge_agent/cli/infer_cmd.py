@@ -81,9 +81,7 @@ def broker_options(command: F) -> F:
 @click.option(
     "--top", default=1, show_default=True, type=click.IntRange(1), help="So many classes a photo."
 )
-@click.option(
-    "--unknown", is_flag=True, help='Answer "none of these" for what is far from every class.'
-)
+@click.option("--unknown", is_flag=True, help="Give no label to what is like none of the classes.")
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1))
 @click.option(
     "--watch",
@@ -196,12 +194,19 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
             row = row_of[path]
             # The square of a distance from the score that leaves the feature's own part out.
             square = float((answer.features[row] ** 2).sum())
-            best = [
+            best: list[dict[str, Any]] = [
                 {"label": label, "score": score}
                 | ({"distance": max(square - score, 0.0) ** 0.5} if far else {})
                 for label, score in answer.top(row, top)
             ]
-            yield {"path": str(path), "label": answer.best[row], "top": best}
+            judged: dict[str, Any] = {}
+            if answer.probabilities is not None:
+                shares = dict(zip(answer.labels, answer.probabilities[row].tolist(), strict=True))
+                best = [one | {"probability": shares[one["label"]]} for one in best]
+                judged["probability"] = best[0]["probability"]
+            if answer.unknown is not None:
+                judged["unknown"] = bool(answer.unknown[row])
+            yield {"path": str(path), "label": answer.best[row], **judged, "top": best}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -212,12 +217,15 @@ def table(rows: list[dict[str, Any]]) -> str:
             lines.append(f"{row['path']}  {row['error']}")
             continue
         ranking = "  ".join(_ranked(best) for best in row["top"])
-        none = "" if row["label"] is not None else "none of these; "
+        # The ranking stays: a person may know better.
+        none = "unknown, nearest " if row.get("unknown") else ""
         lines.append(f"{row['path']}  {none}{ranking}")
     return "\n".join(lines)
 
 
 def _ranked(best: dict[str, Any]) -> str:
+    if "probability" in best:
+        return f"{best['label']} ({100 * best['probability']:.1f} %)"
     kind = "distance" if "distance" in best else "score"
     return f"{best['label']} ({kind} {best[kind]:.3f})"
 

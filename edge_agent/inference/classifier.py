@@ -78,18 +78,25 @@ class InUse:
 
 class Classifier:
     """A bundle in use. Any number of threads may classify while another swaps prototypes, or the
-    bundle.
+    bundle. With `unknown` what is like no class has no label.
     """
 
     def __init__(
-        self, bundle: Bundle | Path, *, threads: int = 1, unknown: bool = False, check: bool = True
+        self,
+        bundle: Bundle | Path | str,
+        *,
+        threads: int = 1,
+        unknown: bool = False,
+        check: bool = True,
     ) -> None:
         self.unknown, self._threads = unknown, threads
         with room_to_load():
-            bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+            bundle = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle))
             engine = built(bundle, threads, unknown=unknown, check=check)
             state = bundle.published
-            self._in_use = InUse(engine, engine.load(state.bank, state.digest))
+            loaded = engine.load(state.bank, state.digest)
+            engine.must_tell_unknown(loaded)
+            self._in_use = InUse(engine, loaded)
             del bundle  # the graph's bytes: the engine keeps the bundle without them
         self._swapping = Lock()
 
@@ -111,7 +118,7 @@ class Classifier:
         return self._in_use.loaded
 
     def classify(self, images: Images) -> tuple[list[str | None], Scores]:
-        """A label for each sample (None: none of these), and the scores of every class that has
+        """A label for each sample (None: unknown), and the scores of every class that has
         points.
         """
         answer = self.look(images)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from edge_agent.inference.bundle import Reading
 from protofleet.exchange.published import Bank
 from protofleet.values.prototypes import Floats, Head, Ints, Mixtures, Prototypes
 
-Scores = NDArray[np.float32]
+Scores = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,8 @@ def ready(bank: Bank, reading: Reading, drift: Mapping[str, Floats] | None = Non
             inputs = _likeliest(points, points.means + moved)
         case Head():
             # Its rows were made for what the float extractor sees.
-            bias = points.bias - points.weight @ drift[""] if drift else points.bias
+            bias = points.bias.astype(np.float64)
+            bias -= points.weight.astype(np.float64) @ drift[""] if drift else 0.0
             inputs = {"proto_w": points.weight.T, "proto_b": bias}
     classes, starts = np.unique(points.classes, return_index=True)
     contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in inputs.items()}
@@ -110,6 +112,15 @@ def scores_of(features: Floats, points: Ready) -> Scores:
         centred = x - points.inputs["proto_c"]
         x = np.concatenate([centred**2, centred], 1)
     score: Scores = x @ points.inputs["proto_w"] + points.inputs["proto_b"]
+    return score
+
+
+def precisely(features: Floats, points: Ready) -> Scores:
+    """The same of a head in double precision: its rows are differences of large numbers, and what
+    single precision rounds off, on each processor otherwise, would be seen in a probability.
+    """
+    w, b = (points.inputs[name].astype(np.float64) for name in ("proto_w", "proto_b"))
+    score: Scores = features.astype(np.float64) @ w + b
     return score
 
 

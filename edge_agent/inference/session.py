@@ -17,14 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.inference.bundle import CALIBRATION, DRIFT, Bundle
-from edge_agent.inference.inputs import Ready, Scores, drift_of, oddness, ready, scores_of
+from edge_agent.inference.inputs import (
+    Ready,
+    Scores,
+    drift_of,
+    oddness,
+    precisely,
+    ready,
+    scores_of,
+)
 from protofleet.errors import DataError, FleetError
 from protofleet.exchange.archive import SELFTEST, BundleError
 from protofleet.exchange.published import Bank
+from protofleet.statistics.reliability import Calibration
 from protofleet.util.allocator import room_to_load
 from protofleet.values.prototypes import Floats
 
 Images = NDArray[Any]
+Probabilities = NDArray[np.float64]
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
 BLOCK_PIXELS = 1 << 15  # and of large images fewer: what layers hold grows with their size
 
@@ -43,25 +53,52 @@ class Loaded:
     ready: Ready
     values: Mapping[str, Any]  # the same as onnxruntime takes it
     state: str
-    threshold: float | None
+    threshold: float | None  # where the check samples that came along cut
 
     @property
     def labels(self) -> list[str]:
         """The names of the classes that have points: a score each."""
         return [self.bank.about.classes[c] for c in self.ready.present]
 
+    @property
+    def tells_unknown(self) -> bool:
+        """Whether there is anything to tell unknown things by."""
+        return self._calibrated is not None or self.threshold is not None
+
+    @property
+    def _calibrated(self) -> Calibration | None:
+        sure = self.bank.about.calibration
+        return None if sure is None or sure.usual is None else sure
+
+    def probabilities(self, scores: Scores) -> Probabilities | None:
+        """Of each class, where the fleet calibrated these scores."""
+        sure = self.bank.about.calibration
+        return None if sure is None or not scores.shape[1] else sure.shares(scores)
+
+    def unknown(self, features: Floats, scores: Scores) -> NDArray[np.bool_] | None:
+        """What is like no class: by the fleet's calibration, else by the check samples."""
+        if not scores.shape[1]:
+            return None
+        if (sure := self._calibrated) is not None:
+            return sure.unknown(scores)
+        if self.threshold is None:
+            return None
+        return np.asarray(oddness(features, scores, self.bank.kind) > self.threshold)
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What was seen in some samples. Scores and distances have a column for each of `labels`, best
-    by highest score.
+    """What was seen in some samples. Scores, distances and probabilities have a column for each of
+    `labels`, best by highest score.
     """
 
     labels: list[str]
     scores: Scores
     features: Floats
-    best: list[str | None]  # None: none of these
+    best: list[str | None]  # None: unknown, where the classifier was asked to tell
     state: str
+    probabilities: Probabilities | None = None  # None: nobody calibrated these scores
+    unknown: NDArray[np.bool_] | None = None  # None: there is nothing to tell it by
 
     @property
     def distances(self) -> Scores:
@@ -91,11 +128,6 @@ class Engine:
         self._calibration: Floats | None = (
             self.bundle.arrays(CALIBRATION).get("features") if unknown else None
         )
-        if unknown and (self._calibration is None or not len(self._calibration)):
-            raise BundleError(
-                "this bundle holds nothing to tell unknown things by",
-                "export it with check samples",
-            )
 
     def load(self, bank: Bank, state: str) -> Loaded:
         """Points as inputs of this graph; what does not fit is a `Mismatch`."""
@@ -131,21 +163,29 @@ class Engine:
         }
         return Loaded(bank, points, values, state, self._threshold(points, bank.kind))
 
+    def must_tell_unknown(self, loaded: Loaded) -> None:
+        """An error where that was asked for and cannot be done; no class is no question yet."""
+        if self.unknown and loaded.labels and not loaded.tells_unknown:
+            raise BundleError(
+                "this bundle holds nothing to tell unknown things by",
+                "export it with check samples",
+            )
+
     def look(self, images: Images, loaded: Loaded) -> Answer:
         """What these classes make of samples."""
-        by = loaded.bank.kind
         blocks = [self._run(block, loaded) for block in self._blocks(images)]
         score, features = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        per_class, labels = loaded.ready.by_class(score, by), loaded.labels
+        if loaded.bank.kind == "head" and loaded.bank.about.calibration is not None:
+            score = precisely(features, loaded.ready)
+        per_class, labels = loaded.ready.by_class(score, loaded.bank.kind), loaded.labels
+        sure, unknown = loaded.probabilities(per_class), loaded.unknown(features, per_class)
         best: list[str | None] = [None] * len(score)
         if labels:
-            usual = np.ones(len(score), np.bool_)
-            if self.unknown and loaded.threshold is not None:
-                usual = oddness(features, per_class, by) <= loaded.threshold
+            none = unknown if self.unknown and unknown is not None else np.zeros(len(score))
             best = [
-                labels[i] if ok else None for i, ok in zip(per_class.argmax(1), usual, strict=True)
+                None if no else labels[i] for i, no in zip(per_class.argmax(1), none, strict=True)
             ]
-        return Answer(labels, per_class, features, best, loaded.state)
+        return Answer(labels, per_class, features, best, loaded.state, sure, unknown)
 
     def as_published(self, names: Sequence[str], means: Floats) -> Floats:
         """Means of what this extractor sees as the float extractor would see them, which is what

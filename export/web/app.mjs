@@ -13,25 +13,31 @@ const load = async (name) => {
   return new Uint8Array(await answer.arrayBuffer());
 };
 
+const FRAME = 100; // ms between two looks of the camera, at least
+
 let last = null; // the picture in view, to be looked at again after a swap
 let filming = null;
 let following = null;
 
-function show(answer) {
-  const far = answer.distances ?? answer.scores.map((s) => -s);
-  const order = far.map((_, i) => i).sort((a, b) => far[a] - far[b]);
-  const near = (i) => (far[order[0]] + 1e-9) / (far[i] + 1e-9);
-  at("label").textContent = answer.label ?? "no class is known yet";
+function show({ label, labels, scores, distances, probabilities, unknown }) {
+  const order = scores.map((_, i) => i).sort((a, b) => scores[b] - scores[a]);
+  const nearest = labels[order[0]];
+  at("label").textContent = !nearest ? "no class is known yet" : unknown ? `unknown, nearest ${nearest}` : label;
+  // Distances and scores are of no common measure: a bar would say what nobody knows.
+  const bare = `${distances ? "distances" : "scores"}, and no probabilities: the fleet has not calibrated these classes`;
+  at("measure").textContent = probabilities || !nearest ? "" : bare;
   at("classes").replaceChildren(
     ...order.slice(0, 20).map((i, place) => {
       const row = document.createElement("tr");
       row.className = place ? "" : "best";
       const [name, bar, number] = ["", "bar", "number"].map((kind) => Object.assign(document.createElement("td"), { className: kind }));
-      name.textContent = answer.labels[i];
-      const fill = document.createElement("div");
-      fill.style.width = `${answer.distances ? 100 * near(i) : 100 - (90 * place) / order.length}%`;
-      bar.append(fill);
-      number.textContent = (answer.distances ?? answer.scores)[i].toFixed(3);
+      name.textContent = labels[i];
+      if (probabilities) {
+        const fill = document.createElement("div");
+        fill.style.width = `${100 * probabilities[i]}%`;
+        bar.append(fill);
+      }
+      number.textContent = probabilities ? `${(100 * probabilities[i]).toFixed(1)} %` : (distances ?? scores)[i].toFixed(3);
       row.append(name, bar, number);
       return row;
     }),
@@ -83,20 +89,26 @@ async function film() {
     filming = null;
     return;
   }
+  let stream;
   try {
-    filming = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    stream = filming = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
   } catch (error) {
     return say(`no camera: ${error.message}`);
   }
   const video = at("camera");
-  video.srcObject = filming;
+  video.srcObject = stream;
   await video.play();
-  const frame = async () => {
-    if (!filming) return;
-    await look(video);
-    requestAnimationFrame(frame);
-  };
-  frame();
+  while (filming === stream) {
+    const began = performance.now();
+    try {
+      await look(video);
+    } catch (error) {
+      say(error.message);
+    }
+    // Half of the time is the device's own: a phone that computes without a pause gets hot and slow.
+    await new Promise((done) => setTimeout(done, Math.max(FRAME, performance.now() - began)));
+    if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+  }
 }
 
 async function follow() {
@@ -113,7 +125,7 @@ async function follow() {
 
 let classifier = null;
 try {
-  classifier = await Classifier.open(ort, load);
+  classifier = await Classifier.open(ort, load, {}, { unknown: true });
   about();
   at("label").textContent = "ready";
 } catch (error) {

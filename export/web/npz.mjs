@@ -1,6 +1,6 @@
-// numpy's .npz with arrays of float32, as an int8 bundle's drift is kept: { name: Float32Array }.
+// numpy's .npz with arrays of bytes and of floats in full or half precision, as bundles keep them: { name: array }.
 
-import { BundleError, TEXT } from "./cbor.mjs";
+import { BundleError, TEXT, half } from "./cbor.mjs";
 
 const END = 0x06054b50;
 
@@ -17,7 +17,7 @@ export async function readNpz(bytes) {
     const local = view.getUint32(at + 42, true);
     const start = local + 30 + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
     const packed = bytes.subarray(start, start + size);
-    const array = floats(method === 8 ? await inflated(packed) : packed);
+    const array = values(method === 8 ? await inflated(packed) : packed);
     found[TEXT.decode(bytes.subarray(at + 46, at + 46 + name)).replace(/\.npy$/, "")] = array;
     at += 46 + name + extra + comment;
   }
@@ -29,11 +29,16 @@ async function inflated(packed) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-function floats(npy) {
+function values(npy) {
   const length = new DataView(npy.buffer, npy.byteOffset).getUint16(8, true);
   const head = TEXT.decode(npy.subarray(10, 10 + length));
-  if (npy[6] !== 1 || !head.includes("'<f4'") || !head.includes("'fortran_order': False")) {
-    throw new BundleError("a file of arrays is not of the known form");
-  }
-  return new Float32Array(npy.slice(10 + length).buffer);
+  const type = /'descr': '([^']+)'/.exec(head)?.[1];
+  const [body, plain] = [npy.slice(10 + length), head.includes("'fortran_order': False")];
+  const read = {
+    "<f4": () => new Float32Array(body.buffer),
+    "<f2": () => Float32Array.from(new Uint16Array(body.buffer), half),
+    "|u1": () => body,
+  }[type];
+  if (npy[6] !== 1 || !read || !plain) throw new BundleError("a file of arrays is not of the known form");
+  return read();
 }

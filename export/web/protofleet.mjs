@@ -2,6 +2,7 @@
 // docs/bundle.md has the format. Nothing here is specific to a page.
 
 import { BundleError, TEXT, decodeCbor, half } from "./cbor.mjs";
+import { oddness, probabilities, quantile, sound, unusual } from "./certainty.mjs";
 import { readNpz } from "./npz.mjs";
 import { resized } from "./resize.mjs";
 import { sha256 } from "./sha256.mjs";
@@ -52,6 +53,7 @@ export function readPublished(bytes) {
   const about = JSON.parse(TEXT.decode(Uint8Array.from(array(json).data)));
   const points = Object.fromEntries([...parts.get(kind)].filter(([name]) => name !== "kind").map(([n, raw]) => [n, array(raw)]));
   const rows = Array.from(points.classes.data);
+  if (about.calibration && !sound(about.calibration)) throw new BundleError("the calibration contradicts itself");
   if (rows.some((c) => !(c < about.classes.length))) throw new BundleError("a prototype is of no class");
   return { kind, ...about, points, rows, body: body.value };
 }
@@ -131,25 +133,47 @@ function likeliest(points) {
   return { proto_w: [transposed(rows, n, 2 * d), [2 * d, n]], proto_b: [b, [n]], proto_c: [centre, [d]] };
 }
 
-/** A bundle in use. `load(name)` gives a file of it as bytes. */
+/** A bundle in use. `load(name)` gives a file of it as bytes. With `unknown` what is like no class has no label; `check`
+ *  runs the exporter's self-test first. */
 export class Classifier {
-  static async open(ort, load, options = {}) {
+  static async open(ort, load, options = {}, { unknown = false, check = true } = {}) {
     const manifest = JSON.parse(TEXT.decode(await load("manifest.json")));
     if (manifest.schema !== "protofleet-bundle/1") throw new BundleError(`schema ${manifest.schema} is not known here`);
     const files = {};
-    for (const name of ["model.onnx", "prototypes.cbor", "drift.npz"]) {
+    const others = [...(check ? ["selftest.npz"] : []), ...(unknown ? ["calibration.npz"] : [])];
+    for (const name of ["model.onnx", "prototypes.cbor", "drift.npz", ...others]) {
       if (!manifest.files[name]) continue;
       files[name] = await load(name);
       if ((await sha256(files[name])) !== manifest.files[name]) throw new BundleError(`${name} is damaged`);
     }
     const session = await ort.InferenceSession.create(files["model.onnx"], options);
-    const made = new Classifier(ort, manifest, session, files["drift.npz"] ? await readNpz(files["drift.npz"]) : null);
+    const arrays = async (name) => (files[name] ? readNpz(files[name]) : null);
+    const seen = (await arrays("calibration.npz"))?.features ?? null;
+    const made = new Classifier(ort, manifest, session, await arrays("drift.npz"), { unknown, seen });
     await made.swap(files["prototypes.cbor"]);
+    if (check) await made.tested(await arrays("selftest.npz"));
     return made;
   }
 
-  constructor(ort, manifest, session, drift) {
-    Object.assign(this, { ort, manifest, session, drift, loaded: null });
+  constructor(ort, manifest, session, drift, { unknown = false, seen = null } = {}) {
+    Object.assign(this, { ort, manifest, session, drift, unknown, seen, loaded: null });
+  }
+
+  /** The exporter's inputs must give the exporter's scores; where there is no class yet, its features. */
+  async tested(vectors) {
+    const [which, loaded] = [this.loaded.labels.length ? "score" : "feature", this.loaded];
+    const due = vectors?.[which];
+    if (!due || !vectors.image) throw new BundleError(`the self-test needs inputs and ${which}s`);
+    let [apart, largest, at] = [0, 0, 0];
+    for await (const { [which]: { data } } of this.blocks(vectors.image, loaded)) {
+      for (let i = 0; i < data.length; i++, at++) {
+        apart = Math.max(apart, Math.abs(data[i] - due[at]));
+        largest = Math.max(largest, Math.abs(due[at]));
+      }
+    }
+    // Not the other way round: what is no number must fail.
+    const same = at === due.length && apart <= this.manifest.tolerance * largest;
+    if (!same) throw new BundleError(`the self-test fails: ${which}s differ by ${(apart / largest).toExponential(1)} of the largest`);
   }
 
   /** Classify by these prototypes from the next call on; what does not fit is refused and nothing changes. */
@@ -166,41 +190,90 @@ export class Classifier {
     const tensors = Object.entries(inputs).map(([name, [data, shape]]) => [name, new this.ort.Tensor("float32", data, shape)]);
     const held = [...new Set(bank.rows)].sort((a, b) => a - b);
     const state = await sha256(bank.body);
-    this.loaded = Object.freeze({ bank, tensors: Object.fromEntries(tensors), held, labels: held.map((c) => bank.classes[c]), state });
+    const loaded = { bank, tensors: Object.fromEntries(tensors), held, labels: held.map((c) => bank.classes[c]), state };
+    this.loaded = Object.freeze({ ...loaded, inputs, judge: this.judge(loaded, inputs) });
     return this.loaded.state;
+  }
+
+  /** What tells unknown things with these classes: the fleet's calibration, else the bundle's check samples. */
+  judge({ bank, held }, inputs) {
+    if (!held.length) return null;
+    if (bank.calibration?.usual) return (square, scores) => unusual(bank.calibration, scores);
+    if (!this.seen?.length) return null;
+    const [d, [c]] = [this.manifest.embedding, inputs.proto_c ?? []];
+    const odd = Array.from({ length: this.seen.length / d }, (_, row) => {
+      const f = this.seen.subarray(row * d, (row + 1) * d);
+      const away = c ? f.map((v, i) => v - c[i]) : f;
+      const x = c ? [...away.map((v) => v * v), ...away] : away;
+      return oddness(bank.kind, squared(f), byClass(bank, held, linearly(x, inputs)));
+    });
+    const cut = quantile(odd, this.manifest.unknown.keep);
+    return (square, scores) => oddness(bank.kind, square, scores) > cut;
+  }
+
+  /** The graph's answers to samples, some at a time. */
+  async *blocks(samples, loaded) {
+    const { kind, shape } = this.manifest.input;
+    const [size, type] = [shape.reduce((a, b) => a * b, 1), kind === "image" ? "uint8" : "float32"];
+    for (let start = 0; start < samples.length; start += BLOCK * size) {
+      const block = samples.slice(start, start + BLOCK * size);
+      const image = new this.ort.Tensor(type, block, [block.length / size, ...shape]);
+      yield await this.session.run({ image, ...loaded.tensors });
+    }
   }
 
   /** `samples`: n of the bundle's inputs one after another, uint8 for images. One answer each, without a label while no
    *  class is known. */
   async classify(samples, n = 1) {
-    const [loaded, { kind, shape }] = [this.loaded, this.manifest.input];
-    const size = shape.reduce((a, b) => a * b, 1);
-    const type = kind === "image" ? "uint8" : "float32";
-    if (samples.length !== n * size) throw new BundleError(`${n} samples of ${shape.join("×")} are due`);
+    const [loaded, { shape }] = [this.loaded, this.manifest.input];
+    if (samples.length !== n * shape.reduce((a, b) => a * b, 1)) throw new BundleError(`${n} samples of ${shape.join("×")} are due`);
     const answers = [];
-    for (let start = 0; start < n; start += BLOCK) {
-      const count = Math.min(BLOCK, n - start);
-      const image = new this.ort.Tensor(type, samples.slice(start * size, (start + count) * size), [count, ...shape]);
-      const { score, feature } = await this.session.run({ image, ...loaded.tensors });
-      for (let row = 0; row < count; row++) answers.push(this.answer(loaded, score, feature, row));
+    for await (const { score, feature } of this.blocks(samples, loaded)) {
+      for (let row = 0; row < feature.dims[0]; row++) answers.push(this.answer(loaded, score, feature, row));
     }
     return answers;
   }
 
-  answer(loaded, score, feature, row) {
-    const { rows, kind } = loaded.bank;
-    const [p, d] = [rows.length, feature.dims[1]];
-    const mine = score.data.subarray(row * p, (row + 1) * p);
-    const scores = loaded.held.map((c) => {
-      const of = Array.from(mine).filter((_, i) => rows[i] === c);
-      const top = Math.max(...of);
-      return kind === "mixtures" ? top + Math.log(of.reduce((sum, s) => sum + Math.exp(s - top), 0)) : top;
-    });
-    let square = 0;
-    for (let i = row * d; i < (row + 1) * d; i++) square += feature.data[i] ** 2;
-    const distances = kind === "prototypes" ? scores.map((s) => Math.sqrt(Math.max(square - s, 0))) : null;
-    return { label: loaded.labels[scores.indexOf(Math.max(...scores))] ?? null, labels: loaded.labels, scores, distances, state: loaded.state };
+  /** `probabilities` are null where nobody calibrated these scores, `unknown` where there is nothing to tell it by. */
+  answer({ bank, held, labels, state, judge, inputs }, score, feature, row) {
+    const [p, d] = [bank.rows.length, feature.dims[1]];
+    const seen = feature.data.subarray(row * d, (row + 1) * d);
+    // A head's rows are differences of large numbers: single precision would be seen in a probability.
+    const precise = bank.calibration && bank.kind === "head";
+    const mine = precise ? linearly(seen, inputs) : score.data.subarray(row * p, (row + 1) * p);
+    const [scores, square] = [byClass(bank, held, mine), squared(seen)];
+    const best = scores.indexOf(Math.max(...scores));
+    const unknown = judge ? judge(square, scores) : null;
+    const sure = bank.calibration && held.length ? probabilities(bank.calibration, scores) : null;
+    return {
+      label: this.unknown && unknown ? null : (labels[best] ?? null),
+      labels,
+      scores,
+      distances: bank.kind === "prototypes" ? scores.map((s) => Math.sqrt(Math.max(square - s, 0))) : null,
+      probabilities: sure,
+      probability: sure?.[best] ?? null,
+      unknown,
+      state,
+    };
   }
+}
+
+/** What the graph's last step makes of a feature. */
+function linearly(x, { proto_w: [w], proto_b: [b] }) {
+  return Array.from(b, (bias, p) => x.reduce((sum, v, i) => sum + v * w[i * b.length + p], bias));
+}
+
+function squared(feature) {
+  return feature.reduce((sum, v) => sum + v * v, 0);
+}
+
+/** Scores of points to scores of classes: the best of a class's prototypes, or all its Gaussians together. */
+function byClass({ rows, kind }, held, score) {
+  return held.map((c) => {
+    const of = Array.from(score).filter((_, i) => rows[i] === c);
+    const top = Math.max(...of);
+    return kind === "mixtures" ? top + Math.log(of.reduce((sum, s) => sum + Math.exp(s - top), 0)) : top;
+  });
 }
 
 /** A picture's RGBA pixels, upright and at its own size, as one input of a bundle whose `input.shape` this is. */

@@ -118,13 +118,14 @@ def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer
     head, hyper = find(state, learned.HEAD, Head), turn.hyper
     if head is None:
         return {"head": ByHead()}
+    # Who has no samples has no prior: the head as it is, whose scores the calibration is about.
+    if not me.samples:
+        return {"prototype": ByHead(rows=head)}
     sure = learned.calibration(state)
     temper = 1.0 if sure is None else sure.temperature
     # The prior never leaves the device: it is what makes one common classifier fit this device's
     # classes, and it would tell which those are.
-    own = np.zeros(turn.contract.n_classes)
-    if me.samples:
-        own += np.bincount(me.features().labels, minlength=len(own))
+    own = np.bincount(me.features().labels, minlength=turn.contract.n_classes)
     return {"prototype": ByHead(rows=with_prior(head, own, temper, hyper.smooth))}
 
 

@@ -15,6 +15,8 @@ from export.writer import Wanted, contents_of, export, write
 from protofleet import wire
 from protofleet.contract import Input
 from protofleet.exchange import published
+from protofleet.settings.fields import to_plain
+from protofleet.statistics.reliability import Calibration
 from tests.bundles import device, other_bank
 from tests.export.browser import node_modules
 
@@ -74,6 +76,21 @@ def test_javascript(made, place, node_modules):
     lines = run.stdout.strip().splitlines()
     assert lines[0].split()[0] in labels
     assert lines[-1] in labels
+
+
+def test_the_recipe_for_how_sure_gives_what_a_device_says():
+    (recipe,) = [listing for listing in listings("python") if "def judged" in listing]
+    scope, rng = {}, np.random.default_rng(6)
+    exec(recipe, scope)
+    x, w, b = rng.normal(size=(40, 9)), rng.normal(size=(9, 5)), rng.normal(size=5)
+    for knots in ((), (0.3, 0.5, 0.9)):
+        for usual in ((-4.0, 0.5), None):
+            sure = Calibration(1.5, knots, tuple(k**2 for k in knots), usual)
+            due, unknown = sure.shares(x @ w + b), sure.unknown(x @ w + b)
+            for row, feature in enumerate(x):
+                share, odd = scope["judged"](feature, w, b, to_plain(sure))
+                assert np.allclose(share, due[row])
+                assert odd == unknown[row]
 
 
 def test_the_recipe_for_photos_gives_what_a_device_sees(place, monkeypatch):

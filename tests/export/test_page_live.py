@@ -24,6 +24,7 @@ from tests.bundles import device, other_bank
 from tests.coordinator.made import packed_bundle
 from tests.export.browser import CHROMIUM, answer, node_modules, visited
 from tests.export.test_page import HERE
+from tests.knowing import knowing
 from tests.serving import coordinator, frozen, told
 
 __all__ = ["node_modules"]
@@ -96,7 +97,10 @@ def test_what_a_coordinator_publishes_swaps_live_small_and_in_pieces(made, site,
         sent = published.read(published.write(bank, wire.Envelope("global", "f"))).bank
         due.use(sent, "")
         assert found["label"] == due.look(image(found)).best[0]
-        assert found["rows"] == 4
+        assert len(found["rows"]) == 4
+        # Nobody calibrated these: distances, and no bar that would pass for a probability.
+        assert {row["width"] for row in found["rows"]} == {None}
+        assert found["measure"].startswith("distances, and no probabilities")
     assert renamed["labels"] == ["apple", "b", "c", "d"]
     assert (
         len({small["state"], renamed["state"], large["state"], largest["state"], back["state"]})
@@ -135,13 +139,28 @@ def test_the_broker_may_ask_for_a_password_and_let_a_page_fetch_under_its_own_na
 @needs_chromium
 def test_the_cameras_frames_are_classified_until_it_is_switched_off(made, site, tmp_path):
     flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
-    with visited(site, "live.html", tmp_path / "profile", *flags) as answers:
-        found = answer(answers)
     due = Classifier(write(made, tmp_path / "b"))
+    x = np.random.default_rng(2).integers(0, 256, (60, 28, 28, 3), dtype=np.uint8)
+    lineage = due.bundle.manifest.lineages[0]
+    bank = knowing(lineage, "abc", [(due.embed(x), np.arange(60) % 3)])
+    (site / "state.cbor").write_bytes(
+        published.write(bank, wire.Envelope("global", "f"), "float32")
+    )
+    with visited(site, "live.html?state=state.cbor", tmp_path / "profile", *flags) as answers:
+        found = answer(answers)
+    due.use(bank, "")
     assert found["still"]
     for frame in found["frames"]:
         assert image(frame).std() > 0
-        assert frame["label"] == due.look(image(frame)).best[0]
+        seen = due.look(image(frame))
+        none = "unknown, nearest " if seen.unknown[0] else ""
+        assert frame["label"] == none + seen.best[0]
+        sure = {row["name"]: float(row["number"].removesuffix(" %")) for row in frame["rows"]}
+        due_of = dict(zip(seen.labels, 100 * seen.probabilities[0], strict=True))
+        assert sure == pytest.approx(due_of, abs=0.06)
+        widths = [float(row["width"].removesuffix("%")) for row in frame["rows"]]
+        assert widths == pytest.approx(sorted(due_of.values(), reverse=True), abs=0.06)
+        assert frame["measure"] == ""
     first, *others = [image(frame) for frame in found["frames"]]
     assert any(not np.array_equal(first, other) for other in others)
 

@@ -1,17 +1,25 @@
 """What is written, and what is not."""
 
+import json
 import shutil
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import onnx
 import pytest
 
+from edge_agent.inference.bundle import Reading
+from export import graph, verify
 from export.writer import Wanted, export, write
 from protofleet import wire
 from protofleet.errors import UsageError
-from protofleet.recipe import Linear
+from protofleet.exchange import published
+from protofleet.recipe import ByHead, Linear
+from protofleet.settings.fields import from_plain
+from protofleet.statistics.reliability import Calibration
 from tests.bundles import device
+from tests.knowing import knowing
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +57,24 @@ def test_another_folder_is_not_overwritten(made, tmp_path):
     write(made, tmp_path / "b")
     write(made, tmp_path / "b")
     shutil.rmtree(tmp_path / "b")
+
+
+def test_a_fleets_own_head_brings_how_sure_it_is_and_keeps_its_digits():
+    source = device()
+    x = verify.by_torch(
+        graph.classifying(source.net, source.contract.input, Reading("prototypes")),
+        source.calibration.x,
+        {"proto_w": np.zeros((24, 1), np.float32), "proto_b": np.zeros(1, np.float32)},
+    )[1]
+    bank = knowing("l", source.contract.classes, [(x, source.calibration.y)])
+    sure = bank.about.calibration
+    trained = replace(source, scorers={"prototype": ByHead(rows=bank.points)}, sure=sure)
+    made = export(trained, Wanted(also=("raw",)))
+    shipped = published.read(made.files["prototypes.cbor"]).bank
+    assert shipped.about.calibration == sure
+    assert np.array_equal(shipped.points.weight, bank.points.weight)
+    document = json.loads(made.files["rows.json"])
+    assert from_plain(Calibration, document["calibration"]) == sure
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,16 @@ from pathlib import Path
 from queue import Queue
 from threading import Thread
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from edge_agent.cli.infer_cmd import answers
+from edge_agent.cli.infer_cmd import answers, table
 from edge_agent.inference.classifier import Classifier
 from export.writer import Wanted, export, write
 from tests.bundles import device, digits
-from tests.networks import extractor_bundle
+from tests.knowing import knowing
+from tests.networks import extractor_bundle, pictures
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 60
@@ -172,3 +174,24 @@ def test_until_a_followed_fleet_has_classes_there_is_a_reason_for_each_photo(tmp
     photo(tmp_path / "0.png", 0)
     (row,) = answers(classifier, [tmp_path / "0.png"], 1)
     assert (row["label"], row["error"]) == (None, "no class is known yet")
+
+
+def test_an_answer_says_how_sure_it_is_and_what_is_unknown(tmp_path):
+    classifier = Classifier(extractor_bundle(tmp_path / "x.pfb"), unknown=True)
+    x = np.concatenate([pictures(seed, 40) for seed in (1, 2)])
+    lineage = classifier.bundle.manifest.lineages[0]
+    classifier.use(knowing(lineage, "ab", [(classifier.embed(x), np.arange(80) // 40)]), "")
+    for name, pixels in (("0.png", x[0]), ("1.png", pictures(9, 1)[0])):
+        Image.fromarray(pixels).save(tmp_path / name)
+    files = [tmp_path / "0.png", tmp_path / "1.png"]
+    due = classifier.look(np.stack([x[0], pictures(9, 1)[0]]))
+    rows = list(answers(classifier, files, 2))
+    for row, sure in zip(rows, due.probabilities, strict=True):
+        assert [one["probability"] for one in row["top"]] == sorted(sure, reverse=True)
+        assert row["probability"] == sure.max()
+        assert "distance" not in row["top"][0]
+    assert [(row["label"], row["unknown"]) for row in rows] == [("a", False), (None, True)]
+    first, second = table(rows).splitlines()
+    share = f"{100 * due.probabilities[0].max():.1f} %"
+    assert first.startswith(f"{files[0]}  a ({share})  b (")
+    assert second.startswith(f"{files[1]}  unknown, nearest ")

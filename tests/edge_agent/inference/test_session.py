@@ -15,6 +15,7 @@ from protofleet.exchange.archive import BundleError
 from protofleet.exchange.published import About, Bank
 from protofleet.values.prototypes import Head, Mixtures, Prototypes
 from tests.bundles import device, digits
+from tests.knowing import knowing
 from tests.networks import FILTERS, extractor_bundle, pictures
 
 
@@ -87,7 +88,7 @@ def test_unknown_things_are_told_by_check_samples_only(made, tmp_path):
     write(export(device(), Wanted(by="prototype", calibration=False)), tmp_path / "bare")
     assert Classifier(tmp_path / "bare").loaded.threshold is None
     with pytest.raises(BundleError, match="nothing to tell unknown things by"):
-        Classifier(tmp_path / "bare", unknown=True)
+        Classifier(str(tmp_path / "bare"), unknown=True)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,32 @@ def test_an_extractor_takes_a_heads_rows_as_well(extractor):
     others = Mixtures([0], [1.0], np.zeros((1, FILTERS)), np.ones((1, FILTERS)), [3])
     with pytest.raises(Mismatch, match="by prototypes, these are mixtures"):
         classifier.swap(message_of(Bank(About(lineage, ("one",)), others)))
+
+
+def test_what_a_fleet_calibrated_is_a_probability_and_may_be_unknown(extractor):
+    x = np.concatenate([pictures(seed, 40) for seed in (1, 2, 3)])
+    plain, asked = Classifier(extractor), Classifier(extractor, unknown=True)
+    features = plain.embed(x)
+    bank = knowing(extractor.manifest.lineages[0], "abc", [(features, np.arange(120) // 40)])
+    others = np.concatenate([x[::10], *(pictures(seed, 1) for seed in range(4, 24))])
+    for classifier in (plain, asked):
+        classifier.swap(message_of(bank))
+    answer, head, sure = plain.look(others), bank.points, bank.about.calibration
+    scores = answer.features.astype(np.float64) @ head.weight.T.astype(np.float64) + head.bias
+    assert np.allclose(answer.scores, scores, rtol=1e-12)
+    assert np.allclose(answer.probabilities, sure.shares(scores), atol=1e-9)
+    assert np.array_equal(answer.unknown, sure.unknown(scores))
+    assert answer.unknown[:12].mean() < 0.3 < answer.unknown[12:].mean()
+    # The label stays where nobody asked for unknown things to have none.
+    assert None not in answer.best
+    assert [label is None for label in asked.look(others).best] == answer.unknown.tolist()
+    # Before anybody counted nothing is called unknown, and asking for it is no reason to stop.
+    bank = knowing(bank.about.lineage, "abc", [(features, np.arange(120) // 40)], counted=False)
+    asked.swap(message_of(bank))
+    answer = asked.look(others)
+    assert answer.unknown is None
+    assert answer.probabilities.sum(1) == pytest.approx(1)
+    assert None not in answer.best
 
 
 def test_an_extractor_is_tested_by_its_features(extractor):

@@ -111,3 +111,16 @@ def test_what_scores_far_above_everything_is_unknown_too():
 def test_a_calibration_that_contradicts_itself_is_refused(wrong):
     with pytest.raises(SettingError):
         Calibration(**({"temperature": 1.0} | wrong))
+
+
+def test_every_class_has_its_share_and_the_best_has_the_measured_one():
+    out = drawn(8, 3000)
+    found = calibration(reliability(out, 1.0), 1.0)
+    shares = found.shares(out.scores)
+    assert np.array_equal(shares.max(1), found.probability(out.scores))
+    best = shares[np.arange(len(shares)), out.scores.argmax(1)]
+    assert np.array_equal(best, shares.max(1))
+    assert shares.sum(1).max() == pytest.approx(1)
+    # One that is no surer than its neighbour leaves more than its neighbour may have.
+    assert shares.sum(1).min() < 1
+    assert (found.shares(np.array([[1.0], [900.0]])) <= 1).all()

@@ -43,7 +43,10 @@ def from_store(config: Config, data_dir: Path | None, run: str | None = None) ->
     hyper = from_plain(recipe.hyper, spec["hyper"])
     fitted = fit(read(config.data, data_dir, contract.input), contract)
     samples = chosen_rows(
-        contract, Trial(fitted.train.x, fitted.train.y), Trial(fitted.test.x, fitted.test.y)
+        contract,
+        Trial(fitted.train.x, fitted.train.y),
+        Trial(fitted.test.x, fitted.test.y),
+        "test samples of this device",
     )
     state = GlobalState(shared.body, {} if own is None else {config.id: wire.decode(own).body})
     backbone = backbones.of_device(config.data.backbone, recipe.traits.backbone, contract.input)

@@ -10,14 +10,15 @@ from edge_agent.inference.bundle import Reading
 from protofleet.errors import UsageError
 from protofleet.exchange.published import Points
 from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Scorer
-from protofleet.scoring import points_of
+from protofleet.scoring import points_of, primary
 
 
 def chosen(scorers: Mapping[str, Scorer], by: str | None) -> tuple[Reading, Points | None]:
-    """The named scorer, or the method's first: how it reads, and its points (a head's are in the
-    network).
+    """The named scorer, or the one that the method's runs are known by: how it reads, and its
+    points (a head's are in the network).
     """
-    name = by or next(iter(scorers))
+    usual = primary(scorers)
+    name = by or (usual if usual in scorers else next(iter(scorers)))
     if name not in scorers:
         raise UsageError(
             f"this model does not classify by {name!r}", f"it does by {', '.join(scorers)}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from edge_agent.data.dataset import DataSet
+from edge_agent.data.usage import NOBODYS, TRAINED, Usage, unpacked
 from edge_agent.networks.net import FleetNet
 from edge_agent.training.agent import Agent
 from edge_agent.training.batches import LocalData, SampleTensors
@@ -22,19 +23,20 @@ from edge_agent.training.context import TrainingContext
 from export.trial import Trial, Trials
 from protofleet import registry
 from protofleet.contract import Contract
-from protofleet.errors import CheckpointError, UsageError
+from protofleet.errors import CheckpointError, DataError, UsageError
 from protofleet.exchange import learned
 from protofleet.exchange.published import extractor_lineage, run_lineage
 from protofleet.exchange.snapshot import unpack, unpack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Recipe, Scorer, Turn
-from protofleet.scoring import scorers_of
+from protofleet.scoring import primary, scorers_of
 from protofleet.settings.fields import from_plain
 from protofleet.statistics.reliability import Calibration
 from protofleet.util.seeds import generator
 from protofleet.values.prototypes import Parts, Tensors
 
 CHECKED, CALIBRATED = 1000, 256  # samples: enough for a tenth of a percent, and for ranges
+ENOUGH = 200  # samples of nobody's to measure on
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,8 @@ class Source:
     calibration: Trial
     check: Trial
     sure: Calibration | None = None  # how sure the method's own head is, where it says so
+    took: str = ""  # whose network it is, and what the run reports
+    measured: str = ""  # of which samples `check` are; nothing: accuracy cannot be said of them
 
     def lineages(self, *, freeze: bool = False) -> tuple[str, ...]:
         """The run's alone; where all devices keep one frozen extractor, or shall from now on, its
@@ -84,6 +88,35 @@ class SavedAgents:
     folder: Path
     config: Mapping[str, Any]
     round: int
+    # Of the last round that was measured: by evaluator, and by device and evaluator.
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    per_agent: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    usage: Usage | None = None  # of a run that is older than this nothing is said
+
+    def representative(self) -> tuple[str, str]:
+        """The device that comes nearest to what the run reports, and that in words."""
+        kinds: Mapping[str, str] = self.config["backbones"]
+        name = primary(self.accuracy)
+        shares = {a: n[name] for a, n in self.per_agent.items() if name in n and a in kinds}
+        if not shares:
+            return min(kinds), f"{min(kinds)} of {len(kinds)} devices, the first"
+        mean = self.accuracy[name]
+        agent = min(sorted(shares), key=lambda a: abs(shares[a] - mean))
+        return agent, self.words(agent)
+
+    def words(self, agent: str) -> str:
+        """What the run reports of this device, and of all."""
+        name = primary(self.accuracy)
+        whole = f"{agent} of {len(self.config['backbones'])} devices"
+        if name not in self.per_agent.get(agent, {}):
+            return whole
+        # Prototypes answer among a device's own classes there, and a bundle knows all of them.
+        among = "" if name == "head" else ", among its own classes"
+        own, mean = self.per_agent[agent][name], self.accuracy[name]
+        return (
+            f"{whole}: by {name}{among}, it is right in {100 * own:.1f} % of its own test "
+            f"samples; the run's mean is {100 * mean:.1f} %"
+        )
 
 
 def find(path: Path) -> SavedAgents:
@@ -101,23 +134,37 @@ def find(path: Path) -> SavedAgents:
         )
     try:
         config = json.loads((run / "config.json").read_text())
+        round = int(checkpoints[-1].name.removeprefix("checkpoint-"))
+        rows, samples = checkpoints[-1] / "rows.json", run / "samples.npz"
+        every = json.loads(rows.read_text()) if rows.exists() else []
+        last: dict[str, Any] = next((row for row in reversed(every) if row.get("accuracy")), {})
         return SavedAgents(
-            checkpoints[-1], config, int(checkpoints[-1].name.removeprefix("checkpoint-"))
+            checkpoints[-1],
+            config,
+            round,
+            last.get("accuracy", {}),
+            last.get("per_agent", {}),
+            unpacked(samples.read_bytes()) if samples.exists() else None,
         )
-    except ValueError as error:
+    except (OSError, ValueError, AttributeError, DataError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from None
 
 
 def from_run(
-    saved: SavedAgents, agent: str | None, data: DataSet | None, image_size: int | None = None
+    saved: SavedAgents,
+    agent: str | None,
+    data: DataSet | None,
+    image_size: int | None = None,
+    *,
+    other: bool = False,
 ) -> Source:
-    """A device of a lab run."""
+    """A device of a lab run; `other` data than the run's own is not among what it trained on."""
     try:
         contract = from_plain(Contract, saved.config["contract"])
         recipe = registry.load(saved.config["method"])
         hyper = from_plain(recipe.hyper, saved.config["settings"])
         kinds: Mapping[str, str] = saved.config["backbones"]
-        name = agent or min(kinds)
+        name, took = (agent, saved.words(agent)) if agent else saved.representative()
         if name not in kinds:
             raise UsageError(
                 f"no agent is called {name!r}", f"there are: {', '.join(sorted(kinds)[:12])}"
@@ -133,7 +180,8 @@ def from_run(
         round -= 1
     resized = contract if image_size is None else at_size(contract, image_size)
     trained = TrainedAgent(name, kinds[name], checkpoint, state, round)
-    return of_agent(resized, recipe, hyper, trained, trials(data, resized))
+    samples = trials(data, resized, saved.usage, other=other)
+    return replace(of_agent(resized, recipe, hyper, trained, samples), took=took)
 
 
 def of_agent(
@@ -161,6 +209,7 @@ def of_agent(
         calibration=samples.calibration,
         check=samples.check,
         sure=learned.calibration(parts) if learned.HEAD in parts else None,
+        measured=samples.measured,
     )
 
 
@@ -172,19 +221,26 @@ def at_size(contract: Contract, size: int) -> Contract:
     return replace(contract, input=replace(kind, shape=(size, size, kind.shape[2])))
 
 
-def chosen_rows(contract: Contract, train: Trial, test: Trial) -> Trials:
-    """Some of each, the same ones every time."""
+def chosen_rows(contract: Contract, train: Trial, test: Trial, measured: str) -> Trials:
+    """Some of each, the same ones every time; `measured` says of which samples the latter are."""
     rng = generator("export", contract.seed, "trials")
     calibration = rng.permutation(len(train.y))[:CALIBRATED]
     check = rng.permutation(len(test.y))[:CHECKED]
     return Trials(
-        Trial(train.x[calibration], train.y[calibration]), Trial(test.x[check], test.y[check])
+        Trial(train.x[calibration], train.y[calibration]),
+        Trial(test.x[check], test.y[check]),
+        f"{len(check):,} {measured}" if measured else "",
     )
 
 
-def trials(data: DataSet | None, contract: Contract) -> Trials:
-    """Rows of the training split to calibrate with, of the test split to check with; the same ones
-    every time.
+def trials(
+    data: DataSet | None, contract: Contract, usage: Usage | None = None, *, other: bool = False
+) -> Trials:
+    """Rows to calibrate with, and others to check with; the same ones every time.
+
+    Accuracy on what a fleet trained on says nothing of what it will see. So the rows to check with
+    are those that no device held; where these are few, those that no device trained on; where
+    nobody says which these are, rows without their labels.
     """
     if data is None:
         nothing = Trial(_empty(contract), np.zeros(0, np.int64))
@@ -201,8 +257,21 @@ def trials(data: DataSet | None, contract: Contract) -> Trials:
         ids = np.arange(len(data.classes))
     y = ids[data.y]
     rows = np.flatnonzero(y >= 0)
-    train, test = rows[rows < data.n_train], rows[rows >= data.n_train]
-    return chosen_rows(contract, Trial(data.x[train], y[train]), Trial(data.x[test], y[test]))
+    if usage is None or not usage.fits(data):
+        train, test = rows[rows < data.n_train], rows[rows >= data.n_train]
+        labels = y[test] if other else np.full(len(test), -1)
+        words = f"test samples of {data.name}, which the run did not have" if other else ""
+        return chosen_rows(
+            contract, Trial(data.x[train], y[train]), Trial(data.x[test], labels), words
+        )
+    train = rows[usage.codes[rows] == TRAINED]
+    test, words = rows[usage.codes[rows] == NOBODYS], "samples that no device held"
+    if len(test) < ENOUGH:
+        test = rows[usage.codes[rows] != TRAINED]
+        words = "samples that no device trained on"
+    return chosen_rows(
+        contract, Trial(data.x[train], y[train]), Trial(data.x[test], y[test]), words
+    )
 
 
 # To classify as it does a device needs no samples; with none it cannot be trained by mistake.

@@ -23,3 +23,4 @@ class Trials(NamedTuple):
 
     calibration: Trial
     check: Trial
+    measured: str = ""  # of which samples accuracy on the latter is; nothing: they have no labels

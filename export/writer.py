@@ -72,8 +72,9 @@ def export(source: Source, want: Wanted) -> Exported:
     accuracy = {
         "float": full.check.accuracy_before,
         "bundle": shipped.check.accuracy_after,
-        "samples": float(len(source.check.x)),
+        "samples": float(len(source.check.x)) if source.measured else None,
     }
+    report = report | {"took": source.took, "measured": source.measured}
     draft = Manifest(
         schema=SCHEMA,
         input=contract.input,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -11,6 +11,14 @@ import numpy as np
 from protofleet.exchange.published import Points
 from protofleet.recipe import ByHead, LikeliestMixture, NearestPrototype, Recipe, Scorer, Turn
 from protofleet.values.prototypes import Ints, Parts, Tensors
+
+PRIMARY = ("prototype", "head")  # a run is known by the first of these that its method has
+
+
+def primary(names: Collection[str]) -> str:
+    """The evaluator by which a run, and what is exported of it, is known."""
+    return next((name for name in PRIMARY if name in names), "head")
+
 
 # A recipe's `scorers` takes a device, because some methods classify by what lies on it alone. The
 # coordinator has none, so it hands in one without samples: a recipe that does not ask for them

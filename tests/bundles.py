@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from edge_agent.data.sets import load
+from edge_agent.data.usage import Usage
 from edge_agent.networks.net import build_net
 from export.source import Source, Trial, trials
 from protofleet import registry
@@ -48,7 +49,11 @@ def device(
         **terms,
     )
     net = build_net(contract, backbone, extras or {}, 5).eval()
-    calibration, check = trials(data, contract)
+    used = None
+    if data is not None:
+        rows = np.arange(len(data.y))
+        used = Usage.of(data, rows[: data.n_train], rows[data.n_train :])
+    calibration, check, measured = trials(data, contract, used)
     if data is None:
         shape = contract.input.shape
         x = (
@@ -57,9 +62,22 @@ def device(
             else RNG.normal(size=(80, *shape)).astype(np.float32)
         )
         calibration = check = Trial(x, np.arange(80) % 4)
+        measured = "80 samples made up"
     weights = Tensors({name: tensor.detach().numpy() for name, tensor in net.weights().items()})
     hyper = registry.load("fedproto").hyper()
-    bare = Source(contract, "fedproto", hyper, backbone, 4, net, weights, {}, calibration, check)
+    bare = Source(
+        contract,
+        "fedproto",
+        hyper,
+        backbone,
+        4,
+        net,
+        weights,
+        {},
+        calibration,
+        check,
+        measured=measured,
+    )
     return replace(bare, scorers=scorers(bare, "through" if extras else ""))
 
 

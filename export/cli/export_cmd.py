@@ -40,9 +40,12 @@ def web_options(command: F) -> F:
     type=click.Path(path_type=Path),
     help="The bundle: a folder, or a file NAME.pfb.",
 )
-@click.option("--agent", help="Whose network; by default the first.")
 @click.option(
-    "--by", help="How it shall classify (prototype, head, mixture); by default as the method does."
+    "--agent", help="Whose network; by default one as good as the run reports of all together."
+)
+@click.option(
+    "--by",
+    help="How it shall classify (prototype, head, mixture); by default as the run is known by.",
 )
 @click.option(
     "--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True
@@ -66,7 +69,9 @@ def web_options(command: F) -> F:
     "--image-size", type=click.IntRange(1), help="Another image size, for networks that take any."
 )
 @click.option(
-    "--data", help="Samples to calibrate and check with; by default the run's own data set."
+    "--data",
+    help="Samples to calibrate and check with; by default those of the run's own data set that no "
+    "device trained on.",
 )
 @click.option(
     "--calibration/--no-calibration",
@@ -135,7 +140,8 @@ def of_run(where: Path, agent: str | None, data: str | None, image_size: int | N
         seed=int(saved.config["seed"]),
         image_size=image_size or saved.config.get("image_size") or None,
     )
-    return source.from_run(saved, agent, samples, image_size)
+    other = data is not None and Path(data).resolve() != Path(saved.config["dataset"]).resolve()
+    return source.from_run(saved, agent, samples, image_size, other=other)
 
 
 def folder() -> Path | None:
@@ -161,4 +167,10 @@ def lines(manifest: Any, report: Any, out: str, digest: str) -> list[str]:
                 f"{check['difference']:>12.1e}{100 * check['agreement']:>10.2f} %{accuracy:>10}"
             )
     rows += [f"kept {report['kept']}"] if "kept" in report else []
+    rows += [f"network of {report['took']}"] if report.get("took") else []
+    rows.append(
+        f"accuracy on {report['measured']}, of any class"
+        if report.get("measured")
+        else "accuracy not measured: nobody says which samples were not trained on"
+    )
     return [*rows, f"classifies by {manifest.reading.by}, lineage {manifest.lineages[0]}"]

@@ -53,7 +53,7 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> DeviceAnswers:
         state=outcome.state,
         round=outcome.rows[-1].round,
     )
-    samples = source.trials(setup.data, setup.contract)
+    samples = source.trials(setup.data, setup.contract, setup.usage)
     device = source.of_agent(setup.contract, setup.recipe, setup.hyper, trained, samples)
     bundle = folder / "device.pfb"
     writer.write(writer.export(device, writer.Wanted()), bundle)

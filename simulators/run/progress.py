@@ -15,7 +15,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from simulators.run.result import Row, primary
+from protofleet.scoring import primary
+from simulators.run.result import Row
 from simulators.run.rounds import Watch
 
 

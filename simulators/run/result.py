@@ -18,6 +18,7 @@ import numpy as np
 
 from edge_agent.training.evaluate import Tallies, Tally
 from protofleet.exchange.state import GlobalState
+from protofleet.scoring import primary
 from protofleet.settings.fields import to_plain
 from simulators.run.setup import Setup
 from simulators.run.workers import Embedded
@@ -25,7 +26,6 @@ from simulators.run.workers import Embedded
 # Read by the page of results and by other people's scripts: a field may be added, and none may
 # change its meaning without another number.
 SCHEMA = 1
-PRIMARY = ("prototype", "head")  # a run is known by the first of these that its method has
 Numbers = Mapping[str, float]
 
 
@@ -74,11 +74,6 @@ class Outcome:
     def evaluator(self) -> str:
         """Which accuracy the run is known by."""
         return primary(self.rows[-1].accuracy)
-
-
-def primary(accuracy: Numbers) -> str:
-    """The evaluator a run is known by."""
-    return next((name for name in PRIMARY if name in accuracy), "head")
 
 
 def row_of(

@@ -8,6 +8,7 @@ end.
 # directory holds
 #
 #     config.json                everything that decides the outcome; whose run this is
+#     samples.npz                which rows of the set are trained on, tested on, or nobody's
 #     checkpoint-000015/         the newest checkpoint
 #         state.cbor             the global state after round 15
 #         rows.json              the rows of rounds 1 to 15
@@ -85,6 +86,7 @@ class RunDir:
                     f"{self.path} holds a run with other settings", "name another --out"
                 )
         self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / "samples.npz", setup.usage.packed())
         write_whole(config_file, json.dumps(config, indent=1).encode())
 
     def save(

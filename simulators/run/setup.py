@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from edge_agent.data.dataset import Ints
 from edge_agent.data.sets import DataSet, load
+from edge_agent.data.usage import Usage
 from edge_agent.networks import backbones
 from edge_agent.networks.net import natural
 from edge_agent.networks.torch_env import resolve_device
@@ -49,6 +50,16 @@ class Setup:
     def agents(self) -> list[str]:
         """Every device, in the order of their names."""
         return [shard.agent for shard in self.partition.shards]
+
+    @property
+    def usage(self) -> Usage:
+        """What this run does with each row of its set."""
+        shards = self.partition.shards
+        return Usage.of(
+            self.data,
+            np.concatenate([rows for s in shards for rows in (s.train, s.validation)]),
+            np.concatenate([s.test for s in shards]),
+        )
 
     def context(self) -> TrainingContext:
         """What one process trains with."""

@@ -58,3 +58,8 @@ def test_every_method_can_be_asked():
         turn = Turn(CONTRACT, recipe.hyper(), 1)
         state = recipe.start(turn).shared
         assert scoring.scorers_of(recipe, turn, state), name
+
+
+def test_a_run_is_known_by_its_prototypes_where_it_has_some():
+    assert scoring.primary({"head": 0.9, "prototype": 0.1}) == "prototype"
+    assert scoring.primary({"head": 0.9, "mixture": 0.1}) == "head"

@@ -35,7 +35,14 @@ def test_the_report_is_a_line_a_precision_and_what_was_kept(lab_run, tmp_path):
     row = {"bytes": 12345, "milliseconds": 0.25, "difference": 2e-7, "agreement": 1.0}
     full, small = row | {"accuracy_after": 0.9}, row | {"accuracy_after": None}
     report = {"fp32": full, "int8": small, "kept": "fp32: int8 is not faster here"}
-    first, _, of_full, of_small, kept, last = lines(manifest, report, "b", "ab" * 32)
+    *_, unmeasured, _ = lines(manifest, report, "b", "ab" * 32)
+    assert unmeasured.startswith("accuracy not measured")
+    report |= {"took": "agent-01 of 2", "measured": "7 samples that no device held"}
+    first, _, of_full, of_small, kept, took, on, last = lines(manifest, report, "b", "ab" * 32)
+    assert (took, on) == (
+        "network of agent-01 of 2",
+        "accuracy on 7 samples that no device held, of any class",
+    )
     assert first == "b: mlp, fedproto round 2, fp32, abababababababab"
     assert of_full == "fp32        12,345    0.250     2.0e-07    100.00 %   90.00 %"
     assert of_small == "int8        12,345    0.250     2.0e-07    100.00 %          "

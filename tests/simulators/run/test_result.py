@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from edge_agent.training.evaluate import Tally
-from simulators.run.result import Row, Traffic, document, primary, row_of, table
+from simulators.run.result import Row, Traffic, document, row_of, table
 from simulators.run.rounds import LabOptions, run, run_in
 from simulators.run.setup import prepare
 
@@ -124,11 +124,6 @@ def test_the_best_pooled_round_is_its_own(small_lab):
 def test_a_device_without_samples_of_a_split_has_no_say_in_it():
     tallies = {"a": {"test": {"head": tally([0], [0])}}, "b": {"test": {"head": tally([1], [2])}}}
     assert row_of(1, tallies, Traffic(), Traffic(), 0).accuracy == {"head": 0.5}
-
-
-def test_a_run_is_known_by_its_prototypes_where_it_has_some():
-    assert primary({"head": 0.9, "prototype": 0.1}) == "prototype"
-    assert primary({"head": 0.9, "mixture": 0.1}) == "head"
 
 
 def test_the_table_has_a_column_for_every_classifier_and_a_blank_where_none_was_asked():

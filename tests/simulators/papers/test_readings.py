@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
 from edge_agent.networks import backbones
 from protofleet.contract import Input
-from simulators.papers.cell import MARGINS, command_of
+from simulators.papers.cell import MARGINS, changed, command_of
 from simulators.papers.readings import SECTIONS, every_cell
+from simulators.run.rounds import LabOptions, run
+from simulators.run.setup import prepare
 
 CELLS = every_cell()
 READINGS = [cell for section in SECTIONS for cell in section.readings]
@@ -51,15 +54,45 @@ def test_the_main_tables_have_33_figures():
     assert sum(cell.paper is not None for cell in main) == 33
 
 
-def test_the_four_layer_cnn_is_what_fedic_s_traffic_means():
+@pytest.fixture(scope="module")
+def about_fedic():
+    (about,) = (section.about for section in SECTIONS if section.name == "fedic")
+    return about
+
+
+def test_the_four_layer_cnn_is_what_fedic_s_traffic_means(about_fedic):
     """Recomputed from shapes: 3×3 convolutions and a line, as PyTorch counts them."""
     stages = backbones.build("cnn4", Input("image", (32, 32, 3)))
     head = torch.nn.Linear(stages.dim, 100)
     weights = sum(p.numel() for m in (stages.low, stages.high, head) for p in m.parameters())
-    both_ways = 20 * 2 * weights * 4 / 1e6
-    prototypes = 20 * (100 + 10) * stages.dim * 4 / 1e6
-    (about,) = (section.about for section in SECTIONS if section.name == "fedic")
-    assert f"{weights:,} weights" in about
-    assert f"{both_ways:.2f} MB" in about
-    assert f"{both_ways + prototypes:.1f} MB" in about
-    assert abs(both_ways + prototypes - 151.52) < 0.01 * 151.52
+
+    def megabytes(floats_a_client):
+        return 20 * floats_a_client * 4 / 1e6
+
+    both_ways = megabytes(2 * weights)
+    fedproto = both_ways + megabytes((100 + 10) * stages.dim)
+    fedic = fedproto + megabytes(100 * stages.dim)
+    assert f"{weights:,} weights" in about_fedic
+    assert f"{both_ways:.2f} MB" in about_fedic
+    assert f"{fedproto:.1f} MB" in about_fedic
+    assert abs(fedproto - 151.52) < 0.01 * 151.52
+    assert f"{fedic:.2f} MB, 0.2 % under" in about_fedic
+    assert 0.002 < 1 - fedic / 156.92 < 0.0025
+
+
+def test_our_own_traffic_is_what_a_round_counts(about_fedic, tmp_path):
+    """A round of devices that hold ten classes of a hundred each, on the four-layer CNN."""
+    y = np.repeat(np.arange(100), 4)
+    x = np.random.default_rng(0).integers(0, 256, (400, 32, 32, 3), np.uint8)
+    np.savez(tmp_path / "hundred.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    config = changed(
+        CELLS["fedic-cifar10-2"].config,
+        dataset=str(tmp_path / "hundred.npz"),
+        agents=10,
+        classes_per_agent=10,
+        shares="equal",
+        rounds=1,
+    )
+    row = run(prepare(config), LabOptions(), lambda row: None).rows[0]
+    a_client = (row.up_floats + row.down_floats) / 10
+    assert f"alone: {20 * a_client * 4 / 1e6:.2f} MB" in about_fedic

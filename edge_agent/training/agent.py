@@ -227,9 +227,11 @@ class Agent:
             )
 
     def embed(self, most: int) -> tuple[NDArray[np.float32], Ints]:
-        """Embeddings of the first test samples and their labels: for pictures."""
-        contract = self.context.contract
-        samples = SampleTensors(self.data.test.x[:most], self.data.test.y[:most])
+        """Embeddings of some test samples and their labels: for pictures."""
+        contract, test = self.context.contract, self.data.test
+        # Spread over all of them: the first may be of one class.
+        rows = torch.arange(min(most, len(test))) * len(test) // max(min(most, len(test)), 1)
+        samples = SampleTensors(test.x[rows], test.y[rows])
         with self._in_network(averaged=True) as learner, torch.inference_mode():
             net = learner.stepper.net.eval()
             embeddings = [

@@ -157,7 +157,11 @@ def _write_page(places: Places, target: Path | None) -> None:
         click.echo(page(SECTIONS, places, None))
         return
     for task in plan.tasks():
-        cells.keep_standing(task.cell, task.seed, places)
+        cells.keep_run(task.cell, task.seed, places)
+    for section in SECTIONS:
+        for cell in section.cells:
+            if cell.name in section.maps:
+                cells.keep_embeddings(cell, 0, places)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, page(SECTIONS, places, target.parent).encode())
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +43,7 @@ import numpy as np
 
 from protofleet.errors import (
     CheckpointError,
+    FleetError,
     FusionError,
     TrainingDiverged,
     UsageError,
@@ -52,8 +54,11 @@ from protofleet.util.files import Locked, lock
 from protofleet.values.prototypes import Prototypes
 from simulators.papers import records
 from simulators.papers.records import Over, Pick, RunRecord
+from simulators.run import maps
 from simulators.run.comparison import result_of
 from simulators.run.config import LabConfig
+from simulators.run.rounds import LabOptions, run
+from simulators.run.rundir import RunDir
 from simulators.run.setup import prepare
 
 MARGINS = "margins"  # instead of an evaluator: the evenness of the final prototypes
@@ -201,12 +206,29 @@ def standing(cell: Cell, seed: int, places: Places) -> RunRecord | None:
     return record
 
 
-def keep_standing(cell: Cell, seed: int, places: Places) -> None:
-    """Put on record where an unfinished run stands: its folder may be gone before it is over."""
-    if kept(cell, seed, places) is None:
-        record = standing(cell, seed, places)
+def keep_run(cell: Cell, seed: int, places: Places) -> None:
+    """Put on record what a run's folder has: its result, or where it stands; the folder may be gone
+    one day.
+    """
+    if recorded(cell, seed, places) is None:
+        record = kept(cell, seed, places) or standing(cell, seed, places)
         if record is not None:
             _keep(record, places)
+
+
+def keep_embeddings(cell: Cell, seed: int, places: Places) -> None:
+    """Embed samples by the weights that a finished run left, where it did not do so itself."""
+    path, config = places.run(cell, seed), at_seed(cell.config, seed)
+    # Without its last checkpoint it would be run all over again.
+    whole = (path / f"checkpoint-{config.run.rounds:06d}").exists()
+    if not whole or finished(path, config) is None or (path / maps.FILE).exists():
+        return
+    # Without its data, its weights, or the versions that made it there is no picture, and no harm.
+    with suppress(FleetError, OSError):
+        outcome = run(prepare(config), LabOptions(), lambda row: None, RunDir(path), resume=True)
+        samples = maps.EmbeddedSamples.of(outcome)
+        if samples is not None:
+            samples.write(path)
 
 
 def runs_of(cell: Cell, places: Places, most: int | None = None) -> list[RunRecord]:

@@ -15,7 +15,9 @@ from simulators.papers.cell import (
     Aim,
     Cell,
     Places,
+    at_seed,
     command_of,
+    finished,
     kept,
     standing,
 )
@@ -23,8 +25,9 @@ from simulators.papers.plan import duration
 from simulators.papers.readings import Section
 from simulators.papers.records import Pick, RunRecord
 from simulators.papers.words import digest_of, words_on
-from simulators.run import plots
-from simulators.run.plots import Mark
+from simulators.run import maps, plots
+from simulators.run.maps import EmbeddedSamples
+from simulators.run.plots import ClassMap, Mark
 from simulators.run.progress import size
 
 HEAD = """# Results
@@ -48,6 +51,9 @@ READ = """## How to read it
   flatters.
 - *Reached* means: not below the paper by more than the paper's own standard deviation, or by more
   than 0.5 points where it gives none.
+- A run is whole if it has the paper's rounds and samples, else what was cut stands beside it. A run
+  that is not over says in which round it stands; it is in the curves and counts as no figure.
+- In the curves the dotted lines are the papers' figures.
 - Nothing was tuned on the test split. The settings are the papers' own; a *reading* settles
   otherwise what a paper leaves open. It is a run of its own and moves no figure.
 - Floats are a round's, of the whole fleet; *paper counts* is the same round as the method's paper
@@ -55,8 +61,8 @@ READ = """## How to read it
 - What a run takes is wall time on two cores that had other work; for speed see
   [speed.md](speed.md).
 """
-FIGURES = """| paper | figure | paper | ours | seeds | reached |
-|---|---|---|---|---|---|"""
+FIGURES = """| paper | figure | paper | ours | seeds | run | reached |
+|---|---|---|---|---|---|---|"""
 ASKED = """| cell | paper | ours, last | ours, best | reported | gap | asked | seeds × rounds | \
 a run takes |
 |---|---|---|---|---|---|---|---|---|"""
@@ -136,21 +142,39 @@ def _overview(sections: Sequence[Section], results: AllCells, beside: Path | Non
 def _count(start: str, cells: Sequence[Cell], results: AllCells) -> str:
     ended = [cell for cell in cells if results.runs[cell.name]]
     good = sum(bool(_reached(cell, Aim("figure"), results)) for cell in ended)
-    bad, absent = len(ended) - good, len(cells) - len(ended)
-    return f"{start} {good} are reached, {bad} are not, and {absent} were not run."
+    begun = sum(bool(results.stands[c.name]) for c in cells if not results.runs[c.name])
+    bad, absent = len(ended) - good, len(cells) - len(ended) - begun
+    under_way = f"{begun} are of runs that are not over, " if begun else ""
+    return f"{start} {good} are reached, {bad} are not, {under_way}and {absent} were not run."
 
 
 def _mark(cell: Cell, results: AllCells) -> Mark:
     assert cell.paper is not None
     mine = [cell.value(record) for record in results.runs[cell.name]]
-    return Mark(cell.title, cell.paper, cell.slack, fmean(mine) if mine else None)
+    so_far = [cell.value(record) for record in results.stands[cell.name]]
+    return Mark(
+        cell.title,
+        cell.paper,
+        cell.slack,
+        fmean(mine) if mine else None,
+        fmean(so_far) if so_far else None,
+    )
 
 
 def _figure(cell: Cell, results: AllCells) -> str:
     mine = results.runs[cell.name]
     ours = _spread(cell, mine, cell.pick) if mine else "–"
     seeds = f"{len(mine)} of {cell.seeds}" if mine else "–"
-    return _row(cell.where, cell.title, _paper(cell), ours, seeds, _standing(cell, results))
+    columns = (_paper(cell), ours, seeds, _length(cell, results), _standing(cell, results))
+    return _row(cell.where, cell.title, *columns)
+
+
+def _length(cell: Cell, results: AllCells) -> str:
+    """How many rounds, and whether that is the paper's protocol or a part of it."""
+    rounds = f"{cell.config.run.rounds} rounds"
+    if not results.runs[cell.name] and results.stands[cell.name]:
+        rounds = f"{results.stands[cell.name][0].rounds} of {rounds}"
+    return f"cut: {cell.cut}" if cell.cut else f"whole, {rounds}"
 
 
 def _standing(cell: Cell, results: AllCells) -> str:
@@ -341,25 +365,59 @@ def _picture(section: Section, results: AllCells, beside: Path | None) -> list[s
         return []
     if section.picture == "maps":
         return _maps(section, results.places, beside)
-    series = {}
+    series, levels = {}, {}
     for cell in section.cells:
         mine, under_way = results.runs[cell.name], results.stands[cell.name]
         if cell.evaluator == MARGINS or not (mine or under_way):
             continue
         name = cell.name if mine else f"{cell.name} (unfinished)"
         series[name] = _curve(cell, mine or under_way[:1])
+        if cell.paper is not None:
+            levels[name] = cell.paper
     if not series:
         return []
     path = PICTURES / f"{section.name}.png"
-    plots.curves(series, beside / path, section.title, "accuracy")
-    return [f"![accuracy per round]({path})", ""]
+    plots.curves(series, beside / path, section.title, "accuracy", levels)
+    return [f"![accuracy per round]({path})", "", *_planes(section, results, beside)]
+
+
+def _planes(section: Section, results: AllCells, beside: Path) -> list[str]:
+    """What the networks of the section's methods make of the same samples, by t-SNE."""
+    path, panels, newest = PICTURES / f"{section.name}-tsne.png", [], 0.0
+    cells = [results.cells[name] for name in section.maps if results.runs[name]]
+    for cell in cells:
+        folder = results.places.run(cell, 0)
+        if finished(folder, at_seed(cell.config, 0)) is None:
+            continue
+        samples = EmbeddedSamples.read(folder)
+        if samples is not None:
+            newest = max(newest, (folder / maps.FILE).stat().st_mtime)
+            panels.append((cell.title, samples))
+    # It takes seconds a panel, and what it shows changes with its runs alone.
+    if panels and (not (beside / path).exists() or (beside / path).stat().st_mtime < newest):
+        shown = [_plane(title, samples) for title, samples in panels]
+        plots.class_maps(shown, beside / path)
+    if not (beside / path).exists():
+        return []
+    words = (
+        "Test samples of all devices as their networks see them after the last round, by t-SNE "
+        "(seed 0); stars are prototypes, or class means where a method sends none of that space."
+    )
+    return [words, "", f"![t-SNE of test samples]({path})", ""]
+
+
+def _plane(title: str, samples: EmbeddedSamples) -> ClassMap:
+    points, stars = samples.flat()
+    return ClassMap(
+        title, points, samples.labels, stars, samples.star_classes, list(samples.classes)
+    )
 
 
 def _maps(section: Section, places: Places, beside: Path) -> list[str]:
     """Pictures of the runs' own: their samples are in their folders only, so what was copied once
     stays where a folder is gone.
     """
-    maps = []
+    drawn = []
     for cell in section.cells:
         source = places.run(cell, 0) / "embeddings.png"
         target = PICTURES / f"{cell.name}.png"
@@ -367,8 +425,8 @@ def _maps(section: Section, places: Places, beside: Path) -> list[str]:
             (beside / target).parent.mkdir(parents=True, exist_ok=True)
             (beside / target).write_bytes(source.read_bytes())
         if (beside / target).exists():
-            maps.append(f"![{cell.title}: test samples and prototypes]({target})")
-    return [*maps, ""] if maps else []
+            drawn.append(f"![{cell.title}: test samples and prototypes]({target})")
+    return [*drawn, ""] if drawn else []
 
 
 def _curve(cell: Cell, mine: Sequence[RunRecord]) -> list[tuple[int, float]]:

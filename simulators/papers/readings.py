@@ -22,6 +22,7 @@ class Section:
     cells: tuple[Cell, ...]
     readings: tuple[Cell, ...] = ()
     picture: Literal["curves", "maps", "none"] = "curves"
+    maps: tuple[str, ...] = ()  # cells whose networks' view of the samples is drawn side by side
     main: bool = False  # of the papers' main tables; counted apart from what is further
     about: str = ""  # what is so whether anything was run or not
 
@@ -141,6 +142,7 @@ SECTIONS = (
         "FedMPS, FedProto and FedAvg, few-shot CIFAR-10",
         (*papers.FEDMPS_CIFAR, papers.FEDPROTO[0]),
         CIFAR_READINGS,
+        maps=("fedmps-cifar10", "fedproto-cifar10-long", "fedavg-cifar10"),
         main=True,
     ),
     Section("ablation", "FedMPS's ablation", papers.ABLATION, main=True),
@@ -149,14 +151,23 @@ SECTIONS = (
         "FedMPS, FedProto and FedAvg, few-shot Fashion-MNIST",
         (papers.FEDMPS_FASHION[0], papers.FEDPROTO[1], papers.FEDMPS_FASHION[1]),
         FASHION_READINGS,
+        maps=("fedmps-fashion", "fedproto-fashion", "fedavg-fashion"),
         main=True,
     ),
-    Section("gfpl", "GFPL and FedProto, few-shot MNIST", papers.GFPL, GFPL_READINGS, main=True),
+    Section(
+        "gfpl",
+        "GFPL and FedProto, few-shot MNIST",
+        papers.GFPL,
+        GFPL_READINGS,
+        maps=("gfpl-mnist-3", "gfpl-fedproto-3"),
+        main=True,
+    ),
     Section(
         "mpfedcl",
         "MP-FedCL, FedAvg and FedProto, MNIST, Dir(0.05)",
         papers.MPFEDCL,
         MPFEDCL_READINGS,
+        maps=("mpfedcl-mnist", "mpfedcl-fedavg", "mpfedcl-fedproto"),
         main=True,
     ),
     Section(
@@ -164,6 +175,7 @@ SECTIONS = (
         "FedIC, FedProto and FedPAC, Fashion-MNIST and CIFAR-10",
         (*papers.FEDIC_PAIRS, *papers.FEDIC_DIR, *papers.FEDIC_CIFAR),
         FEDIC_READINGS,
+        maps=("fedic-fashion-dir", "fedic-fedproto-fashion-dir", "fedic-fedpac-fashion-dir"),
         main=True,
         about=(
             "The paper does not describe its CNN. Its table 1 counts 156.92 MB a round for 20 "
@@ -180,6 +192,7 @@ SECTIONS = (
         "protonorm",
         "ProtoNorm and FedProto, CIFAR-10, mixed networks",
         papers.PROTONORM,
+        maps=("protonorm-cifar10", "protonorm-fedproto"),
         main=True,
     ),
     Section(

@@ -64,9 +64,15 @@ def partition_picture(
 
 
 def curves(
-    series: Mapping[str, Sequence[tuple[int, float]]], path: Path, title: str, ylabel: str
+    series: Mapping[str, Sequence[tuple[int, float]]],
+    path: Path,
+    title: str,
+    ylabel: str,
+    levels: Mapping[str, float] | None = None,
 ) -> None:
-    """A value per round for one or several methods, each line named at its end."""
+    """A value per round for one or several methods, each line named at its end; a level of a line
+    (what somebody else reports for it) is dotted in its colour.
+    """
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = _canvas(7.0, 4.2)
@@ -87,6 +93,8 @@ def curves(
             markersize=3.5,
         )
         ends.append((values[-1], rounds[-1], name, colour))
+        if levels and name in levels:
+            axes.axhline(levels[name], color=colour, linestyle=":", linewidth=1.1)
     axes.margins(x=0.02, y=0.08)
     axes.grid(axis="y", color=FAINT, linewidth=0.7)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -153,11 +161,13 @@ class Mark:
     paper: float
     slack: float
     ours: float | None
+    so_far: float | None = None  # of a run that is not over
 
 
 def figures(marks: Sequence[Mark], path: Path) -> None:
     """A line a figure, in points from the paper's: its slack as a bar, ours as a dot that is filled
-    where it is reached; where nothing was run, the name alone and grey.
+    where it is reached, and as a grey cross while its run is not over; where nothing was run, the
+    name alone.
     """
     figure, axes = _canvas(8.4, 1.0 + 0.23 * len(marks))
     # What is far off stands at the edge with its number, else it would make all others one line.
@@ -166,6 +176,9 @@ def figures(marks: Sequence[Mark], path: Path) -> None:
         low = -100 * mark.slack
         axes.plot([low, 0], [row, row], color=FAINT, linewidth=7, solid_capstyle="butt")
         if mark.ours is None:
+            if mark.so_far is not None:
+                stands = min(max(100 * (mark.so_far - mark.paper), -edge), edge)
+                axes.plot([stands], [row], marker="x", color="#999999", markersize=5, linestyle="")
             continue
         gap = 100 * (mark.ours - mark.paper)
         reached = gap >= low
@@ -207,6 +220,29 @@ def figures(marks: Sequence[Mark], path: Path) -> None:
     _save(figure, path)
 
 
+@dataclass(frozen=True)
+class ClassMap:
+    """Samples as dots and prototypes as stars, in the plane already."""
+
+    title: str
+    points: Array
+    labels: Array
+    stars: Array
+    star_classes: Array
+    classes: Sequence[str]
+
+
+def class_maps(maps: Sequence[ClassMap], path: Path) -> None:
+    """Maps beside each other; a class has one colour in all of them."""
+    figure, several = _canvases(4.6 * len(maps), 4.6, len(maps))
+    for axes, shown in zip(several, maps, strict=True):
+        _scatter(axes, shown)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        _title(axes, shown.title)
+    _save(figure, path)
+
+
 def embedding_map(
     points: Array,
     labels: Array,
@@ -225,12 +261,29 @@ def embedding_map(
     points, labels = points[few], labels[few]
     flat, stars, axis_names = _plane(points, prototypes)
     figure, axes = _canvas(6.4, 5.6)
-    colours = _class_colours(len(classes))
-    own = np.asarray(prototype_classes, int)
-    axes.scatter(flat[:, 0], flat[:, 1], s=8, c=colours[labels], alpha=0.45, linewidths=0)
+    _scatter(axes, ClassMap("", flat, labels, stars, np.asarray(prototype_classes, int), classes))
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.grid(color="#eeeeee", linewidth=0.7)
+    axes.set_xlabel(axis_names[0], color=INK)
+    axes.set_ylabel(axis_names[1], color=INK)
+    shown = f"{total:,}" if len(flat) == total else f"{len(flat):,} of {total:,}"
+    _title(axes, f"{shown} samples and {len(stars)} prototypes")
+    _save(figure, path)
+
+
+def _scatter(axes: Axes, shown: ClassMap) -> None:
+    colours, own = _class_colours(len(shown.classes)), shown.star_classes
     axes.scatter(
-        stars[:, 0],
-        stars[:, 1],
+        shown.points[:, 0],
+        shown.points[:, 1],
+        s=8,
+        c=colours[shown.labels],
+        alpha=0.45,
+        linewidths=0,
+    )
+    axes.scatter(
+        shown.stars[:, 0],
+        shown.stars[:, 1],
         s=200,
         marker="*",
         c=colours[own],
@@ -239,25 +292,18 @@ def embedding_map(
         zorder=3,
     )
     for label in np.unique(own):  # one name is enough where a class has several prototypes
-        place = tuple(stars[own == label][0])
+        place = tuple(shown.stars[own == label][0])
         note = axes.annotate(
-            classes[label],
+            shown.classes[label],
             place,
             (9, 6),
             textcoords="offset points",
-            fontsize=10 if len(classes) <= 20 else 6,
+            fontsize=10 if len(shown.classes) <= 20 else 6,
             fontweight="bold",
             zorder=4,
         )
         note.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.0})
     axes.margins(0.08)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.grid(color="#eeeeee", linewidth=0.7)
-    axes.set_xlabel(axis_names[0], color=INK)
-    axes.set_ylabel(axis_names[1], color=INK)
-    shown = f"{total:,}" if len(flat) == total else f"{len(flat):,} of {total:,}"
-    _title(axes, f"{shown} samples and {len(stars)} prototypes")
-    _save(figure, path)
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:

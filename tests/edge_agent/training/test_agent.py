@@ -48,6 +48,16 @@ def test_devices_start_apart_or_together_as_the_contract_says(setup, small_lab):
     )
 
 
+def test_samples_for_a_picture_are_spread_over_all_of_its_test_samples(setup):
+    (agent,) = agents(setup, 1)
+    everything, labels = agent.embed(10_000)
+    assert len(labels) == len(agent.data.test)
+    few, some = agent.embed(7)
+    rows = [i * len(labels) // 7 for i in range(7)]
+    np.testing.assert_allclose(few, everything[rows], atol=1e-6)
+    np.testing.assert_array_equal(some, labels[rows])
+
+
 def test_a_checkpoint_continues_to_the_same_upload(setup):
     straight, stopped, fresh = agents(setup, 1)[0], agents(setup, 1)[0], agents(setup, 1)[0]
     want = sent(straight, 3)

@@ -5,6 +5,7 @@ import math
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from protofleet.errors import FusionError, TrainingDiverged, UsageError, ValueRefused
@@ -21,14 +22,18 @@ from simulators.papers.cell import (
     at_seed,
     changed,
     command_of,
-    keep_standing,
+    keep_embeddings,
+    keep_run,
     kept,
     margins,
+    recorded,
     run_seed,
     runs_of,
     standing,
 )
 from simulators.papers.readings import every_cell
+from simulators.run import maps
+from simulators.run.maps import EmbeddedSamples
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.setup import prepare
 
@@ -144,13 +149,37 @@ def test_an_unfinished_run_stands_where_its_checkpoint_is(small_lab, tmp_path):
     assert 0 <= cell.value(record) <= 1
     assert kept(cell, 0, places) is None
     # What was kept of it says so where its folder is gone, and stands in nobody's way.
-    keep_standing(cell, 0, places)
+    keep_run(cell, 0, places)
     shutil.rmtree(tmp_path / "runs")
     assert standing(cell, 0, places).rounds == 4
     run_all(cell, places)
     assert kept(cell, 0, places).rounds == 6
-    keep_standing(cell, 0, places)
+    keep_run(cell, 0, places)
     assert records.read(tmp_path / "records", "small", 0).finished
+
+
+def test_of_a_run_made_elsewhere_record_and_samples_are_kept(small_lab, tmp_path):
+    cell = Cell("small", "A small cell", small_lab(rounds=1), "prototype", seeds=1)
+    places = places_in(tmp_path)
+    keep_embeddings(cell, 0, places)
+    assert not tmp_path.joinpath("runs").exists()
+    run_all(cell, Places(places.runs))
+    assert recorded(cell, 0, places) is None
+    keep_run(cell, 0, places)
+    assert recorded(cell, 0, places).finished
+    # One that ended before samples were kept: they are those of the weights that it left.
+    path = places.run(cell, 0)
+    before, result = EmbeddedSamples.read(path), (path / "result.json").read_bytes()
+    (path / maps.FILE).unlink()
+    keep_embeddings(cell, 0, places)
+    np.testing.assert_array_equal(EmbeddedSamples.read(path).points, before.points)
+    assert (path / "result.json").read_bytes() == result
+    # Without the weights there is no picture, and no harm.
+    (path / maps.FILE).unlink()
+    for checkpoint in path.glob("checkpoint-*"):
+        (checkpoint / "rows.json").write_text("{")
+    keep_embeddings(cell, 0, places)
+    assert not (path / maps.FILE).exists()
 
 
 def test_two_figures_of_one_run_are_run_once(small_lab, tmp_path):

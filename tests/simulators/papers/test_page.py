@@ -11,6 +11,8 @@ from simulators.papers.cell import MARGINS, Aim, Cell, Places, at_seed, changed,
 from simulators.papers.page import page
 from simulators.papers.readings import Section
 from simulators.papers.words import digest_of
+from simulators.run import plots
+from simulators.run.maps import EmbeddedSamples
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.setup import prepare
 
@@ -96,11 +98,11 @@ def test_all_figures_come_first_each_with_what_became_of_it(made):
     assert text.index("## All figures") < text.index("## First things")
     (low,) = rows(text, "| Paper, table 1 | A low figure |")
     assert "| 10.00 ± 1.00 |" in low
-    assert low.endswith("| 2 of 2 | **reached** |")
+    assert low.endswith("| 2 of 2 | cut: two rounds | **reached** |")
     (high,) = rows(text, "| Paper, table 2 | A high figure |")
-    assert high.endswith("| **not reached** |")
+    assert high.endswith("| 2 of 2 | whole, 2 rounds | **not reached** |")
     (absent,) = rows(text, "|  | Not run |")
-    assert absent.endswith("| – | – | not run yet |")
+    assert absent.endswith("| – | – | whole, 50 rounds | not run yet |")
 
 
 def test_a_section_says_what_was_asked_and_what_it_came_to(made):
@@ -190,13 +192,14 @@ def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, t
         run_in(setup, LabOptions(checkpoint_every=2), cut_after_five, places.run(cell, 0))
     section = Section("only", "Only", (cell,), about="It is a cell.")
     text = page([section], places, tmp_path)
-    assert "in round 4 of 9, " in text
+    assert "| whole, 4 of 9 rounds | in round 4 of 9, " in text
+    assert "0 are not, 1 are of runs that are not over, and 0 were not run" in text
     assert "It is a cell." in text
     assert "(images/results/only.png)" in text
     failed = records.failed(cell.name, at_seed(cell.config, 0), "round 5: loss is nan", 4)
     records.write(failed, tmp_path / "records")
     text = page([section], places, None)
-    assert "| – | – | round 5: loss is nan |" in text
+    assert "| – | – | whole, 9 rounds | round 5: loss is nan |" in text
     assert "0 are reached, 0 are not, and 1 were not run" in text
 
 
@@ -211,3 +214,38 @@ def test_pictures_are_left_beside_the_page(made, tmp_path):
     # A picture that was made once stays where the run's folder is gone.
     again = page(sections, Places(tmp_path / "nowhere", places.records), tmp_path)
     assert "(images/results/even.png)" in again
+
+
+def test_what_networks_make_of_the_same_samples_is_drawn_once(made, tmp_path, monkeypatch):
+    places, sections = made
+    drawn = []
+    monkeypatch.setattr(plots, "class_maps", lambda shown, path: drawn.append((shown, path)))
+    section = replace(sections[0], maps=("low", "absent"))
+    whole = [section, sections[1]]
+    picture = tmp_path / "images" / "results" / "first-tsne.png"
+    # Nothing is drawn by the stand-in, and what is not there is not shown.
+    assert "first-tsne" not in page(whole, places, tmp_path)
+    ((shown,), path) = drawn.pop()
+    assert (shown.title, path) == ("A low figure", picture)
+    samples = EmbeddedSamples.read(places.run(section.cells[0], 0))
+    assert shown.points.shape == (len(samples.points), 2)
+    assert shown.labels.tolist() == samples.labels.tolist()
+    picture.write_bytes(b"drawn")
+    assert "(images/results/first-tsne.png)" in page(whole, places, tmp_path)
+    assert not drawn
+    other = replace(section, cells=(replace(section.cells[0], config=sections[1].cells[1].config),))
+    picture.unlink()
+    # The folder's run is of other settings than this cell's.
+    page([other, sections[1]], Places(places.runs), tmp_path)
+    assert not drawn
+
+
+def test_the_paper_s_figure_is_a_level_of_its_curve(made, tmp_path, monkeypatch):
+    places, sections = made
+    calls = []
+    monkeypatch.setattr(plots, "curves", lambda *words: calls.append(words))
+    page(sections, places, tmp_path)
+    ((series, path, _, _, levels),) = calls
+    assert path.name == "first.png"
+    assert set(series) == {"low", "high"}
+    assert levels == {"low": 0.1, "high": 0.999}

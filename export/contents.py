@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.inference.bundle import CALIBRATION, DRIFT, Manifest, Precision, Unknown
+from edge_agent.inference.bundle import (
+    CALIBRATION,
+    DRIFT,
+    TOLERANCE,
+    Manifest,
+    Precision,
+    Unknown,
+)
 from edge_agent.inference.inputs import Ready, oddness
 from export import forms, mobile, verify
 from export.forms import ExportError
@@ -27,8 +34,6 @@ from protofleet.settings.fields import to_plain
 from protofleet.statistics.reliability import Calibration
 from protofleet.values.prototypes import Floats
 
-# Of the self-test, as a share of the largest score: what other processors round differently.
-TOLERANCE: Mapping[Precision, float] = {"fp32": 1e-3, "fp16": 1e-2, "int8": 1e-1}
 CALIBRATION_BYTES = 256 * 1024  # of embeddings in a bundle, before they are packed
 INVOLVED = ("protofleet", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 

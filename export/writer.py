@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edge_agent.inference.bundle import ANTIALIASED, Bundle, Manifest, Reading, open_bundle
+from edge_agent.inference.bundle import (
+    ANTIALIASED,
+    TOLERANCE,
+    Bundle,
+    Manifest,
+    Reading,
+    open_bundle,
+)
 from edge_agent.inference.classifier import Classifier
 from edge_agent.inference.inputs import Ready, ready
 from export import verify
-from export.contents import (
-    TOLERANCE,
-    Exported,
-    Form,
-    Wanted,
-    assembled,
-    chosen_form,
-    plain_json,
-)
+from export.contents import Exported, Form, Wanted, assembled, chosen_form, plain_json
 from export.extractor import Extractor
 from export.quantise import lowered
 from export.reading import chosen

@@ -31,14 +31,16 @@ from protofleet.util.files import OWN_FILE, write_whole
 @click.option(
     "--to",
     type=click.Path(path_type=Path),
-    help="Move the bundle here once it has passed its self-test.",
+    help="The bundle came from outside: try it first, apart from all else, and move it here.",
 )
+@click.option("--name", default="", help="What a bundle from outside is to be: its digest.")
 @device_options
 def summarise(
     bundle: Path,
     url: str | None,
     out: Path | None,
     to: Path | None,
+    name: str,
     file: Path | None,
     **flags: Any,
 ) -> None:
@@ -49,6 +51,7 @@ def summarise(
     """
     from edge_agent.config import need_source
     from edge_agent.data.source import read
+    from edge_agent.inference import sandbox
     from edge_agent.inference.classifier import Classifier
     from edge_agent.updates import cache, enrolment
 
@@ -58,11 +61,12 @@ def summarise(
     # Called by the daemon beside its owner's work.
     if out is not None:
         os.nice(config.limits.nice)
+    if to is not None:
+        sandbox.tried(bundle, name)
     classifier = Classifier(bundle)
     cache.settled(classifier, bundle)
-    # Only now: `Classifier` has run its self-test, and what does not stand must not be moved to
-    # where the next start looks for it.
-    if to is not None and to != bundle:
+    # Only now: what does not stand must not be moved to where the next start looks for it.
+    if to is not None:
         bundle.replace(to)
     where = os.environ.get("PROTOFLEET_DATA")
     pool = read(config.data, Path(where) if where else None, classifier.bundle.manifest.input)

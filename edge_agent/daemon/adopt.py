@@ -10,7 +10,9 @@ by one that passed its self-test and by no other.
 # The channel `stable` retains two things: a state, whose lineage says whether it belongs to a
 # frozen extractor and names that extractor's bundle, and a slip for the bundle's bytes. Testing a
 # bundle and making means need onnxruntime and all samples, so both are done by a process of its
-# own, `edge-agent summarise`; the daemon stays small and polls for its end.
+# own, `edge-agent summarise`; the daemon stays small and polls for its end. It does not even unpack
+# what came: that, too, is done by a process that has next to nothing (`inference.sandbox`), which
+# `summarise` starts before it opens a bundle that waits for its test.
 #
 #   fleet.pfb           the bundle that is in use: it passed its self-test
 #   fleet-<name>.pfb    one that was fetched and waits for its test
@@ -57,7 +59,7 @@ from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
 from protofleet.errors import LinkBusy
 from protofleet.exchange import archive, published
-from protofleet.exchange.archive import LARGEST_BUNDLE, BundleError
+from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.exchange.published import STABLE
 from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts
@@ -195,8 +197,9 @@ class Adoption:
     def _blob_complete(self, blob: Blob | None) -> None:
         if blob is None:
             return
-        if blob.parts.kind == "bundle":
-            self._follow_fetch(lambda: self._fetch.whole(blob.payload))
+        file = blob.file
+        if file is not None:
+            self._follow_fetch(lambda: self._fetch.whole(file))
             return
         about = published.read(blob.payload).bank.about
         name = about.bundle if about.lineage.startswith("extractor:") else ""
@@ -212,23 +215,23 @@ class Adoption:
         self._follow_fetch(lambda: self._fetch.want("" if here else name))
 
     def _follow_fetch(self, fetching: Callable[[], Fetched | None]) -> None:
-        try:
-            fetched = fetching()
-        except BundleError as error:
-            self._log.warning(f"the fleet's bundle cannot be used: {error}")
+        fetched = fetching()
+        if fetched is None:
             return
-        if fetched is not None:
-            write_whole(self._new, fetched.data, mode=OWN_FILE)
-            self._fetch.want("")
-            name, size = fetched.bundle.digest[:16], len(fetched.data)
-            self._log.info("the fleet's bundle came", bundle=name, bytes=size)
+        # Nothing of it is read here: it may be anything, and its test is a process of its own.
+        size = fetched.file.stat().st_size
+        fetched.file.replace(self._new)
+        self._fetch.want("")
+        self._log.info("the fleet's bundle came", bundle=fetched.name[:16], bytes=size)
 
     def _start_process(self) -> None:
         """Test what came, and make the means."""
         config, bundle = self._config, self._new if self._new.exists() else self.file
         words = [sys.executable, "-m", "edge_agent", "summarise"]
         words += ["--id", config.id, "--fleet", config.fleet.name]
-        words += ["--bundle", str(bundle), "--to", str(self.file), "--out", str(self._means)]
+        words += ["--bundle", str(bundle), "--out", str(self._means)]
+        if bundle is not self.file:
+            words += ["--to", str(self.file), "--name", self._named]
         # By flags and not by the daemon's file: its settings may have come from the environment.
         words += ["--set", f"limits.nice={config.limits.nice}"]
         for name, setting in vars(config.data).items():

@@ -27,6 +27,7 @@ from edge_agent.inference.inputs import (
     scores_of,
 )
 from protofleet.errors import DataError, FleetError
+from protofleet.exchange import graph
 from protofleet.exchange.archive import SELFTEST, BundleError
 from protofleet.exchange.published import Bank
 from protofleet.statistics.reliability import Calibration
@@ -35,6 +36,7 @@ from protofleet.values.prototypes import Floats
 
 Images = NDArray[Any]
 Probabilities = NDArray[np.float64]
+NO_MEMORY = "there is not enough memory"
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
 BLOCK_PIXELS = 1 << 15  # and of large images fewer: what layers hold grows with their size
 
@@ -124,10 +126,8 @@ class Engine:
             bundle, files={n: d for n, d in bundle.files.items() if not n.endswith(".onnx")}
         )
         self.unknown = unknown
-        self._drift = self.bundle.arrays(DRIFT)
-        self._calibration: Floats | None = (
-            self.bundle.arrays(CALIBRATION).get("features") if unknown else None
-        )
+        self._drift = _drift(self.bundle)
+        self._calibration = _calibration(self.bundle) if unknown else None
 
     def load(self, bank: Bank, state: str) -> Loaded:
         """Points as inputs of this graph; what does not fit is a `Mismatch`."""
@@ -205,13 +205,17 @@ class Engine:
         if not {"image", which} <= vectors.keys():
             raise BundleError(f"{SELFTEST}: inputs and {which}s are due")
         expected = vectors[which]
-        blocks = [self._run(block, loaded) for block in self._blocks(vectors["image"])]
+        if not expected.size or expected.dtype.kind != "f":
+            raise BundleError(f"{SELFTEST}: there is nothing to test by")
+        try:
+            blocks = [self._run(block, loaded) for block in self._blocks(vectors["image"])]
+        except DataError as error:
+            raise BundleError(f"{SELFTEST}: {error}") from None
         computed = np.concatenate([block[which == "feature"] for block in blocks])
-        apart = (
-            float(np.abs(computed - expected).max() / np.abs(expected).max())
-            if computed.shape == expected.shape
-            else float("inf")
-        )
+        apart = float("inf")
+        if computed.shape == expected.shape:
+            with np.errstate(all="ignore"):
+                apart = float(np.abs(computed - expected).max() / np.abs(expected).max())
         # `not apart <=`: scores that are not a number compare as false, and must fail.
         if not apart <= self.bundle.manifest.tolerance:
             raise BundleError(
@@ -247,7 +251,19 @@ class Engine:
 
     def _run(self, images: Images, loaded: Loaded) -> tuple[Scores, Floats]:
         inputs = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
-        score, feature = self._session.run_with_ort_values(["score", "feature"], inputs)
+        try:
+            score, feature = self._session.run_with_ort_values(["score", "feature"], inputs)
+        except Exception as error:  # onnxruntime raises a class of its own for each of its codes
+            raise BundleError(f"the graph cannot be run: {_line(error)}") from None
+        sizes = (
+            (len(images), *loaded.values["proto_b"].shape()),
+            (
+                len(images),
+                self.bundle.manifest.embedding,
+            ),
+        )
+        if (tuple(score.shape()), tuple(feature.shape())) != sizes:
+            raise BundleError("the graph gives scores or features of other sizes than a bundle's")
         return score.numpy(), feature.numpy()
 
 
@@ -277,16 +293,46 @@ def runtime() -> ModuleType:
     return module
 
 
+def _drift(bundle: Bundle) -> dict[str, Floats]:
+    """How far classes are moved, by name; under the empty one the mean, for classes that came
+    later.
+    """
+    drift = bundle.arrays(DRIFT)
+    shape = (bundle.manifest.embedding,)
+    fits = all(row.shape == shape and row.dtype.kind == "f" for row in drift.values())
+    if drift and not ("" in drift and fits):
+        raise BundleError(f"{DRIFT}: a row of the feature's size is due for each class, and a mean")
+    return drift
+
+
+def _calibration(bundle: Bundle) -> Floats | None:
+    features = bundle.arrays(CALIBRATION).get("features")
+    if features is None:
+        return None
+    if features.dtype.kind != "f" or features.shape[1:] != (bundle.manifest.embedding,):
+        raise BundleError(f"{CALIBRATION}: rows of the feature's size are due")
+    return features
+
+
+def _line(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    # onnxruntime has no class of its own for this.
+    if isinstance(error, MemoryError) or any(text in words for text in ("bad_alloc", "allocate ")):
+        return NO_MEMORY
+    return words[:160]
+
+
 def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4  # fatal only: what goes wrong is our error, in one line
+    # What was walked is what is loaded: onnxruntime would take the same bytes for its own format.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    graph.check(bundle.model)
     try:
         session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises a class of its own for each of its codes
-        raise BundleError(
-            f"the graph cannot be loaded: {' '.join(str(error).split())[:160]}"
-        ) from None
+        raise BundleError(f"the graph cannot be loaded: {_line(error)}") from None
     manifest = bundle.manifest
     # The hashes hold the graph to the manifest's word, not the manifest to the graph's.
     inputs = {node.name: node.shape for node in session.get_inputs()}
@@ -298,10 +344,10 @@ def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
     }:
         raise BundleError("the graph has other inputs or outputs than a bundle's")
     if (
-        outputs["feature"][1] != manifest.embedding
+        outputs["feature"][1:] != [manifest.embedding]
         or tuple(inputs["image"][1:]) != manifest.input.shape
     ):
         raise BundleError(
-            f"the graph's sizes are not the manifest's: features of {outputs['feature'][1]}"
+            f"the graph's sizes are not the manifest's: features of {outputs['feature'][1:]}"
         )
     return session

@@ -1,25 +1,24 @@
-"""The bundle that a channel names: announced by its descriptor, fetched in chunks, checked before
-anybody may use it.
+"""The bundle that a channel names: announced by its descriptor and fetched in chunks, as a file
+that nobody has looked into.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from edge_agent.inference.bundle import Bundle, unpacked
 from protofleet import wire
 from protofleet.errors import WireError
-from protofleet.exchange.archive import BundleError
 from protofleet.mqtt.blobs.receiver import BlobReceiver
 from protofleet.mqtt.topics import TopicParts
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A bundle whose files have the hashes that its name vouches for, and the bytes it came in."""
+    """What came for a bundle of this name, whole and unopened: a file to be taken or removed."""
 
-    bundle: Bundle
-    data: bytes
+    name: str
+    file: Path
 
 
 class Fetch:
@@ -55,22 +54,13 @@ class Fetch:
         self._announced = (parts, message)
         return self._begin()
 
-    def whole(self, data: bytes) -> Fetched | None:
-        """Its last piece came. `BundleError` if it is not what its name says."""
+    def whole(self, file: Path) -> Fetched | None:
+        """Its last piece came."""
         if not self.under_way:
+            file.unlink(missing_ok=True)
             return None
         self.under_way = False
-        try:
-            bundle = unpacked(data, f"the bundle {self.wanted[:16]}")
-            if bundle.digest != self.wanted:
-                raise BundleError(
-                    f"the channel names the bundle {self.wanted[:16]}, "
-                    f"what came is {bundle.digest[:16]}"
-                )
-        except BundleError:
-            self.refuse()
-            raise
-        return Fetched(bundle, data)
+        return Fetched(self.wanted, file)
 
     def refuse(self) -> None:
         """The bundle that came last is of no use: do not fetch it again."""
@@ -88,4 +78,4 @@ class Fetch:
             return None
         self.under_way = True
         blob = self._receiver.announce(parts, message)
-        return None if blob is None else self.whole(blob.payload)
+        return None if blob is None or blob.file is None else self.whole(blob.file)

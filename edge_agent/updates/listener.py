@@ -102,8 +102,8 @@ class ChannelListener:
             blob = Blob(parts, payload)
         if blob is None:
             return False
-        if blob.parts.kind == "bundle":
-            return self._switch.whole(blob.payload)
+        if blob.file is not None:
+            return self._switch.whole(blob.file)
         return self._switch.state(blob.payload)
 
 

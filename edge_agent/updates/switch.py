@@ -23,6 +23,9 @@ self-test. What replaced it is then on disk, too, for the next start.
 #   it fails (hash, graph, self-test)  refused once by its digest, not fetched again; the old stays
 #   no state waits for it any more     nothing
 #
+# That it stands is found out in a process of its own (`inference.sandbox`) before this one opens
+# it: whoever may write to the channel may name a bundle that takes a machine down.
+#
 # A newer state takes the place of one that waits, whatever becomes of it: only the newest counts.
 # A state that is used ends the fetching, for then the bundle in use is the right one.
 #
@@ -40,7 +43,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.inference.bundle import Bundle
+from edge_agent.inference import sandbox
+from edge_agent.inference.bundle import Bundle, open_bundle
 from edge_agent.inference.classifier import Classifier, Mismatch
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
@@ -105,10 +109,10 @@ class BundleSwitch:
         fetch = self._fetch
         return fetch is not None and self._after(lambda: fetch.announced(parts, payload))
 
-    def whole(self, data: bytes) -> bool:
-        """The bundle's bytes, put together."""
+    def whole(self, file: Path) -> bool:
+        """The bundle, put together."""
         fetch = self._fetch
-        return fetch is not None and self._after(lambda: fetch.whole(data))
+        return fetch is not None and self._after(lambda: fetch.whole(file))
 
     def _after(self, step: Callable[[], Fetched | None]) -> bool:
         """A step of the fetching, and the change if it was the last."""
@@ -117,30 +121,49 @@ class BundleSwitch:
         except FleetError as error:
             self._log.warning(f"the fleet's bundle cannot be used: {error}")
             return True
-        if fetched is None or self._waiting is None:
+        if fetched is None:
             return False
-        return self._change(fetched.bundle, self._waiting, fetched.data)
+        try:
+            return self._waiting is not None and self._tried(fetched, self._waiting)
+        finally:
+            fetched.file.unlink(missing_ok=True)
 
-    def _change(self, bundle: Bundle, received: _ReceivedState, data: bytes | None = None) -> bool:
+    def _tried(self, fetched: Fetched, received: _ReceivedState) -> bool:
+        try:
+            sandbox.tried(fetched.file, fetched.name)
+            bundle = open_bundle(fetched.file)
+        except FleetError as error:
+            self._refuse(error)
+            return True
+        return self._change(bundle, received, fetched.file)
+
+    def _refuse(self, error: FleetError) -> None:
+        self._waiting = None
+        self._log.warning(f"the fleet's bundle cannot be used: {error}")
+        if self._fetch is not None:
+            self._fetch.refuse()
+
+    def _change(self, bundle: Bundle, received: _ReceivedState, file: Path | None = None) -> bool:
         """The other bundle with this state, at once and whole; the one in use stays if that cannot
-        be. `data` are the bytes of one that was fetched.
+        be. `file` is one that was fetched.
         """
         bank = cache.with_enrolled(self._bundle, received.state.bank)
         self._waiting = None
         try:
             self._classifier.change(bundle, bank, received.state.digest)
         except FleetError as error:
-            self._log.warning(f"the fleet's bundle cannot be used: {error}")
-            if self._fetch is not None and data is not None:
-                self._fetch.refuse()
+            if file is None:
+                self._log.warning(f"the fleet's bundle cannot be used: {error}")
+            else:
+                self._refuse(error)
             return True
         self._log.info(
             "another bundle",
             bundle=bundle.digest[:16],
             lineage=received.state.bank.about.lineage[:60],
         )
-        if data is not None:
-            self._keep(cache.fleet_file(self._bundle), data)
+        if file is not None:
+            self._keep(cache.fleet_file(self._bundle), file.read_bytes())
         self._used(received)
         return True
 

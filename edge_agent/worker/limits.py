@@ -1,34 +1,18 @@
 """What keeps a training process within its owner's bounds: priority, memory, share of the
-processor, and its parent.
+processor.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
-import sys
 import time
 from types import FrameType
 
 from edge_agent.config import LimitsSection
 
-_PR_SET_PDEATHSIG = 1
 _SLICE = 0.05  # seconds of computing between two pauses: short, so that others wait little
-
-
-def die_with_parent(parent: int) -> None:
-    """End at once when the daemon does; a signal to all of its processes is the daemon's to
-    answer.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # After the kernel was asked, since a parent that was gone before sends no signal any more.
-    if os.getppid() != parent:
-        sys.exit(0)
 
 
 def confine(limits: LimitsSection) -> None:

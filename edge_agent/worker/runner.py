@@ -322,7 +322,7 @@ def serve(pipe: Connection) -> None:
 
 def main() -> None:
     """`python -m edge_agent.worker.runner FD`, started by the daemon."""
-    from edge_agent.worker.limits import die_with_parent
+    from protofleet.util.processes import die_with_parent
 
     die_with_parent(int(sys.argv[2]))
     try:

@@ -11,7 +11,6 @@ import io
 import json
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from protofleet.errors import FleetError
+from protofleet.exchange import zipped
 
 SCHEMA = "protofleet-bundle/1"
 MANIFEST, MODEL, PROTOTYPES, SELFTEST = (
@@ -30,10 +30,11 @@ MANIFEST, MODEL, PROTOTYPES, SELFTEST = (
 SUFFIX = ".pfb"
 LARGEST_BUNDLE = 256 << 20  # bytes of a packed bundle that goes over the wire
 _LARGEST = 2 << 30  # bytes of its files
+_LONGEST = 4 << 20  # bytes of its manifest, which is read before anything is known of it
 # No slash and no dot in front: a manifest comes over the wire, and its names become paths.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 
-_UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, EOFError)
+_UNREADABLE = (*zipped.UNREADABLE, KeyError)
 
 
 class BundleError(FleetError):
@@ -58,8 +59,8 @@ def read(path: Path) -> Contents:
     try:
         if path.is_dir():
             return _checked(str(path), lambda name: (path / name).read_bytes())
-        with zipfile.ZipFile(path) as packed:
-            return _checked(str(path), lambda name: _unzipped(packed, name))
+        with path.open("rb") as file:
+            return _unpacked(str(path), zipped.opened(file, _LARGEST))
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name if error.filename else str(path)
         raise BundleError(
@@ -74,8 +75,7 @@ def read(path: Path) -> Contents:
 def unpack(data: bytes, what: str) -> Contents:
     """From the bytes of a `.pfb`, which an error calls `what`."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as packed:
-            return _checked(what, lambda name: _unzipped(packed, name))
+        return _unpacked(what, zipped.of_bytes(data, _LARGEST))
     except _UNREADABLE as error:
         raise BundleError(f"{what}: not a {SUFFIX} file ({error})") from None
 
@@ -83,9 +83,10 @@ def unpack(data: bytes, what: str) -> Contents:
 def name_of(path: Path) -> str:
     """The name of a `.pfb` on disk; empty where there is none that could be opened."""
     try:
-        with zipfile.ZipFile(path) as packed:
-            return sha256(_unzipped(packed, MANIFEST)).hexdigest()
-    except (BundleError, *_UNREADABLE):
+        with path.open("rb") as file:
+            packed = zipped.opened(file, _LARGEST)
+            return sha256(packed.read(MANIFEST, _LONGEST)).hexdigest()
+    except _UNREADABLE:
         return ""
 
 
@@ -114,6 +115,10 @@ def packed_bytes(path: Path) -> bytes:
         raise BundleError(
             f"{path}: not a bundle ({error})", "`protofleet export` writes one"
         ) from None
+
+
+def _unpacked(what: str, packed: zipped.Zipped) -> Contents:
+    return _checked(what, lambda n: packed.read(n, _LONGEST if n == MANIFEST else None))
 
 
 def _checked(what: str, load: Callable[[str], bytes]) -> Contents:
@@ -151,12 +156,6 @@ def _document(data: bytes) -> dict[str, Any]:
         raise BundleError(f"{MANIFEST}: it names no {missing[0]}")
     if bad := [name for name in files if not _NAME.fullmatch(name)]:
         raise BundleError(f"{MANIFEST}: {bad[0][:60]!r} is no file name of a bundle")
+    if len(files) >= zipped.ENTRIES:
+        raise BundleError(f"{MANIFEST}: it names {len(files)} files")
     return document
-
-
-def _unzipped(packed: zipfile.ZipFile, name: str) -> bytes:
-    # What the archive says of the size is looked at first: a small file may unpack to a huge one,
-    # and zipfile unpacks no more than is said there.
-    if packed.getinfo(name).file_size > _LARGEST:
-        raise BundleError(f"{name}: larger than any bundle's")
-    return packed.read(name)

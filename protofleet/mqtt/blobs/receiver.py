@@ -36,7 +36,8 @@ what is missing, and hands over what is whole.
 #   chunk, wrong number or length       nothing
 #   chunk, there already                nothing
 #   chunk, new                          stored; the wait for the next request begins anew
-#   last chunk, the hash fits           handed over, and its files are removed
+#   last chunk, the hash fits           handed over, and its files are removed; a bundle is handed
+#                                       over as the file that it is
 #   last chunk, the hash does not fit   everything is missing again
 #   asked, but the store forgot it      forgotten here, too
 #
@@ -67,12 +68,20 @@ DAY = 86400.0
 OWNERS = {"shared_state": "train", "own_state": "down"}
 
 
+# Topics whose payloads may be larger than a device's memory should be: they are handed over as
+# files, and what is done with them is done by a process of its own.
+AS_FILES = ("bundle",)
+
+
 @dataclass(frozen=True)
 class Blob:
-    """A large payload put together again, and the topic it belongs on."""
+    """A large payload put together again, and the topic it belongs on. `file` is where it is, for
+    the caller to take or remove, where `payload` is empty.
+    """
 
     parts: TopicParts
     payload: bytes
+    file: Path | None = None
 
 
 @dataclass(slots=True)
@@ -90,10 +99,18 @@ Ask = Callable[[ExpectedBlob, Ranges], None]
 
 
 class BlobReceiver:
-    """What is on its way in, one payload an owner; `ask` tells the sender what is missing."""
+    """What is on its way in, one payload an owner; `ask` tells the sender what is missing. A
+    payload that is put together in memory has at most `message` bytes.
+    """
 
-    def __init__(self, store: BlobStore, ask: Ask, clock: Callable[[], float]) -> None:
-        self._store, self._ask, self._clock = store, ask, clock
+    def __init__(
+        self,
+        store: BlobStore,
+        ask: Ask,
+        clock: Callable[[], float],
+        message: int = wire.DEFAULT.message,
+    ) -> None:
+        self._store, self._ask, self._clock, self._message = store, ask, clock, message
         self._expected: dict[str, ExpectedBlob] = {}
 
     def announce(
@@ -107,6 +124,8 @@ class BlobReceiver:
         before = self._expected.get(owner)
         if before is not None and before.descriptor != descriptor:
             self._drop(owner)
+        if parts.kind not in AS_FILES and descriptor.size > self._message:
+            raise BlobError(f"{descriptor.size} bytes, at most {self._message} are a message")
         self._store.open(owner, descriptor)
         ask_at = self._clock() + (PATIENCE if parts.kind == "shared_state" else 0.0)
         self._expected[owner] = ExpectedBlob(parts, descriptor, message.envelope, ask_at)
@@ -175,12 +194,22 @@ class BlobReceiver:
 
     def _whole(self, owner: str) -> Blob | None:
         expected = self._expected[owner]
-        incoming = self._store.find(owner, expected.descriptor.digest)
-        payload = None if incoming is None else incoming.payload()
+        parts, digest = expected.parts, expected.descriptor.digest
+        incoming = self._store.find(owner, digest)
+        if incoming is None:
+            return None
+        if parts.kind in AS_FILES:
+            file = incoming.file()
+            if file is None:
+                return None
+            self._store.release(owner, digest)
+            del self._expected[owner]
+            return Blob(parts, b"", file)
+        payload = incoming.payload()
         if payload is None:
             return None
         self._drop(owner)
-        return Blob(expected.parts, payload)
+        return Blob(parts, payload)
 
 
 def device_receiver(
@@ -191,7 +220,9 @@ def device_receiver(
     clock: Callable[[], float],
     largest: int,
 ) -> BlobReceiver:
-    """A device's: it asks by a command on its own topic, for as long as it takes."""
+    """A device's: it asks by a command on its own topic, for as long as it takes. What travels as a
+    file may have `largest` bytes, a message no more than any.
+    """
 
     def ask(expected: ExpectedBlob, missing: Ranges) -> None:
         # In the envelope of what it is about, so that the coordinator sees of which run.

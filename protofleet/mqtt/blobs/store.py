@@ -18,7 +18,8 @@ by the hash, which empties it.
 #   open, files that do not fit    made anew             made anew, before     all missing
 #   add                            written in place      1, after the bytes    one missing less
 #   payload, hash right            read                  -                     close removes both
-#   payload, hash wrong            made anew             made anew, before     all missing
+#   file, hash right               the caller's          removed               released
+#   either, hash wrong             made anew             made anew, before     all missing
 #
 # The marks follow the bytes and go before them, so a process that is killed at any point leaves at
 # most a chunk that is there and unmarked: it is asked for again. A machine that loses power may
@@ -39,7 +40,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from protofleet.errors import BlobError
@@ -114,12 +115,27 @@ class IncomingBlob:
         if not self.complete:
             return None
         payload = self._data.read_bytes()
-        if sha256(payload).hexdigest() == self.descriptor.digest:
-            return payload
+        return payload if self._is_whole(sha256(payload).hexdigest()) else None
+
+    def file(self) -> Path | None:
+        """The same as a file, which from then on is the caller's: a payload may be larger than the
+        process should be.
+        """
+        if not self.complete:
+            return None
+        with self._data.open("rb") as data:
+            if not self._is_whole(file_digest(data, "sha256").hexdigest()):
+                return None
+        self._marks.unlink(missing_ok=True)
+        return self._data
+
+    def _is_whole(self, digest: str) -> bool:
+        if digest == self.descriptor.digest:
+            return True
         # Which chunk is wrong cannot be told: only the whole has a hash.
         self._have = self._empty()
         self._missing = len(self._have)
-        return None
+        return False
 
     def remove(self) -> None:
         for file in (self._data, self._marks):
@@ -178,6 +194,10 @@ class BlobStore:
         incoming = self._incoming.pop((owner, digest), None)
         if incoming is not None:
             incoming.remove()
+
+    def release(self, owner: str, digest: str) -> None:
+        """Its file was taken over: here it is no more."""
+        self._incoming.pop((owner, digest), None)
 
     def sweep(self) -> None:
         """Forget what nothing was added to for too long, and what an earlier process left and

@@ -1,6 +1,29 @@
-"""No process of ours inherits what lets one in at the broker."""
+"""No process of ours inherits what lets one in at the broker, or outlives who started it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
 
 from protofleet.util.processes import without_secrets
+
+PRELUDE = """
+import os, sys, time
+from protofleet.util.processes import die_with_parent
+"""
+
+
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", PRELUDE + code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
 
 
 def test_the_broker_s_secrets_stay_and_the_rest_goes_on():
@@ -13,3 +36,43 @@ def test_the_broker_s_secrets_stay_and_the_rest_goes_on():
         "CREDENTIALS_DIRECTORY": "/run/credentials",
     }
     assert without_secrets({**rest, **secret}) == rest
+
+
+def test_who_is_told_of_a_parent_that_is_gone_ends_at_once():
+    stranger = os.getppid()
+    assert run(f"die_with_parent({stranger})\nprint('alive')").stdout == ""
+    assert run(f"die_with_parent({os.getpid()})\nprint('alive')").stdout == "alive\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal is Linux's")
+def test_a_killed_daemon_takes_its_training_process_along_and_signals_do_not():
+    child = PRELUDE + "die_with_parent(int(sys.argv[1]))\nprint(os.getpid(), flush=True)\n"
+    child += "time.sleep(60)"
+    daemon = f"""
+import os, subprocess, sys
+subprocess.Popen([sys.executable, "-c", {child!r}, str(os.getpid())]).wait()
+"""
+    process = subprocess.Popen([sys.executable, "-c", daemon], stdout=subprocess.PIPE, text=True)
+    try:
+        pid = int(process.stdout.readline())
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+        time.sleep(0.1)
+        assert running(pid)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    end = time.monotonic() + 10
+    while running(pid):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def running(pid):
+    """Whether it computes: one that nobody has reaped yet has ended, too."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -2,9 +2,7 @@
 embeddings.
 """
 
-import json
 from dataclasses import replace
-from hashlib import sha256
 
 import numpy as np
 import torch
@@ -15,7 +13,6 @@ from edge_agent.networks.net import build_net
 from export.source import Source, Trial, trials
 from protofleet import registry
 from protofleet.contract import Contract, Input
-from protofleet.exchange import archive
 from protofleet.exchange.published import About, Bank
 from protofleet.recipe import ByHead, LikeliestMixture, Linear, NearestPrototype
 from protofleet.toolbox.mixtures import class_mixtures
@@ -120,28 +117,4 @@ def other_bank(bank, seed=1, rows=3):
     return Bank(bank.about, type(bank.points)(np.repeat(classes, rows), vectors.astype(np.float32)))
 
 
-def repacked(path, **changes):
-    """The bundle's bytes with files changed by functions, and settings of its manifest by values;
-    the hashes are right.
-    """
-    contents = archive.read(path)
-    files = {
-        name: changes.pop(name)(data) if name in changes else data
-        for name, data in contents.files.items()
-    }
-    document = {**contents.document, **changes}
-    document["files"] = {name: sha256(data).hexdigest() for name, data in files.items()}
-    return archive.pack({archive.MANIFEST: json.dumps(document).encode(), **files})
-
-
-__all__ = [
-    "About",
-    "Bank",
-    "Input",
-    "Linear",
-    "device",
-    "digits",
-    "embedded",
-    "other_bank",
-    "repacked",
-]
+__all__ = ["About", "Bank", "Input", "Linear", "device", "digits", "embedded", "other_bank"]

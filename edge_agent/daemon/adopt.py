@@ -57,7 +57,7 @@ from edge_agent.protocol.actions import SendChunks
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
-from protofleet.errors import LinkBusy
+from protofleet.errors import LinkBusy, WireError
 from protofleet.exchange import archive, published
 from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.exchange.published import STABLE
@@ -69,6 +69,8 @@ from protofleet.util.processes import without_secrets
 from protofleet.wire.codes import UploadStatus
 
 POLL = 0.2  # seconds between looks at the process
+# Of the prototypes that a channel has; a thousand classes of 1,280 numbers are three times less.
+LARGEST_STATE = 8 << 20
 FIRST_WAIT, LONGEST_WAIT = 10.0, 600.0  # seconds to the next attempt, twice as long each time
 
 
@@ -102,8 +104,9 @@ class Adoption:
         self._clock, self._start = clock, start
         folder = config.data_dir
         self.file, self._means = folder / "fleet.pfb", folder / "means.cbor"
+        spool = folder / "bundle-spool"
         self._receiver = device_receiver(
-            outbound.topics, config.id, folder / "bundle-spool", outbound, clock, LARGEST_BUNDLE
+            outbound.topics, config.id, spool, outbound, clock, LARGEST_BUNDLE, LARGEST_STATE
         )
         self._fetch = Fetch(self._receiver)
         self._in_use = archive.name_of(self.file)
@@ -143,6 +146,8 @@ class Adoption:
 
     def _state_blob(self, place: TopicParts, payload: bytes) -> Blob | None:
         """The channel's state; None while a large one is still on its way."""
+        if len(payload) > LARGEST_STATE:
+            raise WireError(f"prototypes of {len(payload)} bytes, at most {LARGEST_STATE} are due")
         envelope, body = wire.unseal(payload)
         if envelope.t != "slip":
             return Blob(place, payload)

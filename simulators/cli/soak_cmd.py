@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of the seeds of every case; at least one is tried.",
 )
+@click.option("--adversary", is_flag=True, help="Only the cases in which somebody means it.")
 @click.option("--list", "only_list", is_flag=True, help="Name the cases and what each does.")
 def soak(
     cases: tuple[str, ...],
     brokers: tuple[str, ...],
     seeds: tuple[int, ...],
     share: float,
+    adversary: bool,
     only_list: bool,
 ) -> None:
     """Kill, cut, fill, flood and starve a small live fleet, and hold what comes out to the
@@ -43,12 +45,13 @@ def soak(
     \b
     protofleet soak
     protofleet soak --case 'coordinator killed' --seed 17
+    protofleet soak --adversary
     """
     from protofleet.errors import UsageError
     from simulators.faults import soak as long_form
     from simulators.faults.cases import by_name
 
-    catalogue = by_name()
+    catalogue = {n: case for n, case in by_name().items() if case.adversary or not adversary}
     for name in cases:
         if name not in catalogue:
             raise UsageError(f"no case {name!r}", "--list names them")

@@ -60,6 +60,7 @@ class Case:
     soak: int = 3  # seeds in the long form
     brokers: tuple[Prefer, ...] = ("mosquitto", "embedded")
     root: bool = False  # it mounts a file system
+    adversary: bool = False  # somebody means it
 
     def run(self, attempt: Attempt) -> str:
         """Play it, and leave no process behind, whatever happens."""

@@ -116,7 +116,7 @@ class Testbed:
         command = (
             serve if failpoint is None else ["simulators.faults.failpoint", str(failpoint), *serve]
         )
-        return self._enter("coordinator", command, wrap)
+        return self.process("coordinator", command, wrap)
 
     def device(
         self, agent: str, failpoint: Failpoint | None = None, wrap: Wrap = as_it_is
@@ -127,9 +127,9 @@ class Testbed:
         command = (
             words if failpoint is None else ["simulators.faults.failpoint", str(failpoint), *words]
         )
-        return self._enter(agent, command, wrap)
+        return self.process(agent, command, wrap)
 
-    def _enter(self, name: str, command: Sequence[str], wrap: Wrap) -> CaseProcess:
+    def process(self, name: str, command: Sequence[str], wrap: Wrap = as_it_is) -> CaseProcess:
         """A process of this name; whatever an earlier one said stays in the log."""
         log = self.folder / f"{name}.log"
         # Appended to: the lives of one process are read as one log.

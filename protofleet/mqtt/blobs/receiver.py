@@ -219,9 +219,10 @@ def device_receiver(
     publisher: Publisher,
     clock: Callable[[], float],
     largest: int,
+    message: int = wire.DEFAULT.message,
 ) -> BlobReceiver:
     """A device's: it asks by a command on its own topic, for as long as it takes. What travels as a
-    file may have `largest` bytes, a message no more than any.
+    file may have `largest` bytes, what is put together in memory `message`.
     """
 
     def ask(expected: ExpectedBlob, missing: Ranges) -> None:
@@ -232,4 +233,4 @@ def device_receiver(
 
     # Twice the largest: the state of all and the device's own may be under way together.
     store = BlobStore(folder, largest=largest, total=2 * largest, expiry=DAY, clock=clock)
-    return BlobReceiver(store, ask, clock)
+    return BlobReceiver(store, ask, clock, message)

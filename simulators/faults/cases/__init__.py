@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from simulators.faults.case import Case
-from simulators.faults.cases import clocks, crowds, deaths, disks, links, rivals, trained
+from simulators.faults.cases import (
+    clocks,
+    crowds,
+    deaths,
+    disks,
+    intruders,
+    links,
+    rivals,
+    trained,
+)
 
 CASES: tuple[Case, ...] = (
     *deaths.CASES,
@@ -13,6 +22,7 @@ CASES: tuple[Case, ...] = (
     *crowds.CASES,
     *clocks.CASES,
     *trained.CASES,
+    *intruders.CASES,
 )
 
 

@@ -6,41 +6,20 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
 from edge_agent.inference import sandbox
 from edge_agent.inference.bundle import open_bundle
-from export.writer import Wanted, export
-from protofleet.exchange import archive
-from protofleet.exchange.archive import MODEL, BundleError
-from tests.bundles import device, repacked
+from protofleet.exchange.archive import BundleError
+from simulators.faults import bundle_mutations, intruder
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    from export.writer import contents_of
-
+    files = bundle_mutations.sound()
     path = tmp_path_factory.mktemp("made") / "b.pfb"
-    path.write_bytes(archive.pack(contents_of(export(device(), Wanted(by="prototype")))))
+    path.write_bytes(bundle_mutations.packed(files, bundle_mutations.manifest(files)))
     return path
-
-
-def with_node(path, *nodes, **weights):
-    """The same bundle with these nodes between feature and score, its hashes right."""
-
-    def change(data):
-        model = onnx.load_from_string(data)
-        for name, array in weights.items():
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-        (last,) = (node for node in model.graph.node if "score" in node.output)
-        last.output[0] = "before"
-        model.graph.node.extend(nodes)
-        return model.SerializeToString()
-
-    return repacked(path, **{MODEL: change})
 
 
 def test_one_that_stands_passes_and_its_name_must_be_right(sound):
@@ -51,23 +30,19 @@ def test_one_that_stands_passes_and_its_name_must_be_right(sound):
         sandbox.tried(sound, "f" * 64)
 
 
-def test_what_takes_too_much_memory_is_refused_in_one_line(sound, tmp_path):
-    grown = [
-        helper.make_node("Expand", ["one", "sizes"], ["large"]),
-        helper.make_node("ReduceMax", ["large"], ["most"], keepdims=0),
-        helper.make_node("Add", ["before", "most"], ["score"]),
-    ]
-    weights = {"one": np.ones(1, np.float32), "sizes": np.array([1 << 32])}
+def test_what_takes_too_much_memory_is_refused_in_one_line(tmp_path):
     bomb = tmp_path / "bomb.pfb"
-    bomb.write_bytes(with_node(sound, *grown, **weights))
+    bomb.write_bytes(intruder.offered("16 GiB of one number", "extractor:x"))
     with pytest.raises(BundleError, match=r"more than \d+ MB of memory") as refusal:
         sandbox.tried(bomb)
     assert "\n" not in str(refusal.value)
 
 
-def test_a_control_character_of_a_bundle_s_does_not_reach_a_log(sound, tmp_path):
+def test_a_control_character_of_a_bundle_s_does_not_reach_a_log(tmp_path):
     bad = tmp_path / "bad.pfb"
-    bad.write_bytes(repacked(sound, schema="\x1b[2Jcleared\n"))
+    files = bundle_mutations.sound()
+    document = bundle_mutations.manifest(files) | {"schema": "\x1b[2Jcleared\n"}
+    bad.write_bytes(bundle_mutations.packed(files, document))
     with pytest.raises(BundleError, match="cleared") as refusal:
         sandbox.tried(bad)
     assert str(refusal.value).isprintable()
@@ -79,7 +54,7 @@ def test_what_breaks_or_does_not_end_is_refused_by_how_it_ended():
     assert sandbox._why(1, b"noise\nerror: a reason (x)\n") == "a reason (x)"
 
 
-def test_it_inherits_nothing_and_may_do_nothing(sound, tmp_path, monkeypatch):
+def test_it_inherits_nothing_and_may_do_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("PROTOFLEET_MQTT_PASSWORD", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     environment = sandbox._environment(str(tmp_path))
@@ -111,14 +86,13 @@ for step in (lambda: bytearray(400 << 20), written):
     assert run.stdout.split()[2:] == ["MemoryError", "OSError"], run.stderr
 
 
-def test_it_ends_with_who_started_it(sound):
+def test_it_ends_with_who_started_it():
     """A daemon that is told to stop leaves nobody behind who still computes."""
     read, write = os.pipe()
     code = f"""
 import os, sys
 from pathlib import Path
 from edge_agent.inference import sandbox
-os.read = None
 sandbox.tried(Path("/proc/self/fd/{read}"))
 """
     parent = subprocess.Popen([sys.executable, "-c", code], pass_fds=(read,))

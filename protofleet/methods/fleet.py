@@ -37,7 +37,7 @@ _OWN = "contributed"  # what a device remembers: the contribution that it sent
 # Scores are divided by no more than this before the prior. Where the calibrated temperature is
 # larger, the prior would decide nearly alone, and a device is shown things of other classes than
 # its own, too: MNIST, Dir(0.05), everyone's test samples, 94.3 % at T = 4, 96.6 at 2.
-_SUREST_PRIOR = 2.0
+_WITH_PRIOR = 2.0
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,7 @@ def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer
     # The prior never leaves the device: it is what makes one common classifier fit this device's
     # classes, and it would tell which those are.
     own = np.bincount(me.features().labels, minlength=turn.contract.n_classes)
-    return {
-        "prototype": ByHead(rows=with_prior(head, own, min(temper, _SUREST_PRIOR), hyper.smooth))
-    }
+    return {"prototype": ByHead(rows=with_prior(head, own, min(temper, _WITH_PRIOR), hyper.smooth))}
 
 
 def _enough(me: Learner, minimum: int) -> tuple[Floats, Ints]:

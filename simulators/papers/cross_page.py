@@ -10,7 +10,18 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from simulators.papers import cross, newcomers
-from simulators.papers.cross import ABLATION, FLEET, IMPROVED, PAPERS, TASKS, Contender, Task
+from simulators.papers.cell import Places
+from simulators.papers.cross import (
+    ABLATION,
+    FLEET,
+    FULL_CONTENDERS,
+    FULL_TASKS,
+    IMPROVED,
+    PAPERS,
+    TASKS,
+    Contender,
+    Task,
+)
 from simulators.papers.newcomers import Newcomer
 from simulators.papers.paired import (
     Difference,
@@ -41,10 +52,10 @@ class AllTasks:
         return self.runs.get((task.name, contender.name), {})
 
 
-def gather(tasks: Sequence[Task], seeds: int, out: Path) -> AllTasks:
+def gather(tasks: Sequence[Task], seeds: int, places: Places) -> AllTasks:
     """What there is."""
     runs = {
-        (t.name, c.name): cross.finished_runs(t, c, seeds, out)
+        (t.name, c.name): cross.finished_runs(t, c, seeds, places)
         for t in tasks
         for c in cross.CONTENDERS
     }
@@ -58,14 +69,14 @@ def verdicts(results: AllTasks, rivals: Sequence[Contender]) -> list[str]:
     lines = ["| fleet above | " + " | ".join(task.name for task in results.tasks) + " | tasks |"]
     lines.append("|---" * (len(results.tasks) + 2) + "|")
     for rival in rivals:
-        cells, won = [], 0
+        cells, won, compared = [], 0, 0
         for task in results.tasks:
             least = narrowest(results, task, rival)
             cells.append("–" if least is None else in_points(least))
             won += least is not None and least.above
-        lines.append(
-            f"| {rival.title} | " + " | ".join(cells) + f" | {won} of {len(results.tasks)} |"
-        )
+            compared += least is not None
+        count = f"{won} of {compared}" if compared else "–"
+        lines.append(f"| {rival.title} | " + " | ".join(cells) + f" | {count} |")
     return lines
 
 
@@ -221,9 +232,19 @@ def late_and_rare(cases: Sequence[Newcomer], seeds: int, out: Path) -> list[str]
     return lines
 
 
-def page(seeds: int, out: Path, beside: Path | None) -> str:
-    """All figures as Markdown, to stand in docs/fleet-method.md between its two marks."""
-    results = gather(TASKS, seeds, out)
+def full_page(seeds: int, places: Places) -> str:
+    """The figures at the papers' own length, as Markdown; what was not run is a dash."""
+    results = gather(FULL_TASKS, seeds, places)
+    lines = [*verdicts(results, PAPERS), ""]
+    for task in FULL_TASKS:
+        if results.of(task, FLEET) or any(results.of(task, rival) for rival in PAPERS):
+            lines += [f"### {task.title}", "", *table(task, results, FULL_CONTENDERS), ""]
+    return "\n".join(lines)
+
+
+def page(seeds: int, places: Places, beside: Path | None) -> str:
+    """The five tasks' figures as Markdown, to stand in docs/fleet-method.md between two marks."""
+    results = gather(TASKS, seeds, places)
     lines = [
         "### Against the papers' methods, as their papers have them",
         "",
@@ -250,7 +271,7 @@ def page(seeds: int, out: Path, beside: Path | None) -> str:
     lines += ["### What each part gives", ""]
     for task in TASKS:
         lines += [*ablation(task, results), ""]
-    lines += late_and_rare(newcomers.CASES, seeds, out)
+    lines += late_and_rare(newcomers.CASES, seeds, places.runs)
     return "\n".join(lines)
 
 

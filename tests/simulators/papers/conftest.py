@@ -2,6 +2,7 @@
 
 import pytest
 
+from simulators.papers.cell import Places
 from simulators.papers.cross import FLEET, PAPERS, Task, finished_runs, run
 from simulators.papers.cross_page import AllTasks
 
@@ -12,10 +13,11 @@ OWN = {"prototype": "prototype", "head": "head_own_classes"}
 def ran(small_lab, tmp_path_factory):
     """The task, where its runs lie, and all that is known of them."""
     task = Task("small", "Digits", small_lab(rounds=3), {"fedproto": ("lam=2",)}, OWN)
-    out = tmp_path_factory.mktemp("cross")
+    folder = tmp_path_factory.mktemp("cross")
+    places = Places(folder / "runs", folder / "records")
     contenders = (FLEET, PAPERS[0])
     for contender in contenders:
         for seed in (0, 1):
-            run(task, contender, seed, out, 1)
-    runs = {("small", c.name): finished_runs(task, c, 3, out) for c in contenders}
-    return task, out, AllTasks([task], runs)
+            run(task, contender, seed, places, 1)
+    runs = {("small", c.name): finished_runs(task, c, 3, places) for c in contenders}
+    return task, places, AllTasks([task], runs)

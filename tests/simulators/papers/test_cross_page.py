@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from simulators.papers.cell import Places
 from simulators.papers.cross import ABLATION, FLEET, PAPERS, Contender, finished_runs, run
 from simulators.papers.cross_page import (
     AllTasks,
     ablation,
+    full_page,
     in_points,
     narrowest,
     page,
@@ -38,10 +40,10 @@ def test_a_lead_is_over_the_rival_s_better_classifier(ran):
 
 
 def test_the_ablation_compares_on_the_seeds_that_both_have(ran):
-    task, out, known = ran
+    task, places, known = ran
     (bare,) = (each for each in ABLATION if each.name == "bare")
-    run(task, bare, 1, out, 1)
-    both = AllTasks([task], {**known.runs, ("small", "bare"): finished_runs(task, bare, 3, out)})
+    run(task, bare, 1, places, 1)
+    both = AllTasks([task], {**known.runs, ("small", "bare"): finished_runs(task, bare, 3, places)})
     mine, its = (both.of(task, each)[1]["final"]["each"]["prototype"] for each in (FLEET, bare))
     rows = ablation(task, both)
     assert [row.split(" | ")[0] for row in rows[2:]] == ["| fleet", f"| {bare.title}"]
@@ -51,7 +53,7 @@ def test_the_ablation_compares_on_the_seeds_that_both_have(ran):
 def test_what_was_not_run_is_a_dash(ran):
     _, _, known = ran
     absent = Contender("absent", "Nobody", "fedproto")
-    assert "| Nobody | – | 0 of 1 |" in verdicts(known, [absent])
+    assert "| Nobody | – | – |" in verdicts(known, [absent])
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,13 @@ def test_only_a_lead_whose_whole_interval_is_above_zero_is_bold(lead, words):
 
 
 def test_a_page_of_nothing_has_its_tables_and_no_picture(tmp_path):
-    text = page(2, tmp_path / "runs", tmp_path)
+    text = page(2, Places(tmp_path / "runs"), tmp_path)
     assert text.count("### ") > 5
     assert not list(tmp_path.rglob("*.png"))
+
+
+def test_at_full_length_what_was_not_run_is_a_dash_and_no_table(tmp_path):
+    text = full_page(2, Places(tmp_path))
+    assert "| fleet above | paper-cifar10 | paper-fashion | paper-cifar10-everyone |" in text
+    assert "| FedMPS | – | – | – | – | – |" in text
+    assert "###" not in text

@@ -31,7 +31,7 @@ ORDER = {
     "edge_agent": (
         ("config", "records", "protocol", "networks", "inference"),
         ("store", "data", "training", "updates"),
-        ("worker",),
+        ("worker", "contributing"),
         ("daemon",),
         ("cli",),
     ),
@@ -146,6 +146,12 @@ def test_a_device_that_classifies_follows_and_enrols_needs_no_torch():
     every = "from edge_agent.updates import cache, listener, enrolment"
     every += "; from edge_agent.data import images; import edge_agent.inference.classifier"
     assert not loaded_by(every) & (HEAVY | {"PIL", "export"})
+
+
+def test_a_device_that_contributes_needs_no_torch_before_or_after_its_bundle():
+    every = "import edge_agent.daemon.start, edge_agent.worker.runner"
+    every += "; from edge_agent.contributing import statement; from edge_agent.data import labelled"
+    assert not loaded_by(every) & (HEAVY - {"paho"} | {"PIL", "export"})
 
 
 def test_the_link_costs_no_client_before_it_is_used():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,18 @@ from edge_agent.cli.infer_cmd import broker_options, bundle_option, fleet_option
 from protofleet.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from edge_agent.cli.infer_cmd import Reach
+    from edge_agent.inference.classifier import Classifier
+    from edge_agent.updates.enrolment import Enrolment
+    from protofleet.mqtt.address import Address
+
+IN_USE = " and in use on this device"
+NOT_YET = (
+    "; not in use yet, because the fleet's sums are not on this device: with --offer they are "
+    "fetched, and a running edge-agent fetches them by itself"
+)
 
 
 @click.command()
@@ -25,6 +36,13 @@ if TYPE_CHECKING:
 @click.option("--id", "agent", help="This device's name in the fleet; by default its host name.")
 @fleet_option
 @broker_options
+@click.option(
+    "--minimum",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Photos from which on the fleet hears of it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def enroll(
     photos: tuple[Path, ...],
@@ -33,6 +51,7 @@ def enroll(
     url: str | None,
     agent: str | None,
     fleet: str | None,
+    minimum: int,
     as_json: bool,
     reach: Reach,
 ) -> None:
@@ -43,54 +62,88 @@ def enroll(
     from edge_agent.inference.classifier import Classifier
 
     classifier = Classifier(bundle)
-    import numpy as np
-
     from edge_agent.config import host_name
-    from edge_agent.data import images as files
     from edge_agent.updates import cache, enrolment
+    from edge_agent.updates.offer import offer
 
     cache.settled(classifier, bundle)
-    kind = classifier.bundle.manifest.input
-    paths = files.find(photos)
-    if not paths:
-        raise UsageError("there is not one image among these paths")
-    images = np.stack([files.read(path, kind) for path in paths])
-    new = enrolment.embedded(classifier, label, images)
-    enrolment.keep(classifier, bundle, new)
-    lineage = new.bank.about.lineage
+    new = enrolment.embedded(classifier, label, _read(photos, classifier))
+    name, fleet = agent or host_name(), fleet or classifier.bundle.manifest.fleet
+    message = new.message(fleet, name, classifier.bundle.manifest.run)
+    has_rows = classifier.loaded.bank.kind == "head"
+    if url and has_rows and not cache.total_file(bundle).exists():
+        _fetch_total(bundle, reach(url), fleet, name)
+    enrolment.keep(classifier, bundle, message)
+    usable = label in classifier.loaded.labels
     document = {
         "label": label,
         "photos": new.photos,
         "nearest": new.nearest or None,
         "share": new.share if new.nearest else None,
-        "lineage": lineage,
+        "lineage": new.lineage,
+        "in_use": usable,
     }
-    lines = [f"{label}: learned from {new.photos} photos and in use on this device"]
+    lines = [f"{label}: learned from {new.photos} photos" + (IN_USE if usable else NOT_YET)]
     if new.too_near:
-        lines.append(
-            f"it lies close to {new.nearest} ({new.share:.2f} of what is usual between classes): "
-            "they may be mixed up"
-        )
-    # Points of a class mean something through the same extractor only, which every device has for
+        lines.append(_near(new, has_rows))
+    # A contribution means something through the same extractor only, which every device has for
     # itself unless one was frozen for all.
-    if lineage.startswith("run:"):
+    if new.lineage.startswith("run:"):
         document["offered"] = False
         lines.append(
             "other devices have extractors of their own: put the photos into this device's data, "
             "and the class reaches them through the next rounds"
         )
+    elif url and new.photos < minimum:
+        document["offered"] = False
+        lines.append(
+            f"not offered: the fleet hears of a class from {minimum} photos on, for a mean of "
+            "fewer shows them"
+        )
     elif url:
-        receipt = enrolment.offer(classifier, new.bank, reach(url), fleet, agent or host_name())
-        document |= {"offered": True, "status": receipt.status, "words": receipt.words}
+        answer = offer(message, reach(url), fleet, name)
+        document |= {"offered": True, "status": answer.status, "words": answer.words}
         lines.append(
             {
                 "accepted": "the fleet has it: every following device of this lineage knows it now",
                 "waiting": "the coordinator keeps it until an operator admits it",
-            }.get(receipt.status, f"the coordinator does not take it: {receipt.words}")
+            }.get(answer.status, f"the coordinator does not take it: {answer.words}")
         )
     click.echo(json.dumps(document, indent=1) if as_json else "\n".join(lines))
-    if document.get("status") not in (None, "accepted", "waiting"):
+    if document.get("status") not in (None, "accepted", "duplicate", "waiting"):
         raise FleetError(f"{label} was not taken into the fleet: {document['words']}")
+
+
+def _read(photos: tuple[Path, ...], classifier: Classifier) -> NDArray[Any]:
+    """The photos as the bundle takes them."""
+    import numpy as np
+
+    from edge_agent.data import images
+
+    paths = images.find(photos)
+    if not paths:
+        raise UsageError("there is not one image among these paths")
+    return np.stack([images.read(path, classifier.bundle.manifest.input) for path in paths])
+
+
+def _fetch_total(bundle: Path, broker: Address, fleet: str, agent: str) -> None:
+    """The sums, without which a new class has no row beside those of a head."""
+    from edge_agent.updates import cache
+    from edge_agent.updates.offer import fetched_total
+    from protofleet.util.files import write_whole
+
+    payload = fetched_total(broker, fleet, agent)
+    if payload is not None:
+        write_whole(cache.total_file(bundle), payload)
+
+
+def _near(new: Enrolment, has_rows: bool) -> str:
+    if has_rows:
+        return f"{new.share:.0%} of them are surely {new.nearest} so far: they may be mixed up"
+    return (
+        f"it lies close to {new.nearest} ({new.share:.2f} of what is usual between classes): "
+        "they may be mixed up"
+    )
 
 
 @click.command()

@@ -1,5 +1,5 @@
-"""The extractor that the coordinator froze, on a device of the live fleet: fetched, tested, and its
-class means sent.
+"""The fleet's extractor on a device: fetched, tested, and what this device has to say through it
+made and brought to the ledger.
 
 The bundle lies at `fleet.pfb` in the device's directory, for `edge-agent infer` too; it is replaced
 by one that passed its self-test and by no other.
@@ -7,75 +7,88 @@ by one that passed its self-test and by no other.
 
 # Theory of operation
 #
-# The channel `stable` retains two things: a state, whose lineage says whether it belongs to a
-# frozen extractor and names that extractor's bundle, and a slip for the bundle's bytes. Testing a
-# bundle and making means need onnxruntime and all samples, so both are done by a process of its
-# own, `edge-agent summarise`; the daemon stays small and polls for its end. It does not even unpack
-# what came: that, too, is done by a process that has next to nothing (`inference.sandbox`), which
-# `summarise` starts before it opens a bundle that waits for its test.
+# The channel `stable` retains two things: a state, whose lineage says whether it belongs to an
+# extractor for all and names that extractor's bundle, and a slip for the bundle's bytes. A third is
+# on the channel `total`: the sums, against which a device counts. Testing a bundle, embedding
+# samples and counting need onnxruntime, all samples or a large matrix, so they are done by a
+# process of its own, `edge-agent summarise`; the daemon stays small and polls for its end. It does
+# not even unpack what came: that, too, is done by a process that has next to nothing
+# (`inference.sandbox`), which `summarise` starts before it opens a bundle that waits for its test.
 #
-#   fleet.pfb           the bundle that is in use: it passed its self-test
-#   fleet-<name>.pfb    one that was fetched and waits for its test
-#   *.state.cbor        beside either: the channel's state, for `edge-agent infer`
-#   means.cbor          the message with this device's class means
+#   fleet.pfb               the bundle that is in use: it passed its self-test
+#   fleet-<name>.pfb        one that was fetched and waits for its test
+#   *.state.cbor            beside either: the channel's state, for `edge-agent infer`
+#   *.total.cbor            beside it: the newest total that was fetched
+#   *.enrolled/             beside it: classes that were enrolled here (`updates.enrolment`)
+#   *.contributed/          beside it: features, contribution, counts (`contributing.statement`)
 #
 #   what happens                           what is done
-#   the channel names another bundle       what waits is removed, the means are void, it is fetched
-#                                          (unless it is in use, or waits for its test already)
+#   the channel names another bundle       what waits is removed, it is fetched (unless it is in
+#                                          use, or waits for its test already)
 #   its last chunk came                    fleet-<name>.pfb
-#   a bundle waits, or means are due       the process is started
-#   it ended well                          its means are offered at once
+#   a bundle waits, or samples changed     the process is started
+#   it ended well                          its contribution is offered (`deliver`)
 #   it failed, the bundle waits still      the self-test failed: the bundle is never fetched again
-#   it failed, the bundle is in use        no means: tried again later and later
-#   a receipt for the means                accepted or not, they are not offered any more
-#   a new connection                       offered again: the coordinator may have forgotten
-#   the samples changed                    means are due again
+#   it failed, the bundle is in use        nothing to say: tried again later and later
+#   a class was enrolled here              its contribution is offered, too
+#   the state asks this device to count    the total is fetched, the process counts, the counts are
+#                                          offered; once a total, and only after the device's own
+#                                          contribution was taken
+#   a class was enrolled, no total here    the total is fetched: a row of the class takes it
 #
 # The process moves the bundle over `fleet.pfb` as soon as the self-test has passed, before it reads
 # the samples; hence a bundle that waits still tells which of the two failed. The daemon learns what
 # is in use from the file alone, so a crash at any point leaves nothing to repair.
 #
-# Means travel on the upload topic as round 0 of no run, which no training has, and large ones in
-# chunks like any upload.
+# Who counts: a share of the devices that the state names, drawn from the total's hash and the
+# device's name, so that nobody has to be chosen, and others are another time.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from edge_agent.config import Config
-from edge_agent.daemon.inbound import read_ranges
+from edge_agent.contributing import statement
+from edge_agent.daemon.deliver import COUNTS, FIRST_WAIT, LONGEST_WAIT, OWN, Deliveries
 from edge_agent.daemon.outbound import Outbound
 from edge_agent.daemon.transfers import Transfers
-from edge_agent.protocol.actions import SendChunks
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
 from protofleet.errors import LinkBusy, WireError
 from protofleet.exchange import archive, published
 from protofleet.exchange.archive import LARGEST_BUNDLE
-from protofleet.exchange.published import STABLE
+from protofleet.exchange.published import STABLE, About
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor
 from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts
 from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.util.logs import Log
 from protofleet.util.processes import without_secrets
-from protofleet.wire.codes import UploadStatus
 
 POLL = 0.2  # seconds between looks at the process
-# Of the prototypes that a channel has; a thousand classes of 1,280 numbers are three times less.
-LARGEST_STATE = 8 << 20
-FIRST_WAIT, LONGEST_WAIT = 10.0, 600.0  # seconds to the next attempt, twice as long each time
+LOOK = 1.0  # seconds between looks for classes that were enrolled
+# Bytes of what a channel has; a thousand classes of 1,280 numbers are three times less, and sums
+# over 4,096 numbers are half of it.
+LARGEST_STATE, LARGEST_TOTAL = 8 << 20, 32 << 20
+TOTAL = "total"  # the channel of the sums
+SPOKEN_BY = ("minimum", "changed", "rank")  # what the fleet's settings say of contributions
+NOTHING = About("none", ())
 
 
 class ChildProcess(Protocol):
     """As much of a process as is needed."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
 
     @property
     def stderr(self) -> IO[bytes] | None: ...
@@ -89,7 +102,7 @@ Start = Callable[[Sequence[str]], ChildProcess]
 
 
 class Adoption:
-    """`uploads` carries the class means where they are large, as it does uploads."""
+    """`uploads` carries contributions where they are large, as it does uploads."""
 
     def __init__(
         self,
@@ -100,28 +113,43 @@ class Adoption:
         clock: Callable[[], float],
         start: Start,
     ) -> None:
-        self._config, self._outbound, self._uploads, self._log = config, outbound, uploads, log
+        self._config, self._outbound, self._log = config, outbound, log
         self._clock, self._start = clock, start
+        self.deliveries = Deliveries(config, outbound, uploads, log, clock)
         folder = config.data_dir
-        self.file, self._means = folder / "fleet.pfb", folder / "means.cbor"
+        self.file = folder / "fleet.pfb"
         spool = folder / "bundle-spool"
         self._receiver = device_receiver(
-            outbound.topics, config.id, spool, outbound, clock, LARGEST_BUNDLE, LARGEST_STATE
+            outbound.topics, config.id, spool, outbound, clock, LARGEST_BUNDLE, LARGEST_TOTAL
         )
         self._fetch = Fetch(self._receiver)
         self._in_use = archive.name_of(self.file)
-        self._named = ""  # by the channel
-        self._state = b""  # the channel's own
-        self._means_due = False  # of the samples as they are, by the bundle that the channel names
+        self._about, self._run = NOTHING, ""  # the channel's
+        self._state = b""
+        self._rules: tuple[str, ...] = ()  # the fleet's, as flags
+        self._speech_due = False  # of the samples as they are, by the bundle that the channel names
+        self._total: tuple[TopicParts, wire.Message] | None = None  # announced, and how
+        self._total_here = ("", "")  # what was fetched: its digest, and which total it is
+        self._counting, self._counted = "", ""  # totals: being counted against, and of no use
         self._process: ChildProcess | None = None
-        self._offer: bytes | None = None  # means that have no receipt yet
-        self._answered: bytes | None = None  # means that have one
+        self._enrolled_at, self._enrolled_stamp, self._enrolled = 0.0, 0, 0
+        self._remarked = ""  # what was said last of samples that are not in it
         self._next_at, self._wait = 0.0, FIRST_WAIT
+
+    @property
+    def _named(self) -> str:
+        """The bundle that the channel names."""
+        return self._about.bundle
 
     @property
     def _new(self) -> Path:
         """Where a bundle waits for its test."""
         return self.file.with_name(f"fleet-{self._named[:16] or 'none'}.pfb")
+
+    @property
+    def _fits(self) -> bool:
+        """Whether the bundle in use is the one that the channel names."""
+        return bool(self._named) and self._in_use == self._named
 
     def take_in(self, place: TopicParts, payload: bytes) -> None:
         """What comes over the link; most of it is for others, too. One of our errors if it cannot
@@ -137,49 +165,71 @@ class Adoption:
         match place.kind, place.rest:
             case "proto", (channel_name,) if channel_name == STABLE and payload:
                 self._blob_complete(self._state_blob(place, payload))
+            case "proto", (channel_name,) if channel_name == TOTAL:
+                self._total_announced(place, payload)
             case "bundle", (channel_name,) if channel_name == STABLE:
                 self._follow_fetch(lambda: self._fetch.announced(place, payload))
             case "own_chunk", _:
                 self._blob_complete(self._receiver.chunk(place, payload))
-            case "receipt", _ if self._offer is not None and payload:
-                self._receipt(wire.decode(payload))
+            case "receipt", _ if payload and self.deliveries.due is not None:
+                self.deliveries.receipt(wire.decode(payload))
+                self._want_total()  # what was taken may be counted now
+            case "round", _ if payload:
+                self._settings(wire.decode(payload))
 
     def _state_blob(self, place: TopicParts, payload: bytes) -> Blob | None:
         """The channel's state; None while a large one is still on its way."""
-        if len(payload) > LARGEST_STATE:
-            raise WireError(f"prototypes of {len(payload)} bytes, at most {LARGEST_STATE} are due")
-        envelope, body = wire.unseal(payload)
-        if envelope.t != "slip":
-            return Blob(place, payload)
-        document, digest = wire.decode_body(envelope, body), sha256(body).hexdigest()
-        return self._receiver.announce(place, wire.Message(envelope, document, digest))
+        message = _slip(payload)
+        size = len(payload) if message is None else BlobDescriptor.from_body(message.body).size
+        if size > LARGEST_STATE:
+            raise WireError(f"classes of {size} bytes, at most {LARGEST_STATE} are due")
+        return Blob(place, payload) if message is None else self._receiver.announce(place, message)
+
+    def _total_announced(self, place: TopicParts, payload: bytes) -> None:
+        """A total is fetched by those alone who need it."""
+        message = _slip(payload) if payload else None
+        self._total = None if message is None else (place, message)
+        if payload and message is None:
+            self._total_came(payload)
+        self._want_total()
+
+    def _settings(self, message: wire.Message) -> None:
+        hyper = message.body.get("hyper")
+        if message.envelope.method != "fleet" or not isinstance(hyper, Mapping):
+            return
+        numbers = {name: hyper.get(name) for name in SPOKEN_BY}
+        words = [(f"--{name}", str(n)) for name, n in numbers.items() if type(n) is int]
+        rules = tuple(word for pair in words for word in pair)
+        if rules != self._rules:
+            self._rules, self._speech_due = rules, bool(self._named)
 
     def due(self, *, connected: bool) -> float:
         """When to look again; never, if nothing goes on."""
         if self._process is not None:
             return self._clock() + POLL
-        to_send = connected and self._offer is not None
-        times = [self._next_at] if self._ready or to_send else []
-        if connected and self._receiver.due is not None:
-            times.append(self._receiver.due)
+        times = [self._next_at] if self._ready else []
+        if self._fits:
+            times.append(self._clock() + LOOK)
+        if connected:
+            times += [at for at in (self._receiver.due, self.deliveries.due) if at is not None]
         return max(min(times, default=float("inf")), self._clock() + POLL)
 
     @property
     def _ready(self) -> bool:
-        """Whether there is a bundle to test or to make means with."""
+        """Whether there is something to be done by a process."""
         return bool(self._named) and (
-            self._new.exists() or (self._means_due and self._in_use == self._named)
+            self._new.exists() or (self._fits and (self._speech_due or bool(self._counting)))
         )
 
     def connected(self) -> None:
-        """The coordinator may have forgotten what it was sent."""
+        """What was not answered is worth another try."""
         self._receiver.connected()
-        self._offer = self._offer or self._answered
+        self.deliveries.connected()
         self._retry_now()
 
     def samples_changed(self) -> None:
-        """The means are others now."""
-        self._means_due = True
+        """There may be something else to say now."""
+        self._speech_due = True
         self._retry_now()
 
     def look(self, *, may_send: bool) -> None:
@@ -188,11 +238,13 @@ class Adoption:
             self._check_process(self._process)
         elif self._ready and self._clock() >= self._next_at:
             self._start_process()
+        if self._fits and self._clock() >= self._enrolled_at:
+            self._enrolled_at = self._clock() + LOOK
+            self._offer_enrolled()
         if may_send:
             with suppress(LinkBusy):
                 self._receiver.ask_due()
-                if self._offer is not None and self._clock() >= self._next_at:
-                    self._send(self._offer)
+                self.deliveries.look()
 
     def stop(self) -> None:
         """The daemon leaves."""
@@ -205,19 +257,34 @@ class Adoption:
         file = blob.file
         if file is not None:
             self._follow_fetch(lambda: self._fetch.whole(file))
-            return
-        about = published.read(blob.payload).bank.about
-        name = about.bundle if about.lineage.startswith("extractor:") else ""
-        self._state = blob.payload
-        if name != self._named:
+        elif blob.parts.rest == (TOTAL,):
+            self._total_came(blob.payload)
+        else:
+            self._state_came(blob.payload)
+
+    def _state_came(self, payload: bytes) -> None:
+        state = published.read(payload)
+        about, run = state.bank.about, state.envelope.run or ""
+        if not (about.lineage.startswith("extractor:") and about.bundle):
+            about = NOTHING
+        before, self._state = (self._named, self._run), payload
+        if about.bundle != self._named:
             self._clear()
-            self._named, self._means_due = name, bool(name)
-            self._offer = self._answered = None
+        self._about, self._run = about, run
+        if before != (self._named, self._run):
+            self._speech_due = bool(self._named)
+            folder = statement.folder_of(self.file, about.lineage) if self._named else None
+            self.deliveries.under(folder, run)
+            self._enrolled_stamp = self._enrolled = 0
             self._retry_now()
-        if name and name == self._in_use:
+        if self._fits:
             write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
-        here = name == self._in_use or self._new.exists()
-        self._follow_fetch(lambda: self._fetch.want("" if here else name))
+        here = self._fits or self._new.exists()
+        self._follow_fetch(lambda: self._fetch.want("" if here else self._named))
+        if self._counting not in ("", about.total):
+            self._counting = ""
+            self.deliveries.withdraw(COUNTS)
+        self._want_total()
 
     def _follow_fetch(self, fetching: Callable[[], Fetched | None]) -> None:
         fetched = fetching()
@@ -229,22 +296,67 @@ class Adoption:
         self._fetch.want("")
         self._log.info("the fleet's bundle came", bundle=fetched.name[:16], bytes=size)
 
+    def _asks_us(self) -> bool:
+        """Whether the state asks this device to count against its total, and it has not yet."""
+        total, done = self._about.total, (self._counted, self.deliveries.taken(COUNTS))
+        if not (total and self._fits and self.deliveries.taken(OWN)) or total in done:
+            return False
+        return drawn(total, self._config.id) < self._about.asked
+
+    def _want_total(self) -> None:
+        """Fetch what was announced, if it is of use here."""
+        asked_us = self._asks_us()
+        needs_one = self._enrolled > 0 and not cache.total_file(self.file).exists()
+        if self._total is None:
+            pass
+        elif asked_us or needs_one:
+            place, message = self._total
+            base, digest = message.envelope.base, str(message.body.get("digest"))
+            if base in (None, self._about.total) and digest != self._total_here[0]:
+                self._blob_complete(self._receiver.announce(place, message, TOTAL))
+                return
+        usable = self._total_here[0] and self._total_here[1] in ("", self._about.total)
+        if asked_us and usable and not self._counting:
+            self._counting = self._about.total
+            self._retry_now()
+
+    def _total_came(self, payload: bytes) -> None:
+        write_whole(cache.total_file(self.file), payload, mode=OWN_FILE)
+        envelope = wire.unseal(payload)[0]
+        self._total_here = (sha256(payload).hexdigest(), envelope.base or "")
+        self._want_total()
+
+    def _offer_enrolled(self) -> None:
+        """Classes that were enrolled on this device, if they have enough photos."""
+        stamp = cache.enrolled_stamp(self.file)
+        if stamp == self._enrolled_stamp:
+            return
+        self._enrolled_stamp, before = stamp, self._enrolled
+        minimum = int(dict(_pairs(self._rules)).get("--minimum", "5"))
+        classes = cache.enrolled(self.file, self._about.lineage)
+        self._enrolled = len(classes)
+        for each_class in classes:
+            if each_class.photos >= minimum:
+                self.deliveries.offer(f"class/{each_class.label}", each_class.message)
+        if self._enrolled > before:
+            self._want_total()
+
     def _start_process(self) -> None:
-        """Test what came, and make the means."""
+        """Test what came, say what is to be said, and count."""
         config, bundle = self._config, self._new if self._new.exists() else self.file
-        words = [sys.executable, "-m", "edge_agent", "summarise"]
-        words += ["--id", config.id, "--fleet", config.fleet.name]
-        words += ["--bundle", str(bundle), "--out", str(self._means)]
-        if bundle is not self.file:
+        words = [sys.executable, "-m", "edge_agent", "summarise", "--json", *self._rules]
+        words += ["--id", config.id, "--fleet", config.fleet.name, "--run", self._run]
+        words += ["--bundle", str(bundle)]
+        if bundle != self.file:
             words += ["--to", str(self.file), "--name", self._named]
+        elif self._counting:
+            words += ["--total", str(cache.total_file(self.file))]
         # By flags and not by the daemon's file: its settings may have come from the environment.
         words += ["--set", f"limits.nice={config.limits.nice}"]
         for name, setting in vars(config.data).items():
             if setting != "":
                 words += ["--set", f"data.{name}={setting}"]
-        with suppress(OSError):  # then the prototypes in the bundle say which classes there are
-            write_whole(cache.state_file(bundle), self._state, mode=OWN_FILE)
-        self._means_due = False
+        self._speech_due = False
         self._process = self._start(words)
 
     def _check_process(self, process: ChildProcess) -> None:
@@ -252,64 +364,89 @@ class Adoption:
         if code is None:
             return
         self._process = None
+        report, counting = _report(process.stdout), self._counting
         words = _last_words(process) or f"the process ended with {code}"
         if code and self._new.exists():
             self._clear()
             self._fetch.refuse()
             self._log.warning(f"the fleet's bundle cannot be used: {words}")
             return
-        self._in_use = archive.name_of(self.file)
-        if code:
-            self._means_due = True
+        self._in_use, self._counting = archive.name_of(self.file), ""
+        if code and counting:
+            self._counted = counting  # a total of no use: the next one may be
+            self._log.warning(f"no counts for the fleet: {words}")
+        elif code:
+            self._speech_due = True
             self._retry_later()
-            self._log.warning(f"no class means of the fleet's extractor: {words}")
-        elif self._in_use == self._named:
+            self._log.warning(f"nothing to say through the fleet's extractor: {words}")
+        elif self._fits:
             self._clear()
-            with suppress(OSError):
-                write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
-                self._offer = self._means.read_bytes()
+            self._offer(report, counting)
             self._retry_now()
+
+    def _offer(self, report: Mapping[str, Any], counting: str) -> None:
+        """What the process left."""
+        folder = statement.folder_of(self.file, self._about.lineage)
+        self._remark(report)
+        with suppress(OSError):
+            write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
+            if report.get("samples"):
+                self.deliveries.offer(OWN, (folder / statement.CONTRIBUTION).read_bytes())
+            total = report.get("total")
+            if counting and total == counting:
+                message = (folder / statement.COUNTS).read_bytes()
+                self.deliveries.offer(COUNTS, message, mark=counting)
+            elif counting:
+                self._total_here = ("", "")  # of another total than the one that the state names
+        if not counting:
+            self._want_total()
+
+    def _remark(self, report: Mapping[str, Any]) -> None:
+        """What was read, and once what is not in it."""
+        samples, classes = report.get("samples", 0), report.get("classes", ())
+        if report.get("new"):
+            self._log.info("to be contributed", samples=samples, classes=len(classes))
+        notices = "; ".join(report.get("notices", ()))
+        if notices and notices != self._remarked:
+            self._log.warning(notices)
+        self._remarked = notices
 
     def _clear(self) -> None:
         """Nothing waits for its test any more."""
         for path in (self._new, cache.state_file(self._new)):
             path.unlink(missing_ok=True)
 
-    def _send(self, offer: bytes) -> None:
-        payload = self._uploads.outgoing("", 0, offer)
-        topic = self._outbound.topics.upload(self._config.id, 0)
-        if payload is not None and self._outbound.say(topic, payload):
-            self._retry_later()
-
-    def _receipt(self, message: wire.Message) -> None:
-        """The coordinator's answer, if it is to our means."""
-        body, offer = message.body, self._offer
-        if offer is None or body.get("round") != 0:
-            return
-        blob = self._uploads.digest("", 0)  # of the whole message, where it goes in chunks
-        # Without a digest an answer could be to anything; it may have been to what is offered now.
-        ours = {wire.decode(offer).digest, blob} - {""}
-        if body.get("digest") not in ours:
-            return
-        status = body.get("status")
-        if status == UploadStatus.MISSING:
-            missing = read_ranges(body.get("missing", []), "receipt.body.missing")
-            self._uploads.send_chunks(SendChunks("", 0, blob, missing))
-            return
-        self._uploads.settled("", 0)
-        self._answered, self._offer = offer, None
-        if status == UploadStatus.ACCEPTED:
-            self._log.info("class means taken", bundle=self._named[:16])
-        else:
-            self._log.warning(
-                f"the coordinator does not take the class means: {body.get('words', '')}"
-            )
-
     def _retry_now(self) -> None:
         self._next_at, self._wait = 0.0, FIRST_WAIT
 
     def _retry_later(self) -> None:
         self._next_at, self._wait = self._clock() + self._wait, min(LONGEST_WAIT, 2 * self._wait)
+
+
+def drawn(total: str, agent: str) -> float:
+    """A number from 0 to 1 that belongs to this device and this total."""
+    return int(sha256(f"{total}:{agent}".encode()).hexdigest()[:16], 16) / 2.0**64
+
+
+def _slip(payload: bytes) -> wire.Message | None:
+    """The message, if it stands for one too large for a packet."""
+    envelope, body = wire.unseal(payload)
+    if envelope.t != "slip":
+        return None
+    return wire.Message(envelope, wire.decode_body(envelope, body), sha256(body).hexdigest())
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
+def _report(stream: IO[bytes] | None) -> Mapping[str, Any]:
+    """What the process printed: one JSON document; empty if it printed none."""
+    try:
+        document = json.loads(b"" if stream is None else stream.read())
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _last_words(process: ChildProcess) -> str:
@@ -320,11 +457,11 @@ def _last_words(process: ChildProcess) -> str:
 
 
 def launched(words: Sequence[str]) -> ChildProcess:
-    """A process whose errors are read when it is over."""
+    """A process whose words are read when it is over."""
     return subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=without_secrets(os.environ),
     )

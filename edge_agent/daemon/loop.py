@@ -302,6 +302,10 @@ class Daemon:
                 self.executor.survey = answer
                 self._status = replace(self._status, samples=answer.samples, classes=answer.classes)
                 log.info("the samples changed", samples=answer.samples, classes=len(answer.classes))
+                if not self.me.trained:
+                    # Where nothing was trained, nothing may ever be: a fleet that only adds up
+                    # contributions has no use for this process until samples change again.
+                    self.deps.supervisor.dismiss()
                 self._feed(NewSamples())
             case Measured():
                 self._measured(answer)

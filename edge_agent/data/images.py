@@ -42,17 +42,34 @@ def read(path: Path, kind: Input) -> NDArray[Any]:
     # a JPEG at a fraction of its size.
     if height == width and channels == 3:
         return read_image(path, height)
+    mode = _mode(channels)
     from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as image:
-            mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels)
-            if mode is None:
-                raise DataError(
-                    f"this bundle takes images of {channels} channels, files have 1, 3 or 4"
-                )
             upright = ImageOps.exif_transpose(image).convert(mode)
             resized = upright.resize((width, height), Image.Resampling.BILINEAR)
             return np.asarray(resized).reshape(height, width, channels)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: not a readable image ({error})", "remove or replace it") from None
+
+
+def fitted(image: NDArray[Any], kind: Input) -> NDArray[Any]:
+    """An image of an array in the size and the channels that the network was trained with."""
+    if image.shape == kind.shape or kind.kind != "image":
+        return image  # what does not fit, the extractor says
+    if image.dtype != np.uint8 or image.ndim != 3:
+        raise DataError(f"samples of {image.dtype} {list(image.shape)}", "this bundle takes images")
+    height, width, channels = kind.shape
+    from PIL import Image
+
+    flat = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+    resized = flat.convert(_mode(channels)).resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(resized).reshape(height, width, channels)
+
+
+def _mode(channels: int) -> str:
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels)
+    if mode is None:
+        raise DataError(f"this bundle takes images of {channels} channels, files have 1, 3 or 4")
+    return mode

@@ -1,23 +1,47 @@
 """What a device could use last, on disk beside its bundle, and the classes that were enrolled on
 it.
 
-Beside a bundle `B` lie `B.state.cbor`, the fleet's newest prototypes, `B.fleet.pfb`, the bundle
-that they belong to where it is another one than `B`, and `B.enrolled.cbor`, the device's own
-classes. All may be removed at any time.
+Beside a bundle `B` lie `B.state.cbor`, the fleet's newest classes, `B.fleet.pfb`, the bundle
+that they belong to where it is another one than `B`, `B.total.cbor`, the sums that they were made
+of, once somebody fetched them, and the folder `B.enrolled`, the device's own classes. All may be
+removed at any time.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+
 from edge_agent.inference.bundle import Bundle, open_bundle
 from edge_agent.inference.classifier import Classifier, Mismatch
-from protofleet.errors import WireError
-from protofleet.exchange import published
+from protofleet.errors import FusionError, WireError
+from protofleet.exchange import contributed, published
 from protofleet.exchange.archive import BundleError
-from protofleet.exchange.published import Bank, Published
+from protofleet.exchange.contributed import Claim, Contributed
+from protofleet.exchange.published import About, Bank, Published
+from protofleet.statistics.addition import with_class
+from protofleet.statistics.closed_form import Moments
+from protofleet.statistics.contribution import Contribution
+from protofleet.values.prototypes import Head, Prototypes
+
+
+@dataclass(frozen=True, eq=False)
+class EnrolledClass:
+    """A class of this device's own: what its photos say, and the message that says it."""
+
+    label: str
+    contribution: Contribution
+    message: bytes
+
+    @property
+    def photos(self) -> int:
+        """How many there were."""
+        return self.contribution.samples
 
 
 def state_file(bundle: Path) -> Path:
@@ -30,19 +54,41 @@ def fleet_file(bundle: Path) -> Path:
     return bundle.with_name(bundle.name + ".fleet.pfb")
 
 
-def enrolled_file(bundle: Path, lineage: str) -> Path:
-    """The classes that were enrolled on this device; those of a second extractor have a file of
-    their own.
-    """
-    first = bundle.with_name(bundle.name + ".enrolled.cbor")
-    further = bundle.with_name(
-        f"{bundle.name}.enrolled.{sha256(lineage.encode()).hexdigest()[:8]}.cbor"
-    )
-    # Named by lineage only where the plain name is another's: devices with one extractor, which are
-    # most, have the file that the documents name.
-    enrolled = read(first)
-    of_another = enrolled is not None and enrolled.bank.about.lineage != lineage
-    return further if of_another or further.exists() else first
+def total_file(bundle: Path) -> Path:
+    """The fleet's sums, as they were fetched last."""
+    return bundle.with_name(bundle.name + ".total.cbor")
+
+
+def enrolled_folder(bundle: Path) -> Path:
+    """The classes that were enrolled here, a file each."""
+    return bundle.with_name(bundle.name + ".enrolled")
+
+
+def enrolled_file(bundle: Path, lineage: str, label: str) -> Path:
+    """One of them: a class of one extractor says nothing to another one."""
+    name = sha256(f"{lineage}\n{label}".encode()).hexdigest()[:32]
+    return enrolled_folder(bundle) / f"{name}.cbor"
+
+
+def enrolled_stamp(bundle: Path) -> int:
+    """A number that changes when a class is enrolled or forgotten; 0 before the first."""
+    try:
+        return enrolled_folder(bundle).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def enrolled(bundle: Path, lineage: str) -> list[EnrolledClass]:
+    """The classes that were enrolled here with this extractor, by name."""
+    classes = []
+    for path in sorted(enrolled_folder(bundle).glob("*.cbor")):
+        with contextlib.suppress(OSError, WireError):
+            payload = path.read_bytes()
+            message = contributed.read(payload)
+            if isinstance(message, Contributed) and message.claim.lineage == lineage:
+                label = message.claim.classes[0]
+                classes.append(EnrolledClass(label, message.contribution, payload))
+    return sorted(classes, key=lambda entry: entry.label)
 
 
 def settled(classifier: Classifier, bundle: Path) -> None:
@@ -81,8 +127,52 @@ def fitting(bundle: Path, lineage: str) -> Bundle | None:
 
 def with_enrolled(bundle: Path, bank: Bank) -> Bank:
     """The bank, and the classes that were enrolled here and are not in it."""
-    local = read(enrolled_file(bundle, bank.about.lineage))
-    return bank if local is None else published.joined(bank, local.bank)
+    present = {bank.about.classes[int(c)] for c in np.unique(bank.points.classes)}
+    classes = [c for c in enrolled(bundle, bank.about.lineage) if c.label not in present]
+    if not classes:
+        return bank
+    if isinstance(bank.points, Prototypes):
+        for own in classes:
+            points = Prototypes(np.array([0]), own.contribution.means.vectors)
+            bank = published.joined(bank, Bank(About(bank.about.lineage, (own.label,)), points))
+        return bank
+    of = total(bundle, bank.about)
+    if of is None or not isinstance(bank.points, Head):
+        return bank  # of a head's classes nothing but rows is here: there is no telling a new one's
+    return _more_rows(bank, bank.points, of, classes)
+
+
+def total(bundle: Path, about: About) -> tuple[Claim, Moments] | None:
+    """The fleet's sums under this extractor, if they were fetched."""
+    try:
+        claim, moments = contributed.read_total(total_file(bundle).read_bytes())
+    except (OSError, WireError):
+        return None
+    return (claim, moments) if claim.lineage == about.lineage else None
+
+
+def _more_rows(
+    bank: Bank, head: Head, of: tuple[Claim, Moments], classes: Sequence[EnrolledClass]
+) -> Bank:
+    claim, moments = of
+    names = bank.about.classes
+    # The total's classes under the bank's ids. Those that the bank does not show have rows in no
+    # head, but are in the middle of all classes: they stay, under ids of nobody.
+    nobody = len(names) + len(classes)
+    shown = [claim.classes[i] for i in moments.classes.tolist()]
+    ids = np.array(
+        [names.index(n) if n in names else nobody + i for i, n in enumerate(shown)], np.int64
+    )
+    order = np.argsort(ids)
+    same = Moments(ids[order], moments.counts[order], moments.means[order], moments.within)
+    for own in classes:
+        if own.label not in names:
+            names = (*names, own.label)
+        try:
+            head = with_class(head, same, own.contribution, names.index(own.label))
+        except FusionError:
+            continue  # a total of no class that the head has
+    return Bank(replace(bank.about, classes=names), head)
 
 
 def take(classifier: Classifier, bundle: Path, state: Published) -> None:

@@ -72,6 +72,13 @@ class Grid:
         exponent = int(np.ceil(np.log2(max(2 * largest, 2.0**-4) / MEAN_STEPS)))
         return Grid(min(max(exponent, LEAST // 2), 8))
 
+    @staticmethod
+    def fitting(values: ArrayLike) -> Grid:
+        """The usual one; where it cannot hold these values, one that can, and no ledger takes."""
+        largest = float(np.abs(np.asarray(values)).max(initial=0.0))
+        usual = Grid()
+        return usual if largest < MEAN_STEPS * 2.0**usual.exponent else Grid.over(largest)
+
     def onto(self, values: ArrayLike) -> Floats:
         """The nearest point that half precision holds, too."""
         steps = np.asarray(np.asarray(values, np.float64).astype(np.float16), np.float64)
@@ -128,7 +135,9 @@ def contribution(
     np.add.at(sums, index, x)
     means = Prototypes(classes, grid.onto(sums / counts[:, None]), counts)
     # About the means that travel: what their rounding moved is in the scatter and not lost.
-    off = x - means.vectors.astype(np.float64)[index]
+    off = means.vectors.astype(np.float64)[index]
+    np.subtract(x, off, out=off)  # in its place, as the next one is: a device has little memory
+    del x
     rows, exponents = _factor(off, min(rank, MOST_ROWS))
     whole = (off**2).sum(0) - (scaled(rows, exponents) ** 2).sum(0)
     residual = np.ceil(np.maximum(whole, 0) * 2.0**RESIDUAL_BITS) * 2.0**-RESIDUAL_BITS

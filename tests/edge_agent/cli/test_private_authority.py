@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import trustme
 from PIL import Image
@@ -15,7 +14,7 @@ from PIL import Image
 from edge_agent.inference.bundle import open_bundle
 from export.writer import Wanted, export, write
 from protofleet import wire
-from protofleet.exchange import published
+from protofleet.exchange import contributed, published
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.mosquitto import Listening, Tls
 from protofleet.mqtt.broker.run import running_broker
@@ -101,6 +100,8 @@ def test_an_offer_comes_to_the_coordinator(broker, bundle, photo):
         str(bundle),
         "--label",
         "owl",
+        "--minimum",
+        "1",
         "--offer",
         str(broker),
         "--fleet",
@@ -132,7 +133,7 @@ def test_an_offer_comes_to_the_coordinator(broker, bundle, photo):
         asking.kill()
         heard.stop()
     assert "every following device of this lineage knows it now" in said, wrong
-    assert np.array_equal(published.read(came[0].payload, "enrol").bank.points.counts, [1])
+    assert contributed.read(came[0].payload).contribution.samples == 1
 
 
 def test_a_missing_file_is_one_line(broker, bundle, photo):

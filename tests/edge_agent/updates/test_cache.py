@@ -44,26 +44,29 @@ def nines(n=5):
 
 def test_a_damaged_memory_falls_back_to_the_bundle(place):
     cache.state_file(place).write_bytes(b"torn")
-    cache.enrolled_file(place, "").write_bytes(b"")
+    cache.enrolled_folder(place).mkdir()
+    cache.enrolled_file(place, "", "9").write_bytes(b"")
     assert "9" in in_use(place).loaded.labels
 
 
 def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place, made, tmp_path):
     classifier = in_use(place)
-    enrolment.keep(classifier, place, enrolment.embedded(classifier, "9", nines()))
-    first = cache.enrolled_file(place, classifier.loaded.bank.about.lineage)
-    before = first.read_bytes()
+    keep(classifier, place, "9", nines())
+    first = classifier.loaded.bank.about.lineage
     other = write_other(tmp_path)
     write_whole(cache.fleet_file(place), other.read_bytes())
     write_whole(cache.state_file(place), open_bundle(other).files["prototypes.cbor"])
     cache.settled(classifier, place)
-    enrolment.keep(
-        classifier, place, enrolment.embedded(classifier, "dark", np.zeros((2, 8, 8, 1), np.uint8))
-    )
-    assert first.read_bytes() == before
-    second = cache.enrolled_file(place, classifier.loaded.bank.about.lineage)
-    assert cache.read(second).bank.about.classes == ("dark",)
+    keep(classifier, place, "dark", np.zeros((2, 8, 8, 1), np.uint8))
+    second = classifier.loaded.bank.about.lineage
+    assert [own.label for own in cache.enrolled(place, first)] == ["9"]
+    assert [own.label for own in cache.enrolled(place, second)] == ["dark"]
     assert {"dark"} == set(in_use(place).loaded.labels) - {str(n) for n in range(10)}
+
+
+def keep(classifier, place, label, images):
+    new = enrolment.embedded(classifier, label, images)
+    enrolment.keep(classifier, place, new.message("f", "a"))
 
 
 def write_other(folder):

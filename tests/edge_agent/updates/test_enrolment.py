@@ -1,30 +1,22 @@
-"""A class from a few photos on one device, and on the others through a real broker and a real
-coordinator's answer.
+"""A class from a few photos on one device: used at once, beside prototypes and beside the rows of a
+fleet's head.
 """
-
-from io import StringIO
 
 import numpy as np
 import pytest
 
 from edge_agent.inference.classifier import Classifier
-from edge_agent.updates import cache, enrolment, listener
+from edge_agent.updates import cache, enrolment
 from export.writer import Wanted, export, write
 from protofleet import wire
-from protofleet.errors import LinkError, UsageError
-from protofleet.exchange import published
+from protofleet.errors import UsageError
+from protofleet.exchange import contributed, learned, published
+from protofleet.exchange.contributed import Claim
 from protofleet.exchange.published import About, Bank
-from protofleet.mqtt.address import Address
-from protofleet.mqtt.broker import mosquitto
-from protofleet.mqtt.broker.run import running_broker
+from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.util.files import write_whole
-from protofleet.util.logs import Log
-from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, digits
-from tests.coordinator.made import packed_bundle
-from tests.linking import eventually
 from tests.networks import extractor_bundle, pictures
-from tests.serving import coordinator, frozen
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +48,24 @@ def nines(n=5):
     return data.x[data.y == 9][:n]
 
 
+def keep(classifier, place, label, images):
+    new = enrolment.embedded(classifier, label, images)
+    enrolment.keep(classifier, place, new.message("f", "a"))
+    return new
+
+
 def test_five_photos_make_a_class_that_stays(place):
     classifier = in_use(place)
     assert "9" not in classifier.loaded.labels
-    new = enrolment.embedded(classifier, "9", nines())
-    enrolment.keep(classifier, place, new)
+    new = keep(classifier, place, "9", nines())
     labels, _ = classifier.classify(nines(30))
     assert np.mean([label == "9" for label in labels]) > 0.5
     assert in_use(place).loaded.labels == classifier.loaded.labels
+    message = contributed.read(new.message("f", "a"))
+    assert (message.claim.source, message.claim.classes) == ("9", ("9",))
+    assert (message.contribution.samples, message.envelope.agent) == (5, "a")
+    mean = classifier.embed(nines()).mean(0)
+    assert np.allclose(message.contribution.means.vectors[0], mean, atol=2e-3)
     assert enrolment.forget(classifier, place, "9")
     assert "9" not in in_use(place).loaded.labels
     assert not enrolment.forget(classifier, place, "9")
@@ -72,7 +74,7 @@ def test_five_photos_make_a_class_that_stays(place):
 def test_two_classes_and_one_forgotten(place):
     classifier = in_use(place)
     for label, images in (("nine", nines()), ("dark", np.zeros((2, 8, 8, 1), np.uint8))):
-        enrolment.keep(classifier, place, enrolment.embedded(classifier, label, images))
+        keep(classifier, place, label, images)
     assert {"nine", "dark"} <= set(classifier.loaded.labels)
     enrolment.forget(classifier, place, "nine")
     assert "dark" in in_use(place).loaded.labels
@@ -88,100 +90,68 @@ def test_a_class_that_lies_on_another_is_said_to(place):
         enrolment.embedded(classifier, "3", nines())
 
 
-def test_a_summary_holds_means_and_counts(place):
-    classifier, data = in_use(place), digits()
-    bank, left_out = enrolment.summarised(classifier, data.x[:50], data.y[:50], data.classes)
-    assert (left_out, bank.points.counts.sum()) == (["9"], (data.y[:50] != 9).sum())
-    first = int(bank.about.classes[0])
-    mean = classifier.embed(data.x[:50][data.y[:50] == first]).mean(0)
-    assert np.allclose(bank.points.vectors[0], mean, atol=1e-5)
-
-
-def test_means_through_a_quantised_extractor_are_shared_as_the_float_one_would_see_them(
+def test_photos_through_a_quantised_extractor_are_shared_as_the_float_one_would_see_them(
     made, tmp_path
 ):
-    write(
-        export(device(), Wanted("int8", smallest=True, by="prototype", freeze=True)),
-        tmp_path / "int8",
-    )
-    small, full, data = (
-        Classifier(tmp_path / "int8"),
-        in_use(write_to(made, tmp_path / "full")),
-        digits(),
-    )
+    want = Wanted("int8", smallest=True, by="prototype", freeze=True)
+    write(export(device(), want), tmp_path / "int8")
+    write(made, tmp_path / "full")
+    small, full = Classifier(tmp_path / "int8"), Classifier(tmp_path / "full")
     assert small.bundle.manifest.precision == "int8"
-    rows = slice(0, 400)
-    means, _ = enrolment.summarised(small, data.x[rows], data.y[rows], data.classes)
-    due, _ = enrolment.summarised(full, data.x[rows], data.y[rows], data.classes)
-    small.use(Bank(means.about, means.points), "theirs")
-    seen = small.embed(data.x[rows])
-    for c in range(10):
-        own = small.loaded.ready.inputs["proto_w"][:, c] / 2
-        assert np.allclose(own, seen[data.y[rows] == c].mean(0), atol=1e-4)
-    apart = np.abs(means.points.vectors - due.points.vectors).max()
-    assert apart < np.abs(small.loaded.ready.inputs["proto_w"].T / 2 - due.points.vectors).max()
-
-
-def write_to(made, path):
-    write(made, path)
-    return path
-
-
-@pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
-@pytest.mark.parametrize("packet", [131_072, 2048])
-def test_one_device_enrols_and_another_knows(place, made, tmp_path, packet):
-    other = tmp_path / "other"
-    write(made, other)
-    bank = published.without(published.read(made.files["prototypes.cbor"]).bank, ["9"])
-    if packet == 2048:  # larger than a packet: it goes in pieces
-        points = Prototypes(
-            np.repeat(bank.points.classes, 20), np.repeat(bank.points.vectors, 20, axis=0)
-        )
-        bank = Bank(bank.about, points)
-    with running_broker(tmp_path / "broker", prefer="mosquitto") as broker:
-        url, first = str(broker.address), in_use(place)
-        with coordinator(url, tmp_path / "c", packet):
-            frozen(tmp_path / "c", packed_bundle(tmp_path / "few.pfb", bank))
-            second = Classifier(other)
-            with listener.following(
-                second,
-                other,
-                listener.Channel(Address.parse(url), "stable", "f"),
-                wait=True,
-                log=Log(StringIO()),
-            ):
-                assert "9" not in second.loaded.labels
-                new = enrolment.embedded(first, "9", nines())
-                receipt = enrolment.offer(first, new.bank, Address.parse(url), "f", "device-a")
-                assert receipt.status == "accepted"
-                eventually(lambda: "9" in second.loaded.labels)
-                again = enrolment.offer(first, _wrong(new.bank), Address.parse(url), "f", "a")
-                assert again.status == "refused"
-                assert "another extractor" in again.words
-    assert "9" in in_use(other).loaded.labels  # remembered, and no broker is needed for it
-
-
-def _wrong(bank):
-    return Bank(About("extractor:other", bank.about.classes), bank.points)
-
-
-def test_an_answer_that_does_not_come_is_one_line(place):
-    classifier = in_use(place)
-    new = enrolment.embedded(classifier, "9", nines())
-    with pytest.raises(LinkError, match="no answer from the coordinator"):
-        enrolment.offer(
-            classifier, new.bank, Address.parse("mqtt://127.0.0.1:9"), None, "a", patience=0.3
-        )
+    images = nines(100)
+    shared = enrolment.embedded(small, "nine", images).contribution.means.vectors
+    due = enrolment.embedded(full, "nine", images).contribution.means.vectors
+    plain = small.embed(images).mean(0)
+    assert np.abs(shared - due).max() < np.abs(plain - due).max()
 
 
 def test_an_extractor_learns_its_first_classes_from_photos(tmp_path):
     extractor_bundle(tmp_path / "x.pfb")
     for seed, label in ((1, "one"), (2, "two")):
         classifier = in_use(tmp_path / "x.pfb")
-        new = enrolment.embedded(classifier, label, pictures(seed))
-        enrolment.keep(classifier, tmp_path / "x.pfb", new)
+        new = keep(classifier, tmp_path / "x.pfb", label, pictures(seed))
         assert (new.nearest, new.share == float("inf")) == (("", True), ("one", False))[seed - 1]
     assert in_use(tmp_path / "x.pfb").look(pictures(2)).best == ["two"] * 6
     for label in ("one", "two"):
         assert enrolment.forget(in_use(tmp_path / "x.pfb"), tmp_path / "x.pfb", label)
     assert in_use(tmp_path / "x.pfb").loaded.labels == []
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """An extractor whose fleet made a head of three colours, and the sums it was made of."""
+    bundle = extractor_bundle(tmp_path / "x.pfb")
+    classifier, lineage = Classifier(tmp_path / "x.pfb"), bundle.manifest.lineages[0]
+    names = ("one", "three", "two")
+    images = [pictures(seed, 30) for seed in (1, 3, 2)]
+    own = contribution(classifier.embed(np.concatenate(images)), np.repeat([0, 1, 2], 30), Grid())
+    state, whole = learned.state(fold(own, Grid()))
+    bank = Bank(About(lineage, names, bundle.digest, whole.calibration, "t"), whole.head)
+    write_whole(cache.state_file(tmp_path / "x.pfb"), message_of(bank))
+    envelope = wire.Envelope("global", "f", "r")
+    total = contributed.write_total(Claim(lineage, names, total="t"), state.shared, envelope)
+    return tmp_path / "x.pfb", total
+
+
+def test_beside_a_head_a_new_class_has_a_row_once_the_fleets_sums_are_here(fleet):
+    place, total = fleet
+    classifier = in_use(place)
+    assert classifier.loaded.labels == ["one", "three", "two"]
+    keep(classifier, place, "four", pictures(4, 5))
+    assert "four" not in classifier.loaded.labels  # rows alone do not say how far is far
+    write_whole(cache.total_file(place), total)
+    classifier = in_use(place)
+    assert classifier.look(pictures(4, 30)).best.count("four") > 25
+    others = np.concatenate([pictures(seed, 30) for seed in (1, 2, 3)])
+    due = ["one"] * 30 + ["two"] * 30 + ["three"] * 30
+    assert np.mean(np.array(classifier.look(others).best) == due) > 0.9
+    # once the fleet has it, the fleet's own row counts
+    bank = classifier.loaded.bank
+    write_whole(cache.state_file(place), message_of(bank))
+    assert in_use(place).loaded.bank.points == bank.points
+
+
+def test_photos_that_are_surely_another_class_are_said_to_be(fleet):
+    place, _ = fleet
+    new = enrolment.embedded(in_use(place), "again", pictures(1, 6))
+    assert (new.nearest, new.too_near) == ("one", True)

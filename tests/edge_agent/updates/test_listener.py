@@ -58,7 +58,8 @@ def broken(source, path):
     """A bundle with the right hashes whose self-test fails."""
     found = open_bundle(source)
     arrays = found.arrays("selftest.npz")
-    np.savez(path.with_suffix(".npz"), **(arrays | {"score": arrays["score"] * 2}))
+    arrays = {name: a if name == "image" else a * 2 for name, a in arrays.items()}
+    np.savez(path.with_suffix(".npz"), **arrays)
     files = {**found.files, "selftest.npz": path.with_suffix(".npz").read_bytes()}
     manifest = dict(archive.read(source).document)
     manifest["files"] = {name: sha256(data).hexdigest() for name, data in files.items()}

@@ -1,16 +1,21 @@
 """The papers' cells: every one can be run, and asks for what its paper claims."""
 
 from dataclasses import fields, replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from edge_agent.data.dataset import DataSet, input_of
 from protofleet import registry
 from protofleet.settings.fields import from_plain, parse_pairs, to_plain
 from simulators.papers import papers
-from simulators.papers.cell import MARGINS
+from simulators.papers.cell import MARGINS, Places, recorded
 from simulators.papers.readings import every_cell
+from simulators.run import partitions
 from simulators.run.config import Run
 
+ROOT = Path(__file__).parents[3]
 CELLS = every_cell()
 
 
@@ -66,6 +71,38 @@ def test_cells_that_share_a_run_have_its_very_settings():
         if cell.runs:
             assert cell.config == CELLS[cell.runs].config
             assert cell.seeds <= CELLS[cell.runs].seeds
+
+
+def test_the_papers_counts_of_floats_are_those_of_their_devices():
+    """The devices that FedProto's code draws under its seed hold 59 pairs of device and class."""
+    y = np.concatenate([np.repeat(np.arange(10), 2200), np.repeat(np.arange(10), 300)])
+    x, names = np.zeros((len(y), 1), np.float32), tuple(map(str, range(10)))
+    data = DataSet("ten", names, input_of("ten", x), x, y, 22_000)
+    fedmps, fedproto, _ = papers.FEDMPS_CIFAR
+    run, options = fedmps.config.run, fedmps.config.partition
+    dealt = partitions.make(run.partition, data, run.agents, run.partition_seed, options)
+    pairs = sum(len(np.unique(y[shard.train])) for shard in dealt.shards)
+    assert pairs == 59
+    assert fedproto.paper_floats == pairs * 120 == 7_080
+    # Both levels up, and the soft labels of ten classes down, which the paper counts once.
+    assert fedmps.paper_floats == pairs * (400 + 120) + 10 * 10 == 30_780
+    # MP-FedCL: K = 2 means of 256 floats for each of ten classes, padded, of five clients.
+    pool = papers.MPFEDCL[0]
+    assert pool.paper_floats == pool.config.run.agents * 2 * 10 * 256 == 5 * 5_120
+
+
+def test_every_run_on_record_counts_the_floats_that_its_paper_does():
+    there = [
+        (cell, record)
+        for cell in CELLS.values()
+        if cell.paper_floats and not cell.runs
+        for seed in cell.due()
+        if (record := recorded(cell, seed, Places(ROOT, ROOT / "docs" / "results"))) is not None
+        and not record.failure
+    ]
+    assert there
+    for cell, record in there:
+        assert record.document["exchange"]["paper_floats"] == cell.paper_floats, cell.name
 
 
 def test_the_papers_own_length_and_devices():

@@ -54,6 +54,14 @@ def test_the_main_tables_have_33_figures():
     assert sum(cell.paper is not None for cell in main) == 33
 
 
+def test_gfpl_s_count_for_fedproto_is_more_than_its_clients_can_send():
+    (about,) = (section.about for section in SECTIONS if section.name == "gfpl")
+    assert 20 * 10 * 128 < 41_000
+    assert f"{20 * 10 * 128:,}" in about
+    assert f"{80 * 512:,}" in about
+    assert round(80 * 512, -3) == 41_000
+
+
 @pytest.fixture(scope="module")
 def about_fedic():
     (about,) = (section.about for section in SECTIONS if section.name == "fedic")

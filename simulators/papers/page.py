@@ -181,9 +181,11 @@ def _standing(cell: Cell, results: AllCells) -> str:
     """Whether the figure is reached, or why there is none."""
     mine = results.runs[cell.name]
     if mine:
-        why = words_on(cell.name, mine, results.places.records)
         good = _reached(cell, Aim("figure"), results)
-        return _yes(good) + (f": {why}" if why and not good else "")
+        if good:
+            return _yes(good)
+        why = (words_on(cell.name, mine, results.places.records), _by_readings(cell, results))
+        return ": ".join([_yes(good), *filter(None, ["; ".join(filter(None, why))])])
     if results.failures[cell.name]:
         return results.failures[cell.name][0].failure
     if results.stands[cell.name]:
@@ -192,6 +194,20 @@ def _standing(cell: Cell, results: AllCells) -> str:
         return f"in round {record.rounds} of {cell.config.run.rounds}, {so_far} so far"
     lossless = " on lossless images" if cell.config.run.dataset == "cifar10" else ""
     return f"not run yet{lossless}"
+
+
+def _by_readings(cell: Cell, results: AllCells) -> str:
+    """Which readings of a figure that is missed would reach it, of those that were run."""
+    tried = [r for r in results.cells.values() if r.reading_of == cell.name]
+    ended = [reading for reading in tried if results.runs[reading.name]]
+    good = [
+        f"{reading.title} ({_spread(reading, results.runs[reading.name], reading.pick)})"
+        for reading in ended
+        if _reached(reading, Aim("figure"), results)
+    ]
+    if good:
+        return f"by a reading it is: {', '.join(good)}"
+    return f"by none of {len(ended)} readings" if ended else ""
 
 
 def _section(section: Section, results: AllCells, beside: Path | None) -> list[str]:

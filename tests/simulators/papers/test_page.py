@@ -141,6 +141,25 @@ def test_readings_stand_beside_their_cell(made):
     assert "--set lam=3" in text
 
 
+def test_a_figure_that_is_missed_says_which_reading_would_reach_it(made):
+    places, (first, last) = made
+    low, high = first.cells
+    (reading,) = first.readings
+    ours = reading.value(runs_of(reading, places)[0])
+
+    def reached(paper):
+        missed, other = (replace(each, paper=paper, paper_std=0.0) for each in (low, reading))
+        section = replace(first, cells=(missed, high), readings=(other,))
+        return rows(page([section, last], places, None), "| Paper, table 1")[0]
+
+    between = (ours + low.value(runs_of(low, places)[0])) / 2
+    assert between < ours < 0.9
+    named = f"another λ ({100 * ours:.2f})"
+    assert reached(ours).endswith(f"| **not reached**: by a reading it is: {named} |")
+    assert reached(0.99).endswith("| **not reached**: by none of 1 readings |")
+    assert reached(0.1).endswith("| **reached** |")
+
+
 def test_nothing_is_concluded_but_beside_the_figures_it_was_written_for(made, tmp_path):
     places, sections = made
     first = sections[0]

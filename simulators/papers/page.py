@@ -21,7 +21,7 @@ from simulators.papers.cell import (
     kept,
     standing,
 )
-from simulators.papers.plan import duration
+from simulators.papers.plan import Times, duration, times
 from simulators.papers.readings import Section
 from simulators.papers.records import Pick, RunRecord
 from simulators.papers.words import digest_of, words_on
@@ -82,6 +82,7 @@ class AllCells:
     failures: Mapping[str, Sequence[RunRecord]]
     stands: Mapping[str, Sequence[RunRecord]]
     places: Places
+    times: Times
 
 
 def gathered(sections: Sequence[Section], places: Places) -> AllCells:
@@ -106,6 +107,7 @@ def gathered(sections: Sequence[Section], places: Places) -> AllCells:
         {name: [r for r in there if r.failure] for name, there in over.items()},
         stands,
         places,
+        times(places.records),
     )
 
 
@@ -171,9 +173,11 @@ def _figure(cell: Cell, results: AllCells) -> str:
 
 def _length(cell: Cell, results: AllCells) -> str:
     """How many rounds, and whether that is the paper's protocol or a part of it."""
-    rounds = f"{cell.config.run.rounds} rounds"
-    if not results.runs[cell.name] and results.stands[cell.name]:
-        rounds = f"{results.stands[cell.name][0].rounds} of {rounds}"
+    rounds, under_way = f"{cell.config.run.rounds} rounds", results.stands[cell.name]
+    if not results.runs[cell.name]:
+        if not under_way:
+            return "–"
+        rounds = f"{under_way[0].rounds} of {rounds}"
     return f"cut: {cell.cut}" if cell.cut else f"whole, {rounds}"
 
 
@@ -193,7 +197,9 @@ def _standing(cell: Cell, results: AllCells) -> str:
         so_far = _number(cell, cell.value(record))
         return f"in round {record.rounds} of {cell.config.run.rounds}, {so_far} so far"
     lossless = " on lossless images" if cell.config.run.dataset == "cifar10" else ""
-    return f"not run yet{lossless}"
+    minutes = results.times.minutes(cell, results.places)
+    cost = "" if minutes is None else f": {duration(minutes)} a seed"
+    return f"not run yet{lossless}{cost}"
 
 
 def _by_readings(cell: Cell, results: AllCells) -> str:

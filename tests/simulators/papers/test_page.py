@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from simulators.papers import records
+from simulators.papers import papers, records
 from simulators.papers.cell import MARGINS, Aim, Cell, Places, at_seed, changed, run_seed, runs_of
 from simulators.papers.page import page
+from simulators.papers.plan import write_times
 from simulators.papers.readings import Section
 from simulators.papers.words import digest_of
 from simulators.run import plots
@@ -102,7 +103,7 @@ def test_all_figures_come_first_each_with_what_became_of_it(made):
     (high,) = rows(text, "| Paper, table 2 | A high figure |")
     assert high.endswith("| 2 of 2 | whole, 2 rounds | **not reached** |")
     (absent,) = rows(text, "|  | Not run |")
-    assert absent.endswith("| – | – | whole, 50 rounds | not run yet |")
+    assert absent.endswith("| – | – | – | not run yet |")
 
 
 def test_a_section_says_what_was_asked_and_what_it_came_to(made):
@@ -192,6 +193,11 @@ def test_a_page_without_runs_is_a_table_of_figures_that_were_not_run(made, tmp_p
     assert "Of 1 figures of others 0 are reached, 0 are not, and 1 were not run." in text
     assert "not run yet on lossless images" in text
     assert "## Last things" not in text
+    # What it would take is said where its like was timed.
+    write_times(tmp_path, {"fedmps-cifar10": 3.0})
+    (here,) = (c for c in papers.FEDMPS_CIFAR if c.name == "fedmps-cifar10")
+    text = page([replace(sections[1], cells=(here,))], Places(tmp_path, tmp_path), None)
+    assert "| – | – | – | not run yet on lossless images: 25 min a seed |" in text
 
 
 def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, tmp_path):
@@ -218,7 +224,7 @@ def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, t
     failed = records.failed(cell.name, at_seed(cell.config, 0), "round 5: loss is nan", 4)
     records.write(failed, tmp_path / "records")
     text = page([section], places, None)
-    assert "| – | – | whole, 9 rounds | round 5: loss is nan |" in text
+    assert "| – | – | – | round 5: loss is nan |" in text
     assert "0 are reached, 0 are not, and 1 were not run" in text
 
 

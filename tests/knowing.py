@@ -3,9 +3,8 @@
 from protofleet.exchange import learned
 from protofleet.exchange.published import About, Bank
 from protofleet.statistics import counts
-from protofleet.statistics.closed_form import basis
 from protofleet.statistics.contribution import Grid, contribution, fold
-from protofleet.statistics.leave_one_out import Samples
+from protofleet.statistics.held_out import Samples
 from protofleet.values.sums import merge_all
 
 GRID = Grid()
@@ -17,7 +16,7 @@ def knowing(lineage, classes, devices, *, counted=True):
     total = merge_all([fold(each, GRID) for each in own])
     state, _ = learned.state(total)
     if counted:
-        of, whole = basis(learned.moments(state.shared)), None
+        of, whole = learned.moments(state.shared), None
         for (x, y), each in zip(devices, own, strict=True):
             one = counts.count(of, Samples.of(x, y, each))
             whole = one if whole is None else whole.plus(one)

@@ -45,9 +45,8 @@ from protofleet.errors import DataError
 from protofleet.exchange import contributed
 from protofleet.exchange.contributed import CONTRIBUTE, COUNT, Claim
 from protofleet.statistics import counts
-from protofleet.statistics.closed_form import basis
 from protofleet.statistics.contribution import RANK, Grid, contribution
-from protofleet.statistics.leave_one_out import Samples
+from protofleet.statistics.held_out import Samples
 from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.values.prototypes import Floats, Ints
 from protofleet.wire import Envelope
@@ -166,14 +165,13 @@ class Statement:
             raise DataError("nothing was contributed yet that could be counted")
         message = contributed.read(self.contribution.read_bytes())
         assert isinstance(message, contributed.Contributed)  # `speak` writes nothing else
+        names = message.claim.classes
+        if not all(name in claim.classes for name in names):
+            raise DataError("the fleet's total does not have this device's samples yet")
+        ids = np.array([claim.classes.index(name) for name in names], np.int64)
         features, labels = self._features(self._cache, spoken)
-        ids = np.array(
-            [claim.classes.index(name) if name in claim.classes else -1 for name in spoken],
-            np.int64,
-        )[labels]
-        keep = np.isin(ids, moments.classes)
-        own = Samples.of(features[keep], ids[keep], message.contribution)
-        answer = counts.count(basis(moments), own)
+        own = Samples.of(features, ids[labels], message.contribution.keyed(ids))
+        answer = counts.count(moments, own)
         about = Claim(self.lineage, total=claim.total)
         payload = contributed.write_counts(about, answer, speaker.envelope(COUNT))
         write_whole(self.counts, payload, mode=OWN_FILE)

@@ -24,9 +24,8 @@ from protofleet.recipe import ByHead, Learner, Phase, Recipe, Scorer, Traits, Tu
 from protofleet.settings.fields import setting
 from protofleet.statistics import contribution as contributions
 from protofleet.statistics import counts
-from protofleet.statistics.closed_form import basis
 from protofleet.statistics.contribution import RANK, Grid, contribution
-from protofleet.statistics.leave_one_out import Samples
+from protofleet.statistics.held_out import Samples
 from protofleet.toolbox.access import find
 from protofleet.toolbox.prior import with_prior
 from protofleet.values.prototypes import Floats, Head, Ints, Parts, Tensors
@@ -90,7 +89,7 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     if learned.MEANS not in state:
         return {}
     own = Samples.of(features, labels, contributions.from_parts(earlier))
-    return counts.parts_of(counts.count(basis(learned.moments(state)), own))
+    return counts.parts_of(counts.count(learned.moments(state), own))
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:

@@ -26,7 +26,7 @@ import numpy as np
 from protofleet.errors import FusionError
 from protofleet.statistics.closed_form import PRIOR, SHRINKAGE, UNSURE, Matrix, Moments
 from protofleet.statistics.contribution import Contribution
-from protofleet.statistics.leave_one_out import Choice
+from protofleet.statistics.held_out import Choice
 from protofleet.values.prototypes import Head
 
 

@@ -8,7 +8,7 @@ Everything here is a function of sums, so it is the same wherever the sums are.
 # From the total (counts N_c, means M_c, scatter T about zero, N samples in all):
 #
 #   S   = (T − Σ N_c M_c M_cᵀ) / N                what samples do about their class's mean
-#   S_ρ = S + ρ · (tr S / d) · I                  shrunk; ρ is chosen by the samples (leave_one_out)
+#   S_ρ = S + ρ · (tr S / d) · I                  shrunk; ρ is chosen by the samples (held_out)
 #   m₀  = the mean of the class means             where a class lies of which nothing is known
 #   g_c = N_c / (N_c + PRIOR)                     how much of a mean is believed
 #   μ̃_c = m₀ + g_c (M_c − m₀)
@@ -31,7 +31,7 @@ Everything here is a function of sums, so it is the same wherever the sums are.
 #
 # which is the log-likelihood of class c over that of a class at m₀. Softmax of score / T is the
 # probability; and a sample whose best score is low is like no class more than like the middle of
-# all, which is what `unknown` means. T, and what is low, come from samples left out.
+# all, which is what `unknown` means. T, and what is low, come from samples held out.
 
 from __future__ import annotations
 

@@ -124,6 +124,11 @@ class Contribution:
         """How many stand behind it."""
         return int(np.sum(np.asarray(self.means.counts)))
 
+    def keyed(self, classes: Ints) -> Contribution:
+        """The same under other class ids, in the order of its own."""
+        means = self.means
+        return replace(self, means=Prototypes(classes, means.vectors, means.counts))
+
 
 def contribution(
     features: ArrayLike, labels: ArrayLike, grid: Grid, rank: int = RANK

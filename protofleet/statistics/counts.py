@@ -1,13 +1,13 @@
-"""What a device tells of its left-out samples, in one message: whole numbers that add up over
+"""What a device tells of its held-out samples, in one message: whole numbers that add up over
 devices, and from which the fleet chooses how it classifies and says how sure it is.
 """
 
 # Theory of operation
 #
-# `leave_one_out` scores each of a device's samples as if the total had never seen it. What comes of
+# `held_out` scores a device's samples as if the total had never seen them. What comes of
 # that at each ρ of the grid, and at each T, is counted:
 #
-#   samples                 how many could be left out
+#   samples                 how many could be held out
 #   distances   [ρ]         their distances to the own class, added up           -> D̄
 #   losses      [ρ, T]      their log-losses, added up                           -> ρ and T
 #   sure, right [ρ, T, B]   confidence of the best class, in B equal bins: all, and those right
@@ -20,7 +20,7 @@ devices, and from which the fleet chooses how it classifies and says how sure it
 # any order, any tree of merges, and they can be taken away. Counts are of one total, and carry its
 # hash; those of two totals are never added.
 #
-# One device's counts are bounded: at most MOST samples are left out, each with a loss and distance
+# One device's counts are bounded: at most MOST samples are held out, each with a loss and distance
 # that are capped, and a histogram that does not add up to its samples is refused. So a device that
 # makes them up weighs as much as that many samples, and no more.
 
@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protofleet.errors import FusionError
-from protofleet.statistics.closed_form import SHRINKAGE, Basis
-from protofleet.statistics.leave_one_out import (
+from protofleet.statistics.closed_form import SHRINKAGE, Moments
+from protofleet.statistics.held_out import (
     CONFIDENCES,
     MOST,
     ODDITIES,
@@ -42,7 +42,8 @@ from protofleet.statistics.leave_one_out import (
     Choice,
     Samples,
     choose,
-    left_out,
+    folds,
+    held_out,
     log_loss,
     steps,
 )
@@ -96,24 +97,20 @@ class Counts:
         return Reliability(self.sure[row, column], self.right[row, column], self.odd[row])
 
 
-def count(of: Basis, own: Samples) -> Counts:
-    """A device's own samples, each left out, over the whole grid."""
-    own = own.at_most(MOST)
-    distances, table, sure, right, odd, samples = [], [], [], [], [], 0
+def count(of: Moments, own: Samples) -> Counts:
+    """A device's own samples, held out fold by fold, over the whole grid."""
+    parts = list(folds(of, own))
+    distances, table, sure, right, odd = [], [], [], [], []
     for shrinkage in SHRINKAGE:
-        white = of.whitened(shrinkage)
-        # D̄ first: the device's own samples stand for the fleet's, whose is not known yet.
-        far = left_out(white, own, 0.0).distances
-        samples = len(far)
-        out = left_out(white, own, float(far.mean()) if samples else 0.0)
-        distances.append(steps(far))
+        out = held_out(parts, of.classes, shrinkage)
+        distances.append(steps(out.distances))
         table.append([steps(log_loss(out, temperature)) for temperature in TEMPERATURES])
-        told_apart = [reliability(out, temperature) for temperature in TEMPERATURES]
-        sure.append([histogram.total for histogram in told_apart])
-        right.append([histogram.right for histogram in told_apart])
-        odd.append(told_apart[0].odd)  # scores do not depend on the temperature
+        histograms = [reliability(out, temperature) for temperature in TEMPERATURES]
+        sure.append([histogram.total for histogram in histograms])
+        right.append([histogram.right for histogram in histograms])
+        odd.append(histograms[0].odd)  # scores do not depend on the temperature
     whole = (np.array(numbers, np.int64) for numbers in (distances, table, sure, right, odd))
-    return Counts(samples, *whole)
+    return Counts(sum(len(part.labels) for part in parts), *whole)
 
 
 def parts_of(counts: Counts) -> Parts:

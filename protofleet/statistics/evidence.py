@@ -14,7 +14,7 @@
 #   log p(W | ρ) = ν/2 · d log ψ − (ν + N − K)/2 · log|ψ I + W|
 #                  + log Γ_d((ν + N − K)/2) − log Γ_d(ν/2) + what no ρ changes
 #
-# Only the eigenvalues of S are needed. Features are not Gaussian: leave-one-out counts are better,
+# Only the eigenvalues of S are needed. Features are not Gaussian: held-out counts are better,
 # and replace this as soon as there are any.
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import math
 import numpy as np
 
 from protofleet.statistics.closed_form import SHRINKAGE, Moments
-from protofleet.statistics.leave_one_out import Choice
+from protofleet.statistics.held_out import Choice
 
-TEMPERATURE = 3.0  # what leave-one-out chooses most often; not calibrated
+TEMPERATURE = 3.0  # what held-out chooses most often; not calibrated
 LEAST = 0.003  # random filters fall by ten points below it
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from protofleet.statistics.closed_form import Moments, head
 from protofleet.statistics.counts import Counts
 from protofleet.statistics.evidence import by_evidence
-from protofleet.statistics.leave_one_out import Choice
+from protofleet.statistics.held_out import Choice
 from protofleet.statistics.reliability import FALSE_ALARMS, Calibration, calibration
 from protofleet.values.prototypes import Floats, Head, Ints
 

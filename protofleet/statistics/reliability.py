@@ -1,8 +1,8 @@
-"""How sure is sure, and what is unknown: from counts over samples that were left out."""
+"""How sure is sure, and what is unknown: from counts over samples that were held out."""
 
 # Theory of operation
 #
-# Two histograms of left-out samples (`leave_one_out`), added up over devices (`counts`), at the ρ
+# Two histograms of held-out samples (`held_out`), added up over devices (`counts`), at the ρ
 # and T that the fleet uses:
 #
 #   confidence   softmax(score / T) of the best class, in equal bins: how many, how many right
@@ -18,7 +18,7 @@
 # Unknown. A sample is unknown where its oddness is above the threshold that the asked share of the
 # fleet's own samples is above. The bins are fine enough that reading between them costs nothing.
 # Scores are linear, so what lies far beyond a class, on its side of the middle, scores higher than
-# the class itself: less odd than every sample that was left out, by BEYOND of their range, is
+# the class itself: less odd than every sample that was held out, by BEYOND of their range, is
 # unknown, too (noise and blank images are told by it).
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from protofleet.errors import SettingError
-from protofleet.statistics.leave_one_out import CONFIDENCES, ODDITIES, LeftOut
+from protofleet.statistics.held_out import CONFIDENCES, ODDITIES, HeldOut
 from protofleet.values.prototypes import Ints
 
 Matrix = NDArray[np.float64]
 
-ENOUGH = 1000  # left-out samples from which the counts say more than a temperature
+ENOUGH = 1000  # held-out samples from which the counts say more than a temperature
 STRETCH = 0.05  # of a bin of asinh(oddness): from −22,000 to 22,000 in 400 of them
 FALSE_ALARMS = 0.05
 BEYOND = 0.25  # of the range from the usual to the least odd sample
@@ -51,7 +51,7 @@ class Reliability:
 
     @property
     def samples(self) -> int:
-        """How many were left out."""
+        """How many were held out."""
         return int(self.total.sum())
 
     def plus(self, other: Reliability) -> Reliability:
@@ -62,15 +62,15 @@ class Reliability:
 @dataclass(frozen=True)
 class Calibration:
     """What a device needs to say how sure it is: knots of a monotone map (none: softmax as it is),
-    and between which oddities things are known (None: nobody could be left out).
+    and between which oddities things are known (None: nobody could be held out).
     """
 
     temperature: float
     confidences: tuple[float, ...] = ()
     probabilities: tuple[float, ...] = ()
     usual: tuple[float, float] | None = None
-    samples: int = 0  # that were left out for it
-    current: bool = False  # they were left out of the very total that the scores are made of
+    samples: int = 0  # that were held out for it
+    current: bool = False  # they were held out of the very total that the scores are made of
 
     def __post_init__(self) -> None:
         # It comes over the wire, and with bundles from elsewhere.
@@ -110,8 +110,8 @@ class Calibration:
         return outside
 
 
-def reliability(out: LeftOut, temperature: float) -> Reliability:
-    """The two histograms of left-out samples."""
+def reliability(out: HeldOut, temperature: float) -> Reliability:
+    """The two histograms of held-out samples."""
     if not len(out.scores):
         nothing = np.zeros(CONFIDENCES, np.int64)
         return Reliability(nothing, nothing, np.zeros(ODDITIES, np.int64))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protofleet.statistics.closed_form import Moments, basis, moments
+from protofleet.statistics.closed_form import Moments, moments
 from protofleet.statistics.contribution import Contribution, Grid, contribution, fold
 from protofleet.statistics.counts import Counts, count
+from protofleet.statistics.held_out import Samples
 from protofleet.statistics.knowledge import Knowledge, knowledge
-from protofleet.statistics.leave_one_out import Samples
 from protofleet.values.prototypes import Floats, Ints
 from protofleet.values.sums import Partial, merge_all
 from simulators.photos.photographs import HoldOut, Photographs
@@ -41,8 +41,9 @@ def learned(
     own = {d: contribution(x[at], y[at], grid, rank) for d, at in rows.items()}
     total = merge_all(fold(one, grid) for one in own.values())
     whole = _moments(total)
-    space = basis(whole)
-    first, *others = (count(space, Samples.of(x[at], y[at], own[d])) for d, at in rows.items())
+    first, *others = (
+        count(whole, Samples.of(x[at], y[at], own[d], grid)) for d, at in rows.items()
+    )
     for more in others:
         first = first.plus(more)
     return LearnedFleet(own, total, first, knowledge(whole, first))

@@ -14,9 +14,9 @@ from protofleet.exchange import contributed, learned
 from protofleet.exchange.contributed import Claim
 from protofleet.statistics import contribution as contributions
 from protofleet.statistics import counts
-from protofleet.statistics.closed_form import basis
 from protofleet.statistics.contribution import Grid, fold
-from protofleet.statistics.leave_one_out import Samples
+from protofleet.statistics.held_out import Samples
+from protofleet.values.sums import merge
 from tests.networks import extractor_bundle, pictures
 
 SPEAKER = Speaker("f", "camera", "r")
@@ -115,22 +115,30 @@ def test_counts_are_those_of_the_samples_that_were_said(bundle, classifier, tmp_
     statement, _, _ = stated(bundle, tmp_path, classifier, have)
     with pytest.raises(DataError, match="another extractor"):
         statement.count(total_of(statement, "extractor:other"), SPEAKER)
-    # a fleet that names its classes otherwise, and lacks one of ours
-    payload = total_of(statement, statement.lineage, ("z", "a"))
+    with pytest.raises(DataError, match="does not have this device's samples yet"):
+        statement.count(total_of(statement, statement.lineage, ("z", "a")), SPEAKER)
+    # a fleet that has another class before ours
+    payload = total_of(statement, statement.lineage, ("z", "a", "b"))
     assert statement.count(payload, SPEAKER) == "t"
     message = contributed.read(statement.counts.read_bytes())
-    assert (message.claim.total, message.counts.samples) == ("t", 9)
+    assert (message.claim.total, message.counts.samples) == ("t", 16)
     _, moments = contributed.read_total(payload)
-    features = classifier.embed(pictures(1, 9))
-    own = contributed.read(statement.contribution.read_bytes()).contribution
-    due = counts.count(basis(moments), Samples.of(features, np.ones(9, int), own))
+    features = np.concatenate([classifier.embed(pictures(1, 9)), classifier.embed(pictures(2, 7))])
+    labels = np.repeat([1, 2], [9, 7])
+    own = contributed.read(statement.contribution.read_bytes()).contribution.keyed([1, 2])
+    due = counts.count(moments, Samples.of(features, labels, own))
     assert np.array_equal(message.counts.losses, due.losses)
 
 
 def total_of(statement, lineage, names=("a", "b")):
+    """What the statement says, and of every class forty samples more."""
     rng = np.random.default_rng(5)
-    x, y = rng.normal(size=(40, 8)), np.arange(40) % 2
-    own = contributions.contribution(x, y, Grid(), 8)
-    state, _ = learned.state(fold(own, Grid()))
+    x, y = rng.normal(size=(40 * len(names), 8)), np.arange(40 * len(names)) % len(names)
+    total = fold(contributions.contribution(x, y, Grid(), 8), Grid())
+    own = contributed.read(statement.contribution.read_bytes())
+    if set(own.claim.classes) <= set(names):
+        ids = [names.index(name) for name in own.claim.classes]
+        total = merge(total, fold(own.contribution.keyed(ids), Grid()))
+    state, _ = learned.state(total)
     claim = Claim(lineage, names, total="t")
     return contributed.write_total(claim, state.shared, wire.Envelope("global", "f", "r"))

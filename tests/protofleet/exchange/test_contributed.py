@@ -9,9 +9,9 @@ from protofleet.exchange import contributed, learned
 from protofleet.exchange.contributed import Claim
 from protofleet.exchange.published import document_part
 from protofleet.statistics import counts
-from protofleet.statistics.closed_form import basis, moments
+from protofleet.statistics.closed_form import moments
 from protofleet.statistics.contribution import Grid, contribution, fold, parts_of
-from protofleet.statistics.leave_one_out import Samples
+from protofleet.statistics.held_out import Samples
 from protofleet.values.sums import digest
 from protofleet.wire import Envelope
 from tests.protofleet.statistics.test_contribution import samples
@@ -31,7 +31,7 @@ def test_a_contribution_adds_the_same_to_the_total_on_either_side():
 
 
 def test_counts_name_the_total_that_they_are_of():
-    own = counts.count(basis(moments(fold(OWN, Grid()))), Samples.of(X, Y))
+    own = counts.count(moments(fold(OWN, Grid())), Samples.of(X, Y, OWN))
     claim = Claim("extractor:x", total="ab" * 32)
     head = Envelope("enrol", "f", agent="one", method=contributed.COUNT)
     came = contributed.read(contributed.write_counts(claim, own, head))

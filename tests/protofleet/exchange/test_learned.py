@@ -7,9 +7,8 @@ from protofleet.errors import FusionError
 from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState
 from protofleet.statistics import counts
-from protofleet.statistics.closed_form import basis
 from protofleet.statistics.contribution import Grid, contribution, fold
-from protofleet.statistics.leave_one_out import Samples
+from protofleet.statistics.held_out import Samples
 from protofleet.values.prototypes import Prototypes
 from protofleet.values.sums import from_tensors, merge_all
 from tests.protofleet.statistics.test_contribution import samples
@@ -30,8 +29,8 @@ def test_of_the_same_sums_in_any_order_it_is_the_same_state():
 def test_counts_change_it_and_it_says_how_sure_it_is():
     total = merge_all(FOLDED)
     before, _ = learned.state(total)
-    space = basis(learned.moments(before.shared))
-    own = counts.count(space, Samples.of(*DEVICES[0]))
+    sent = contribution(*DEVICES[0], Grid())
+    own = counts.count(learned.moments(before.shared), Samples.of(*DEVICES[0], sent))
     after, known = learned.state(total, own)
     assert after.sha256 != before.sha256
     assert learned.calibration(after.shared) == known.calibration

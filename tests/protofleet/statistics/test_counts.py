@@ -10,21 +10,24 @@ import pytest
 from protofleet import wire
 from protofleet.errors import FusionError
 from protofleet.statistics import counts
-from protofleet.statistics.closed_form import SHRINKAGE, basis, moments
+from protofleet.statistics.closed_form import SHRINKAGE, moments
 from protofleet.statistics.contribution import Grid, contribution, fold
-from protofleet.statistics.leave_one_out import (
+from protofleet.statistics.held_out import (
     STEP,
     TEMPERATURES,
     Samples,
-    left_out,
+    folds,
+    held_out,
     log_loss,
 )
 from protofleet.values.sums import digest, merge, merge_all, subtract
 from tests.protofleet.statistics.test_contribution import samples
 
 DEVICES = [samples(seed, n=30) for seed in (1, 2, 3)]
-SPACE = basis(moments(merge_all([fold(contribution(*one, Grid()), Grid()) for one in DEVICES])))
-COUNTS = [counts.count(SPACE, Samples.of(*one)) for one in DEVICES]
+SENT = [contribution(*one, Grid()) for one in DEVICES]
+WHOLE = moments(merge_all([fold(own, Grid()) for own in SENT]))
+OWN = [Samples.of(*one, own) for one, own in zip(DEVICES, SENT, strict=True)]
+COUNTS = [counts.count(WHOLE, own) for own in OWN]
 
 
 def same(one, other):
@@ -34,22 +37,19 @@ def same(one, other):
     )
 
 
-def test_they_are_those_of_each_sample_left_out():
+def test_they_are_those_of_each_sample_held_out():
     row, column = 4, 6
     by_hand = 0.0
-    for one in DEVICES:
-        own, at = Samples.of(*one), SPACE.whitened(SHRINKAGE[row])
-        usual = float(left_out(at, own, 0.0).distances.mean())
-        by_hand += float(log_loss(left_out(at, own, usual), TEMPERATURES[column]).sum())
+    for own in OWN:
+        out = held_out(list(folds(WHOLE, own)), WHOLE.classes, SHRINKAGE[row])
+        by_hand += float(log_loss(out, TEMPERATURES[column]).sum())
     whole = COUNTS[0].plus(COUNTS[1]).plus(COUNTS[2])
     assert whole.samples == 90
     assert whole.losses[row, column] * STEP == pytest.approx(by_hand, abs=90 * STEP)
     choice = whole.choice
     assert whole.at(choice).samples == 90
-    assert (
-        whole.losses.min()
-        == whole.losses[SHRINKAGE.index(choice.shrinkage), TEMPERATURES.index(choice.temperature)]
-    )
+    chosen = SHRINKAGE.index(choice.shrinkage), TEMPERATURES.index(choice.temperature)
+    assert whole.losses.min() == whole.losses[chosen]
 
 
 def test_as_exact_sums_they_add_up_in_any_order_and_can_be_taken_away():
@@ -68,10 +68,12 @@ def test_the_wire_brings_what_was_counted():
 
 def test_a_sample_that_is_alone_in_its_class_is_not_counted():
     lonely = np.arange(3.0)[:, None] * np.ones(12), np.arange(3)
-    own = counts.count(SPACE, Samples.of(*lonely))
-    assert own.samples == 3  # the fleet has others of these classes
-    alone = basis(moments(fold(contribution(*lonely, Grid()), Grid())))
-    nobody = counts.count(alone, Samples.of(*lonely))
+    sent = contribution(*lonely, Grid())
+    alone, others = fold(sent, Grid()), [fold(own, Grid()) for own in SENT]
+    own = Samples.of(*lonely, sent)
+    # The fleet has others of these classes, or it has not.
+    assert counts.count(moments(merge_all([alone, *others])), own).samples == 3
+    nobody = counts.count(moments(alone), own)
     assert (nobody.samples, nobody.choice) == (0, None)
     assert same(counts.from_parts(counts.parts_of(nobody)), nobody)
 

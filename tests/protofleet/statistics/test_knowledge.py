@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from protofleet.statistics.closed_form import basis, moments
+from protofleet.statistics.closed_form import moments
 from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.statistics.counts import count
 from protofleet.statistics.evidence import by_evidence
+from protofleet.statistics.held_out import Samples
 from protofleet.statistics.knowledge import knowledge
-from protofleet.statistics.leave_one_out import Samples
 from protofleet.values.sums import merge_all
 
 GRID = Grid()
@@ -31,8 +31,10 @@ def whole():
 
 @pytest.fixture(scope="module")
 def counts(whole):
-    space = basis(whole)
-    one, two, three = (count(space, Samples.of(*each)) for each in DEVICES)
+    sent = [contribution(*each, GRID) for each in DEVICES]
+    one, two, three = (
+        count(whole, Samples.of(*each, own)) for each, own in zip(DEVICES, sent, strict=True)
+    )
     return one.plus(two).plus(three)
 
 

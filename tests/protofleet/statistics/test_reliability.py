@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from protofleet.errors import SettingError
-from protofleet.statistics.leave_one_out import CONFIDENCES, LeftOut
+from protofleet.statistics.held_out import CONFIDENCES, HeldOut
 from protofleet.statistics.reliability import (
     ENOUGH,
     Calibration,
@@ -23,7 +23,7 @@ def drawn(seed, n, sharp=3.0, classes=5):
     rng = np.random.default_rng(seed)
     true = rng.normal(size=(n, classes)) * 1.5
     labels = np.array([rng.choice(classes, p=row) for row in softmax(true)])
-    return LeftOut(true * sharp, labels, np.ones(n))
+    return HeldOut(true * sharp, labels, np.ones(n))
 
 
 def error(probability, right, bins=15):
@@ -73,7 +73,7 @@ def test_as_many_false_alarms_as_were_asked_for(seed, share):
 
 def test_histograms_add_up():
     one, two = drawn(5, 30), drawn(6, 50)
-    both = LeftOut(
+    both = HeldOut(
         np.concatenate([one.scores, two.scores]), np.concatenate([one.labels, two.labels]), None
     )
     added, whole = reliability(one, 2.0).plus(reliability(two, 2.0)), reliability(both, 2.0)
@@ -82,7 +82,7 @@ def test_histograms_add_up():
 
 
 def test_nobody_left_out_knows_nothing():
-    empty = LeftOut(np.zeros((0, 3)), np.zeros(0, np.int64), np.zeros(0))
+    empty = HeldOut(np.zeros((0, 3)), np.zeros(0, np.int64), np.zeros(0))
     found = calibration(reliability(empty, 2.0), 2.0)
     assert found == Calibration(2.0)
     assert not found.unknown(np.full((2, 3), -1e9)).any()

@@ -109,12 +109,26 @@ class ServingBroker(BrokerSection):
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What no honest device exceeds."""
+class UploadLimits:
+    """What no honest device exceeds, held against each upload by itself; `coordinator limits` reads
+    a fleet's own off its journal.
+    """
 
     largest: float = setting(1e5, "largest number in an upload, in size", low=0)
-    norm: float = setting(1e5, "largest length of one prototype", low=0)
+    norm: float = setting(1e5, "largest length of one prototype, or of a mixture's mean", low=0)
     count: int = setting(100_000_000, "most samples a device may say it has of a class", low=1)
+    samples: int = setting(
+        100_000_000, "most samples a device may say it has in all: what it weighs", low=1
+    )
+    trace: float = setting(
+        1e10, "largest trace of a covariance: samples' mean squared distance to their mean", low=0
+    )
+
+
+@dataclass(frozen=True)
+class Bounds(UploadLimits):
+    """What is let in."""
+
     devices: int = setting(
         10_000, "most devices: beyond them a new one takes the place of one that is gone", low=1
     )

@@ -101,6 +101,7 @@ class Terms:
     everyone: bool  # all devices take part, so one that joins in the middle may answer, too
     patience: Patience
     enrol: Policy = "auto"
+    devices: int = 10_000  # at most; beyond them a new one takes the place of one that is gone
 
 
 class Core:
@@ -122,7 +123,7 @@ class Core:
         self.intake = Intake(
             journal, terms.expected, self.aggregator, messages, log, terms.staleness, anyone
         )
-        self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.bounds)
+        self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.limits)
         self.allowance = Allowance()
         self.devices: devices.Devices = {}
         self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them
@@ -283,7 +284,7 @@ class Core:
             if self.allowance.spend("birth", agent, now):
                 self._postponed.pop(agent, None)
                 return self._take_birth(agent, payload, now, events)
-            if len(self._postponed) < self.terms.expected.bounds.devices:
+            if len(self._postponed) < self.terms.devices:
                 self._postponed[agent] = payload
         if kind == "report" and self.allowance.spend("report", agent, now):
             events += self._take_report(agent, payload, now)
@@ -326,7 +327,11 @@ class Core:
             return []
         boot, epoch = message.envelope.boot or "", message.envelope.epoch or 0
         self._note_epoch(agent, message.envelope.run, epoch)
-        self.devices = devices.with_birth(self.devices, agent, boot, message.body, now, epoch)
+        body, most = dict(message.body), self.terms.expected.limits.samples
+        samples = body.get("samples")
+        if type(samples) is int and not 0 <= samples <= most:
+            del body["samples"]  # a device may be there, and what it says of itself be no number
+        self.devices = devices.with_birth(self.devices, agent, boot, body, now, epoch)
         device = self.devices.get(agent)
         if device is None:
             return []
@@ -337,7 +342,7 @@ class Core:
         return [self.messages.own(agent, self.base_round, self.state)] if own else []
 
     def _room_for_another(self, now: float) -> bool:
-        most = self.terms.expected.bounds.devices
+        most = self.terms.devices
         if len(self.devices) >= most:
             oldest = devices.longest_gone(self.devices, now, self.terms.patience)
             if oldest is not None:

@@ -54,7 +54,7 @@ ORDER = {
     ),
     "simulators": (
         ("run",),
-        ("live", "papers"),
+        ("live", "papers", "rogues"),
         ("faults", "photos", "speed"),
         ("attacks",),
         ("faults.cases",),

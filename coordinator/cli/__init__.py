@@ -7,7 +7,7 @@ import click
 import protofleet
 from coordinator.cli.classes_cmd import classes
 from coordinator.cli.freeze_cmd import freeze
-from coordinator.cli.journal_cmd import backup, compact, replay
+from coordinator.cli.journal_cmd import backup, compact, limits, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
 from coordinator.cli.serve_cmd import init, serve
 from protofleet.cli.main import run
@@ -42,6 +42,7 @@ for command in (
     replay,
     compact,
     backup,
+    limits,
 ):
     coordinator.add_command(command)
 

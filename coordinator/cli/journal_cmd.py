@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from protofleet.errors import FleetError
+from protofleet.util.logs import printable
 
 
 @click.command()
@@ -84,6 +85,44 @@ def backup(directory: Path, target: Path) -> None:
             journal.close()
         answer = {"written": str(target)}
     click.echo(f"written: {answer['written']}")
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--margin", default=2.0, show_default=True, help="Times what most devices stay below."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def limits(directory: Path, margin: float, as_json: bool) -> None:
+    """What DIRECTORY's devices stay below, as an [admission] section for fleet.toml: of each figure
+    the largest that four in five devices have, times a margin.
+    """
+    from coordinator.journal.journal import Journal
+    from coordinator.uploads import measured
+    from protofleet.settings.fields import to_plain
+
+    _check(directory)
+    journal = Journal.read(directory)
+    try:
+        found = measured.of_journal(journal)
+    finally:
+        journal.close()
+    if not found:
+        raise FleetError(f"{directory} holds no uploads yet", "let a round of exchange go by")
+    by_device = {agent: measured.largest(own) for agent, own in found.items()}
+    limits = measured.limits(by_device, margin)
+    over = sorted(agent for agent, own in by_device.items() if not measured.within(own, limits))
+    if as_json:
+        document = {"admission": to_plain(limits), "devices": len(found), "over": over}
+        click.echo(json.dumps(document, indent=1))
+        return
+    uploads = sum(map(len, found.values()))
+    click.echo(f"# From {uploads} uploads of {len(found)} devices.")
+    refused = f"would have been refused: {', '.join(over[:8])}" if over else "within them: all"
+    click.echo(printable(f"# {refused}"))
+    click.echo("[admission]")
+    for name, value in to_plain(limits).items():
+        click.echo(f"{name} = {value}")
 
 
 def _check(directory: Path) -> None:

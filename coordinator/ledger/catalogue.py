@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coordinator.config import Bounds
+from coordinator.config import UploadLimits
 from coordinator.journal.journal import Journal
 from coordinator.ledger import books, offers, summaries
 from coordinator.ledger.books import Book
@@ -68,7 +68,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 # Everything carries its lineage, and an offer of another lineage is refused, whatever it looks
 # like.
 
-PLAUSIBLE = Bounds()
+PLAUSIBLE = UploadLimits()
 Policy = Literal["auto", "manual", "off"]
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
@@ -82,10 +82,10 @@ class Catalogue:
         messages: Messages,
         policy: Policy,
         log: Log,
-        bounds: Bounds = PLAUSIBLE,
+        limits: UploadLimits = PLAUSIBLE,
     ) -> None:
         self.journal, self.messages, self.policy, self.log = journal, messages, policy, log
-        self.bounds = bounds
+        self.limits = limits
         self._text, self._versions = "", [Book()]
 
     @property
@@ -203,7 +203,7 @@ class Catalogue:
         refusal = self._foreign(agent, offer.envelope, offer.bank, bank)
         if refusal is None and bank is not None:
             frozen = bool(book.frozen)
-            refusal = summaries.refusal(offer.bank, bank, self.bounds, frozen=frozen)
+            refusal = summaries.refusal(offer.bank, bank, self.limits, frozen=frozen)
         if refusal is not None:
             code, words = refusal.code, refusal.words
             self.log.warning(f"a summary is refused: {words}", agent=agent, code=code)
@@ -263,7 +263,7 @@ class Catalogue:
         assert isinstance(offer.points, Prototypes)
         return (
             offers.too_many(agent, offer, offer.points, book)
-            or plausible(self.bounds, offer.points)
+            or plausible(self.limits, offer.points)
             or offers.present_already(agent, offer, bank, book)
         )
 

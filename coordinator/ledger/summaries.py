@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 
 import numpy as np
 
-from coordinator.config import Bounds
+from coordinator.config import UploadLimits
 from coordinator.journal.journal import Journal
 from coordinator.uploads.validation import Refusal, plausible
 from protofleet.exchange import published
@@ -20,7 +20,7 @@ from protofleet.wire.codes import Reason
 METHOD = "summarise"  # what an offer of class means calls itself
 
 
-def refusal(offer: Bank, bank: Bank, bounds: Bounds, *, frozen: bool) -> Refusal | None:
+def refusal(offer: Bank, bank: Bank, limits: UploadLimits, *, frozen: bool) -> Refusal | None:
     """Why a device's summary cannot count."""
     if not frozen:
         return Refusal(
@@ -36,7 +36,7 @@ def refusal(offer: Bank, bank: Bank, bounds: Bounds, *, frozen: bool) -> Refusal
     if len(points.classes) > len(offer.about.classes):
         return Refusal(Reason.MANY, "one mean a class is due")
     # The same door as for uploads: of weighted means one device's could otherwise be all there is.
-    return plausible(bounds, points)
+    return plausible(limits, points)
 
 
 def replace(journal: Journal, agent: str, payload: bytes) -> None:

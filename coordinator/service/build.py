@@ -176,6 +176,7 @@ def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: 
         serve.participation >= 1,
         Patience(serve.lost_after, max(serve.lost_after, 2 * serve.round_timeout)),
         serve.enrol or "manual",
+        plan.admission.devices,
     )
 
 

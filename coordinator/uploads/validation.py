@@ -1,5 +1,9 @@
 """Which uploads are let in: a refusal has a code for programs and words for people; None means
 welcome.
+
+Everything here is a function of one upload, before it is folded. So it is the same in the
+laboratory, in the field and in any order, and sums stay exact: what is too large is refused whole,
+never made smaller.
 """
 
 from __future__ import annotations
@@ -12,10 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.config import Bounds
+from coordinator.config import UploadLimits
+from coordinator.uploads import spreads
 from protofleet.contract import Contract
 from protofleet.recipe import Recipe
+from protofleet.statistics.counts import COUNTS
 from protofleet.values.prototypes import (
+    Floats,
     Head,
     Mixtures,
     Part,
@@ -53,7 +60,7 @@ class Expected:
     run: str
     recipe: Recipe[Any]
     contract: Contract
-    bounds: Bounds = field(default_factory=Bounds)
+    limits: UploadLimits = field(default_factory=UploadLimits)
 
 
 def identity(want: Expected, envelope: Envelope, agent: str, round: int) -> Refusal | None:
@@ -74,23 +81,40 @@ def content(want: Expected, parts: Parts, talks: bool) -> Refusal | None:
     if not talks and parts:
         return Refusal(Reason.NOT_NOW, "parts in a round without exchange")
     for name, part in parts.items():
-        refusal = _part(want, name, part)
+        refusal = _size(want, name, part)
         if refusal is not None:
             return Refusal(refusal.code, f"{name}: {refusal.words}")
+    return bounded(want.limits, parts)
+
+
+def bounded(limits: UploadLimits, parts: Parts) -> Refusal | None:
+    """Whether all of an upload is within the limits: what it may do to the others' state."""
+    for name, part in parts.items():
+        # Counts against a total bound themselves when they are read: they are in steps of 2⁻¹⁶.
+        refusal = None if name == COUNTS else _figures(limits, part)
+        if refusal is not None:
+            return Refusal(refusal.code, f"{name}: {refusal.words}")
+    trace = spreads.trace(parts)
+    if trace > limits.trace:
+        words = f"a covariance of trace {trace:.3g}, at most {limits.trace:g} is plausible"
+        return Refusal(Reason.TRACE, words)
     return None
 
 
-def plausible(bounds: Bounds, part: Prototypes | Mixtures) -> Refusal | None:
+def plausible(limits: UploadLimits, part: Prototypes | Mixtures) -> Refusal | None:
     """Whether rows and counts are such as an honest device may have, whatever they came in."""
     if part.counts is not None and part.counts.size:
-        most = max(part.counts.tolist())  # of a few numbers quicker than numpy's
-        if most > bounds.count:
-            words = f"{most} samples of a class, at most {bounds.count} are plausible"
+        counts = part.counts.tolist()  # of a few numbers quicker than numpy's
+        if max(counts) > limits.count:
+            words = f"{max(counts)} samples of a class, at most {limits.count} are plausible"
             return Refusal(Reason.COUNT, words)
-    return _lengths(bounds, part) if isinstance(part, Prototypes) else None
+        if sum(counts) > limits.samples:
+            words = f"{sum(counts)} samples, at most {limits.samples} are plausible"
+            return Refusal(Reason.COUNT, words)
+    return _lengths(limits, part.vectors if isinstance(part, Prototypes) else part.means)
 
 
-def _part(want: Expected, name: str, part: Part) -> Refusal | None:
+def _size(want: Expected, name: str, part: Part) -> Refusal | None:
     # Values keep their classes sorted and from 0 up, so the last one speaks for all.
     if (
         not isinstance(part, Tensors)
@@ -105,48 +129,57 @@ def _part(want: Expected, name: str, part: Part) -> Refusal | None:
         and part.dim != width
     ):
         return Refusal(Reason.DIMENSION, f"{part.dim} numbers a row where {width} are due")
+    return None
+
+
+def _figures(limits: UploadLimits, part: Part) -> Refusal | None:
     if isinstance(part, (Prototypes, Mixtures)):
-        refusal = plausible(want.bounds, part)
+        refusal = plausible(limits, part)
         if refusal is not None or isinstance(part, Prototypes):
             return refusal
-    refusals = (_numbers(want.bounds, name, array) for name, array in _arrays(part).items())
+    refusals = (_numbers(limits, name, array) for name, array in _arrays(part).items())
     return next(filter(None, refusals), None)
 
 
-def _numbers(bounds: Bounds, name: str, array: NDArray[Any]) -> Refusal | None:
+def _numbers(limits: UploadLimits, name: str, array: NDArray[Any]) -> Refusal | None:
     if not array.size:
         return None
     if array.dtype.kind != "f":  # samples or steps: other whole numbers no method sends
         most = max(int(array.max()), -int(array.min()))
-        words = f"{name} holds {most}, at most {bounds.count} is plausible"
-        return Refusal(Reason.COUNT, words) if most > bounds.count else None
+        words = f"{name} holds {most}, at most {limits.samples} is plausible"
+        return Refusal(Reason.COUNT, words) if most > limits.samples else None
     largest = float(np.abs(array).max())
-    words = f"{name} holds {largest:.3g}, at most {bounds.largest:g} is plausible"
-    return Refusal(Reason.SIZE, words) if largest > bounds.largest else None
+    words = f"{name} holds {largest:.3g}, at most {limits.largest:g} is plausible"
+    return Refusal(Reason.SIZE, words) if largest > limits.largest else None
 
 
-def _lengths(bounds: Bounds, part: Prototypes) -> Refusal | None:
-    # No temporary as large as the vectors themselves, which their squares would be.
-    squares = np.einsum("ij,ij->i", part.vectors, part.vectors)
-    longest = math.sqrt(max(squares.tolist(), default=0.0))
-    if longest > bounds.norm:
+def _lengths(limits: UploadLimits, rows: Floats) -> Refusal | None:
+    longest = longest_row(rows)
+    if longest > limits.norm:
         return Refusal(
             Reason.NORM,
-            f"a prototype of length {longest:.3g}, at most {bounds.norm:g} is plausible",
+            f"a prototype of length {longest:.3g}, at most {limits.norm:g} is plausible",
         )
     # No number is larger than its row is long, so most rows need no second look.
-    largest = float(np.abs(part.vectors).max()) if longest > bounds.largest else 0.0
-    if largest > bounds.largest:
+    largest = float(np.abs(rows).max()) if longest > limits.largest else 0.0
+    if largest > limits.largest:
         return Refusal(
-            Reason.SIZE, f"vectors holds {largest:.3g}, at most {bounds.largest:g} is plausible"
+            Reason.SIZE, f"vectors holds {largest:.3g}, at most {limits.largest:g} is plausible"
         )
     return None
+
+
+def longest_row(rows: Floats) -> float:
+    """The length of the longest, 0 where there is none."""
+    # No temporary as large as the rows themselves, which their squares would be.
+    squares = np.einsum("ij,ij->i", rows, rows)
+    return math.sqrt(max(squares.tolist(), default=0.0))
 
 
 def _arrays(part: Mixtures | Head | SoftLabels | Tensors) -> Mapping[str, NDArray[Any]]:
     match part:
         case Mixtures():
-            return {"means": part.means, "variances": part.variances}
+            return {"variances": part.variances}
         case Head():
             return {"weight": part.weight, "bias": part.bias}
         case SoftLabels():

@@ -21,10 +21,10 @@ from protofleet.recipe import (
     Turn,
 )
 from protofleet.settings.fields import setting
-from protofleet.toolbox import fusions, losses, summaries
+from protofleet.toolbox import buckets, fusions, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
 from protofleet.values.prototypes import Parts, Prototypes
-from protofleet.values.sums import Partial
+from protofleet.values.sums import Partial, Sum
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +39,13 @@ class Hyper:
     )
     weighted: bool = setting(
         False, "weigh a device's means by their sample counts (the official code does not)"
+    )
+    buckets: int = setting(
+        1,
+        "devices in so many buckets by the hash of their name, and what most buckets say instead of"
+        " the mean of all: against devices that lie; several times as many as devices are best",
+        low=1,
+        high=4096,
     )
 
 
@@ -70,9 +77,11 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
-    """Means into one sum a class."""
+    """Means into one sum a class, and bucket where there are several."""
     means = need(upload.parts, "prototypes", Prototypes)
-    return fusions.fold_means("prototypes", means, weight, by_count=turn.hyper.weighted)
+    sums = fusions.fold_means("prototypes", means, weight, by_count=turn.hyper.weighted)
+    count, fleet = turn.hyper.buckets, turn.contract
+    return buckets.placed(sums, upload.agent, count, fleet.seed, fleet.run)
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
@@ -81,6 +90,9 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """
     # (6) as printed weighs by |D_i,c| / N_c and then divides by the number of holders once more,
     # which would shrink every prototype by that number. The official code takes the plain mean.
+    sums = total.get("prototypes")
+    if isinstance(sums, Sum):
+        total = {"prototypes": buckets.agreed(sums, turn.hyper.buckets)}
     fused = fusions.means("prototypes", total, find(before.shared, "prototypes", Prototypes))
     return GlobalState(shared={"prototypes": fused})
 

@@ -68,6 +68,7 @@ class Reason(StrEnum):
     COUNT = "count"
     SIZE = "size"
     NORM = "norm"
+    TRACE = "trace"
     # only of classes that devices enrol, and of class means
     ENROL_OFF = "enrol-off"
     NO_PROTOTYPES = "no-prototypes"

@@ -16,6 +16,7 @@ from simulators.cli.bench_memory_cmd import memory
 from simulators.cli.bench_overhead_cmd import overhead
 from simulators.cli.bench_papers_cmd import papers
 from simulators.cli.bench_photos_cmd import photos
+from simulators.cli.bench_rogues_cmd import rogues
 from simulators.cli.bench_truth_cmd import truth
 
 
@@ -38,6 +39,7 @@ for command in (
     overhead,
     papers,
     photos,
+    rogues,
     truth,
 ):
     bench.add_command(command)

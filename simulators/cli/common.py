@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
+from coordinator.config import UploadLimits
 from protofleet.cli.options import options_of, settings_of
 from protofleet.contract import Numerics, Training
 from protofleet.errors import FleetError
+from protofleet.settings.fields import parse_pairs
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
 
@@ -22,6 +24,12 @@ def run_options(*, leave_out: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Every option that decides a run's outcome."""
 
     def add(command: F) -> F:
+        command = click.option(
+            "--admission",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A limit of the coordinator's [admission]: norm, count, samples, trace, largest.",
+        )(command)
         command = click.option(
             "--set",
             "settings",
@@ -47,6 +55,7 @@ def config_of(values: dict[str, Any]) -> LabConfig:
         training=settings_of(Training, values),
         numerics=settings_of(Numerics, values),
         settings=tuple(values.pop("settings", ())),
+        admission=parse_pairs(UploadLimits, values.pop("admission", ())),
     )
 
 

@@ -105,6 +105,7 @@ def write(setup: Setup, folder: Path, url: str) -> None:
                 },
                 "broker": {"url": url},
                 "contract": contract,
+                "admission": to_plain(setup.config.admission),
                 "settings": to_plain(setup.hyper),
             }
         )

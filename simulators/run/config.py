@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from coordinator.config import UploadLimits
 from protofleet.contract import Numerics, Resize, Training, Wire
 from protofleet.settings.fields import setting
 from simulators.run.partitions import PartitionOptions
@@ -86,3 +87,4 @@ class LabConfig:
     training: Training = field(default_factory=Training)
     numerics: Numerics = field(default_factory=Numerics)
     settings: tuple[str, ...] = ()  # the method's own, as name=value
+    admission: UploadLimits = field(default_factory=UploadLimits)

@@ -56,6 +56,7 @@ class Row:
     paper_floats: int = 0
     seconds: float = 0.0
     pooled: Numbers = field(default_factory=dict)  # right answers of all devices' samples together
+    refused: Mapping[str, str] = field(default_factory=dict)  # by device, why its upload was
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,7 @@ def resolved(setup: Setup) -> dict[str, Any]:
         **to_plain(config.run),
         "partition_options": to_plain(config.partition),
         "settings": to_plain(setup.hyper),
+        "admission": to_plain(config.admission),
         "contract": to_plain(setup.contract),
         "backbones": dict(setup.backbones),
         "versions": {

@@ -11,6 +11,7 @@ fleet.
 #     who takes part           selection.participants    the same function, in the coordinator
 #     training, summaries      Agent.work, by the crew   the same class, in a training process
 #     what crosses the wire    wire.encode, wire.decode  the same, in MQTT payloads
+#     what is let in           validation.content        the same function, in the coordinator
 #     fusion                   fuse_round                fold on arrival, fuse_total at the cut
 #     what devices hold next   the state as published    the same, decoded
 #
@@ -41,6 +42,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator.rounds.selection import participants
+from coordinator.uploads import validation
 from coordinator.uploads.fuse import fuse_round, start_state
 from protofleet import wire
 from protofleet.exchange.state import GlobalState, Upload
@@ -131,9 +133,12 @@ def one_round(
     chosen = participants(setup.contract, round, among or setup.agents, run.participation)
     messages = crew.work(round, chosen)
     state, up, down, counted = before, Traffic(), Traffic(), 0
+    refused: Mapping[str, str] = {}
     if recipe.talks(turn):
-        uploads = [_open(setup, messages[name]) for name in sorted(messages)]
-        up = Traffic(sum(map(len, messages.values())), sum(count_floats(u.parts) for u in uploads))
+        sent = [_open(setup, messages[name]) for name in sorted(messages)]
+        refused = refusals(setup, sent)
+        uploads = [upload for upload in sent if upload.agent not in refused]
+        up = Traffic(sum(map(len, messages.values())), sum(count_floats(u.parts) for u in sent))
         state = fuse_round(recipe, turn, before, uploads)
         down = published(setup, state, round)
         counted = recipe.paper_floats(turn, [upload.parts for upload in uploads], state)
@@ -141,7 +146,13 @@ def one_round(
     evaluates = round % run.eval_every == 0 or round == run.rounds
     tallies = crew.evaluate(round) if evaluates else {}
     row = row_of(round, tallies, up, down, counted)
-    return state, replace(row, seconds=time.perf_counter() - began)
+    return state, replace(row, refused=refused, seconds=time.perf_counter() - began)
+
+
+def refusals(setup: Setup, sent: Sequence[Upload]) -> dict[str, str]:
+    """Whose uploads a coordinator would not let in, and why."""
+    found = {u.agent: validation.content(setup.expected, u.parts, talks=True) for u in sent}
+    return {agent: refusal.words for agent, refusal in found.items() if refusal is not None}
 
 
 def _open(setup: Setup, message: bytes) -> Upload:

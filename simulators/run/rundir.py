@@ -42,6 +42,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from coordinator.config import UploadLimits
 from protofleet.contract import Contract, Numerics, Training
 from protofleet.errors import CheckpointError, FleetError
 from protofleet.exchange.snapshot import pack, pack_state, unpack, unpack_state
@@ -164,6 +165,7 @@ def defaults_of(setup: Setup) -> dict[str, Any]:
         **to_plain(Run()),
         "partition_options": to_plain(PartitionOptions()),
         "settings": to_plain(type(setup.hyper)()),
+        "admission": to_plain(UploadLimits()),
         "contract": {
             **to_plain(contract),
             "training": to_plain(Training()),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator.uploads.validation import Expected
 from edge_agent.data.dataset import Ints
 from edge_agent.data.sets import DataSet, load
 from edge_agent.data.usage import Usage
@@ -60,6 +61,12 @@ class Setup:
             np.concatenate([rows for s in shards for rows in (s.train, s.validation)]),
             np.concatenate([s.test for s in shards]),
         )
+
+    @property
+    def expected(self) -> Expected:
+        """What an upload must fit, as a coordinator holds it to."""
+        admission = self.config.admission
+        return Expected(self.contract.fleet, RUN_ID, self.recipe, self.contract, admission)
 
     def context(self) -> TrainingContext:
         """What one process trains with."""

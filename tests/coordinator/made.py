@@ -6,7 +6,6 @@ from hashlib import sha256
 
 import numpy as np
 
-from coordinator.config import Bounds
 from coordinator.core import Core, Terms
 from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
@@ -52,8 +51,7 @@ def core(
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
     hyper = hyper or recipe.hyper()
-    bounds = Bounds(devices=devices)
-    expected = Expected(contract.fleet, contract.run, recipe, contract, bounds)
+    expected = Expected(contract.fleet, contract.run, recipe, contract)
     rules = RoundRules(
         lambda n, who: selection.participants(contract, n, who, share, room),
         rounds,
@@ -62,7 +60,7 @@ def core(
         timeout,
         cut,
     )
-    terms = Terms(expected, hyper, staleness, share >= 1, Patience(100.0, silence))
+    terms = Terms(expected, hyper, staleness, share >= 1, Patience(100.0, silence), devices=devices)
     messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
     return Core(journal, rules, terms, topics, messages, Log(io.StringIO()))
 

@@ -372,6 +372,15 @@ def test_a_fusion_that_fails_on_what_was_let_in_ends_no_run(tmp_path):
     assert made.journal.cut(1).failed == "LinAlgError: Singular matrix"
 
 
+def test_a_birth_that_claims_more_samples_than_can_be_is_one_without(tmp_path):
+    made = core(tmp_path)
+    made.recover(0.0)
+    for samples, written in ((10**9, None), (-1, None), (10**8, 10**8)):
+        made.take([birth("a", samples=samples)], 1.0)
+        assert made.devices["a"].online
+        assert made.devices["a"].about.get("samples") == written
+
+
 def answers(made, number, agents, now, base=None):
     base = base or made.journal.round(number).base
     return made.take([upload(a, number, base) for a in agents], now)

@@ -134,7 +134,7 @@ def test_the_one_that_is_overtaken_stops_and_says_why(tmp_path, serving):
         (("serve", "--mode", "async", "--method", "fedic"), 2, "cannot fuse uploads as they come"),
         (("serve", "--quorum", "3"), 2, "serve.quorum"),
         (("serve", "--broker", "http://x"), 2, "scheme 'http' is not known"),
-        (("serve", "--set", "ridg=1"), 2, "did you mean 'ridge'"),
+        (("serve", "--set", "rang=1"), 2, "did you mean 'rank'"),
         (("serve", "--config", "none.toml"), 2, "none.toml"),
         (("replay", "nowhere"), 1, "holds no journal"),
     ],

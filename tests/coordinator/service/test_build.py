@@ -163,4 +163,4 @@ def test_a_password_in_the_open_is_warned_of_in_one_line(plan):
 def test_the_bounds_of_uploads_hold_for_classes_too(plan):
     plan = replace(plan, admission=Bounds(norm=7.0))
     with build.service(plan, NOWHERE, Log(io.StringIO()), {}) as service:
-        assert service.deps.core.catalogue.bounds.norm == 7.0
+        assert service.deps.core.catalogue.limits.norm == 7.0

@@ -1,0 +1,186 @@
+"""What a rogue says instead of the truth: every number of it as large as admission lets in, and not
+one larger.
+
+Each attack is a function of an honest upload. A rogue also view what the fleet was told last, so
+it speaks of every class, not of its own alone.
+"""
+
+# Theory of operation
+#
+# An attack must be let in, or it shows what admission does and nothing of what stands behind it. So
+# a rogue stays on every grid that a method's fold asks for: rows are negated, change places, or are
+# multiplied by powers of two, and never made up. That is no weakness of it: a mean is moved
+# furthest by what is longest, and misled most by what is another class's.
+#
+#   negated      every row, the other way
+#   shuffled     every class's row under the next class's name
+#   scaled       every row as long as can be
+#   norm         as long as can be, and its numbers of random signs
+#   counts       shuffled, and as many samples behind each row as can be
+#   covariance   the spread as large as can be, all of it in one direction (methods that send one)
+#   colluding    two devices, both shuffled alike with all the counts there can be
+#
+# What is not a row of a class (tensors of a network's weights) is negated, rolled or scaled whole.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.config import UploadLimits
+from coordinator.uploads import spreads
+from protofleet.statistics.contribution import SCATTER
+from protofleet.values.prototypes import (
+    Floats,
+    Head,
+    Ints,
+    Mixtures,
+    Part,
+    Parts,
+    Prototypes,
+    SoftLabels,
+    Tensors,
+)
+
+HALF = 6e4  # what half precision holds, and a little less
+BELOW = 0.99  # of a limit, as half precision may round up
+
+
+@dataclass(frozen=True)
+class RogueView:
+    """What a rogue goes by: what is let in, and what the fleet was told last."""
+
+    limits: UploadLimits
+    state: Parts
+    rng: np.random.Generator
+
+
+Attack = Callable[[Parts, RogueView], Parts]
+
+
+def negated(parts: Parts, view: RogueView) -> Parts:
+    """Every row, the other way."""
+    return _each(parts, view, lambda rows: -rows)
+
+
+def shuffled(parts: Parts, view: RogueView) -> Parts:
+    """Every class's row under the next class's name; numbers of a lone row likewise."""
+    return _each(parts, view, lambda rows: np.roll(rows, 1, axis=0 if len(rows) > 1 else 1))
+
+
+def scaled(parts: Parts, view: RogueView) -> Parts:
+    """Every row as long as can be."""
+    return _each(parts, view, lambda rows: _long(rows, view.limits))
+
+
+def norm(parts: Parts, view: RogueView) -> Parts:
+    """As long as can be, in no direction that means anything."""
+
+    def change(rows: Floats) -> Floats:
+        signs = view.rng.choice(np.array([-1, 1], np.float32), rows.shape)
+        return _long(rows * signs, view.limits)
+
+    return _each(parts, view, change)
+
+
+def counts(parts: Parts, view: RogueView) -> Parts:
+    """Shuffled, and as many samples behind each row as can be."""
+    return _counted(shuffled(parts, view), view.limits)
+
+
+def covariance(parts: Parts, view: RogueView) -> Parts:
+    """The spread as large as can be, in one direction; a method without one is told nothing."""
+    changed = dict(parts)
+    for name, part in parts.items():
+        if isinstance(part, Mixtures):
+            room = BELOW * view.limits.trace / part.dim
+            changed[name] = replace(part, variances=np.full_like(part.variances, min(room, HALF)))
+        elif name == SCATTER and isinstance(part, Tensors) and part["rows"].size:
+            factor = view.limits.trace / max(spreads.trace(parts), 1e-12)
+            steps = max(0, int(np.log2(max(factor, 1)) / 2))
+            exponents = np.minimum(part["exponents"] + steps, 40)
+            changed[name] = Tensors({**part.arrays, "exponents": exponents})
+    return changed
+
+
+COVARIANCE = "covariance"  # nothing, of a method that sends none
+ATTACKS: Mapping[str, Attack] = {
+    "negated": negated,
+    "shuffled": shuffled,
+    "scaled": scaled,
+    "norm": norm,
+    "counts": counts,
+    COVARIANCE: covariance,
+}
+COLLUDING = "colluding"  # `counts`, by two
+
+
+def _each(parts: Parts, view: RogueView, change: Callable[[Floats], NDArray[Any]]) -> Parts:
+    return {name: _changed(name, part, view, change) for name, part in parts.items()}
+
+
+def _changed(
+    name: str, part: Part, view: RogueView, change: Callable[[Floats], NDArray[Any]]
+) -> Part:
+    match part:
+        case Prototypes():
+            every = _of_every_class(name, part, view)
+            return replace(every, vectors=change(every.vectors))
+        case Mixtures():
+            return replace(part, means=change(part.means))
+        case Head():
+            return replace(part, weight=change(part.weight))
+        case SoftLabels():
+            return replace(part, probabilities=np.roll(part.probabilities, 1, axis=1))
+        case Tensors() if name == SCATTER:
+            return part  # `covariance` is about it
+        case Tensors():
+            return Tensors(
+                {
+                    key: array
+                    if array.dtype.kind != "f"
+                    else change(np.asarray(array, np.float32).reshape(1, -1)).reshape(array.shape)
+                    for key, array in part.arrays.items()
+                }
+            )
+
+
+def _of_every_class(name: str, own: Prototypes, view: RogueView) -> Prototypes:
+    """Its own rows, and of classes that it does not have what the fleet was told of them."""
+    shared = view.state.get(name)
+    once = len(set(own.classes.tolist())) == len(own.classes)
+    if not once or not isinstance(shared, Prototypes) or shared.dim != own.dim:
+        return own
+    rest = shared.only(np.setdiff1d(shared.classes, own.classes))
+    if len(set(rest.classes.tolist())) != len(rest.classes) or not rest.classes.size:
+        return own
+    samples: Ints | None = None
+    if own.counts is not None:
+        usual = np.full(len(rest.classes), max(int(np.median(own.counts)), 1), np.int64)
+        samples = np.concatenate([own.counts, usual])
+    classes = np.concatenate([own.classes, rest.classes])
+    return Prototypes(classes, np.concatenate([own.vectors, rest.vectors]), samples)
+
+
+def _counted(parts: Parts, limits: UploadLimits) -> Parts:
+    changed = dict(parts)
+    for name, part in parts.items():
+        if isinstance(part, (Prototypes, Mixtures)) and part.counts is not None:
+            most = max(1, min(limits.count, limits.samples // max(len(part.counts), 1)))
+            changed[name] = replace(part, counts=np.full(len(part.counts), most, np.int64))
+        elif isinstance(part, Tensors) and "samples" in part.arrays:
+            most_in_all = np.full_like(part["samples"], limits.samples)
+            changed[name] = Tensors({**part.arrays, "samples": most_in_all})
+    return changed
+
+
+def _long(rows: Floats, limits: UploadLimits) -> Floats:
+    """By the power of two that leaves the longest within what is let in."""
+    longest = float(np.sqrt((rows.astype(np.float64) ** 2).sum(1).max(initial=0.0)))
+    room = min(limits.norm, limits.largest, HALF) / max(longest, 1e-12)
+    longer: Floats = rows * np.float32(2.0 ** np.floor(np.log2(max(room, 1e-12))))
+    return longer

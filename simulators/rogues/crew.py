@@ -1,0 +1,126 @@
+"""Crews whose messages somebody looks at: one notes what is in them, in the other some devices send
+something else than what they have learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from coordinator.config import UploadLimits
+from coordinator.uploads.measured import figures
+from coordinator.uploads.validation import content
+from edge_agent.training.evaluate import Tallies
+from protofleet import wire
+from protofleet.errors import FleetError
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.recipe import Turn
+from protofleet.util import seeds
+from protofleet.values.prototypes import Parts
+from simulators.rogues.attacks import Attack, RogueView
+from simulators.run.setup import Setup
+from simulators.run.workers import Crew, Embedded, upload_message
+
+
+class PlainCrew:
+    """As the crew it is made of."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def receive(self, round: int, state: GlobalState) -> None:
+        """Give every device the state."""
+        self._crew.receive(round, state)
+
+    def evaluate(self, round: int) -> dict[str, Tallies]:
+        """How every device classifies."""
+        return self._crew.evaluate(round)
+
+    def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
+        """Let these devices train; the messages they would send."""
+        return self._crew.work(round, agents)
+
+    def embed(self, most: int) -> dict[str, Embedded]:
+        """Embeddings of some test samples of every device."""
+        return self._crew.embed(most)
+
+    def checkpoint(self) -> dict[str, dict[str, Parts]]:
+        """What every device must remember."""
+        return self._crew.checkpoint()
+
+    def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None:
+        """Put every device back."""
+        self._crew.restore(saved)
+
+    def peak_rss(self) -> int:
+        """The largest resident size so far, in bytes."""
+        return self._crew.peak_rss()
+
+    def close(self) -> None:
+        """End the crew."""
+        self._crew.close()
+
+
+class MeasuredCrew(PlainCrew):
+    """Notes the figures of every upload."""
+
+    def __init__(self, crew: Crew) -> None:
+        super().__init__(crew)
+        self.figures: dict[str, list[UploadLimits]] = {}
+
+    def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
+        """As it is sent."""
+        messages = super().work(round, agents)
+        for name, message in messages.items():
+            self.figures.setdefault(name, []).append(figures(wire.decode(message).body))
+        return messages
+
+
+class RogueCrew(PlainCrew):
+    """Some devices lie: they train as the others do, send what an attack makes of it, and are not
+    evaluated.
+    """
+
+    def __init__(self, crew: Crew, setup: Setup, rogues: Sequence[str], attack: Attack) -> None:
+        super().__init__(crew)
+        self._setup, self._rogues, self._attack = setup, frozenset(rogues), attack
+        self._state = GlobalState()
+        self.tried = self.admitted = 0
+
+    def receive(self, round: int, state: GlobalState) -> None:
+        """Rogues hear what all are told."""
+        self._state = state
+        super().receive(round, state)
+
+    def evaluate(self, round: int) -> dict[str, Tallies]:
+        """How the others classify."""
+        tallies = super().evaluate(round)
+        return {name: own for name, own in tallies.items() if name not in self._rogues}
+
+    def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
+        """The rogues' messages made anew; one that a coordinator would refuse is not there."""
+        messages = super().work(round, agents)
+        for name in sorted(self._rogues & messages.keys()):
+            honest = messages.pop(name)
+            self.tried += 1
+            with suppress(FleetError):
+                forged = self._forged(name, round, wire.decode(honest).body)
+                if self._let_in(name, round, forged):
+                    messages[name] = forged
+                    self.admitted += 1
+        return messages
+
+    def _forged(self, name: str, round: int, parts: Parts) -> bytes:
+        setup = self._setup
+        # Of the round alone and not of the device: those that collude say the same.
+        rng = seeds.generator(setup.contract.seed, "rogue", round)
+        view = RogueView(setup.config.admission, self._state.shared, rng)
+        return upload_message(setup, name, round, self._state.base, self._attack(parts, view))
+
+    def _let_in(self, name: str, round: int, message: bytes) -> bool:
+        setup, parts = self._setup, wire.decode(message).body
+        if content(setup.expected, parts, talks=True) is not None:
+            return False
+        upload = Upload(name, round, self._state.base, parts)
+        setup.recipe.fold(Turn(setup.contract, setup.hyper, round), upload, 1)
+        return True

@@ -62,7 +62,7 @@ def protocol(data: str) -> LabConfig:
 
 
 def hijack(data: str, methods: Sequence[str], seed: int, options: AttackOptions, say: Say) -> Plain:
-    """The hijacking attack on every method of these that sends vectors."""
+    """The hijacking attack on every method of these; None where one sends no vectors."""
     amount = Hijack(options.steps, options.public)
     results: Plain = {}
     for name in methods:
@@ -79,8 +79,8 @@ def hijack(data: str, methods: Sequence[str], seed: int, options: AttackOptions,
         if recipe.traits.backbone:  # a method that brings its extractor is attacked through it
             config = changed(config, backbone="")
         outcome = hijacked(config, amount, _of(name, say))
-        if outcome is not None:
-            results[name] = {**asdict(outcome), "settings": asdict(amount)}
+        # That a method sends none is a finding, too.
+        results[name] = outcome and {**asdict(outcome), "settings": asdict(amount)}
     return _plain(results)
 
 

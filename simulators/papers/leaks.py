@@ -78,9 +78,12 @@ def _hijack(data: str, by_seed: Figures) -> Iterator[str]:
     yield ""
     yield HIJACK
     runs = [by_seed[seed] for seed in sorted(by_seed)]
-    settings = []
+    settings, silent = [], []
     for name in sorted({name for run in runs for name in run}):
-        there = [run[name] for run in runs if name in run]
+        there = [run[name] for run in runs if run.get(name)]
+        if not there:
+            silent.append(name)
+            continue
         amount = there[0]["settings"]
         settings.append((there[0]["round"], len(there), amount["steps"], there[0]["public"]))
         for parts in zip(*(run["parts"] for run in there), strict=True):
@@ -98,11 +101,14 @@ def _hijack(data: str, by_seed: Figures) -> Iterator[str]:
                 row += [_ssim(few), _share(few)] if few else ["silent", "–"]
             yield _row(row)
     yield ""
-    rounds, seeds, steps, public = zip(*settings, strict=True)
-    yield (
-        f"Overheard in round {_range(rounds)}, {_range(seeds)} seeds, decoders of {_range(steps)} "
-        f"steps on {_range(public)} public images."
-    )
+    if settings:
+        rounds, seeds, steps, public = zip(*settings, strict=True)
+        yield (
+            f"Overheard in round {_range(rounds)}, seeds: {_range(seeds)}; decoders of "
+            f"{_range(steps)} steps on {_range(public)} public images."
+        )
+    if silent:
+        yield f"No vectors are sent by {', '.join(silent)}."
 
 
 def _restored(several: Sequence[Figures]) -> str:

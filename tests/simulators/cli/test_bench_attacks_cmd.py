@@ -18,7 +18,9 @@ def test_people_get_tables_and_the_page_a_file(tmp_path):
         assert title in run.stdout
     assert "| 1 | 5 | open | silent | – |" in run.stdout
     document = json.loads(path.read_text())
-    assert set(document["hijack"]["digits"]["0"]) == {"fedproto"}
+    methods = document["hijack"]["digits"]["0"]
+    assert methods["fedproto"]["public"] == 300
+    assert methods["fedavg"] is None
 
 
 def test_programs_get_one_document():

@@ -21,11 +21,12 @@ METHOD = {
 
 
 def test_a_method_has_a_row_a_part_and_its_settings(tmp_path):
-    document = {"hijack": {"cifar10": {"0": {"fedproto": METHOD}}}}
+    document = {"hijack": {"cifar10": {"0": {"fedproto": METHOD, "fedavg": None}}}}
     (tmp_path / FILE).write_text(json.dumps(document))
     text = "\n".join(section(tmp_path))
     assert "| fedproto | prototypes | 64 | 0.0312 | 0.35 (0.30) | silent | – | 0.40 (0.30)" in text
-    assert "round 20, 1 seeds, decoders of 300 steps on 900 public images" in text
+    assert "round 20, seeds: 1; decoders of 300 steps on 900 public images" in text
+    assert "No vectors are sent by fedavg." in text
     assert "consistently fails" in text
 
 

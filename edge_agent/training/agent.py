@@ -216,12 +216,15 @@ class Agent:
         self._trained_on = self._received_round
         return parts
 
-    def evaluate(self, round: int) -> Tallies:
-        """How the device classifies now, on its validation and test samples; it leaves no trace."""
+    def evaluate(self, round: int, common: SampleTensors | None = None) -> Tallies:
+        """How the device classifies now, on its validation and test samples, and on those that are
+        common to all where there are some; it leaves no trace.
+        """
         turn, recipe = self.context.turn(round, self.name), self.context.recipe
         with self._in_network(averaged=True) as learner:
             scorers = recipe.scorers(turn, learner, self._received)
             splits = {"validation": self.data.validation, "test": self.data.test}
+            splits |= {} if common is None else {"common": common}
             return evaluate(
                 learner.stepper.net, scorers, splits, self._classes, self.context.contract
             )

@@ -68,12 +68,18 @@ def simulate(
         raise UsageError("--resume continues a run in a directory", "name it with --out")
     setup = prepare(config_of(values))
     run = setup.config.run
+    if not as_json:
+        click.echo(f"{run.method} on {run.dataset}: {setup.described}")
     with watched(f"{run.method} on {run.dataset}", run.rounds) as watch:
         if engine == "fleet":
             outcome = _on_a_fleet(setup, watch, out)
         else:
             outcome = run_in(
-                setup, LabOptions(workers, checkpoint_every), watch, out, resume=resume
+                setup,
+                LabOptions(workers, checkpoint_every, common=True),
+                watch,
+                out,
+                resume=resume,
             )
     result = document(outcome)
     if as_json:
@@ -81,8 +87,10 @@ def simulate(
         return
     last, best = outcome.rows[-1], result["best"]
     for name, accuracy in last.accuracy.items():
-        spread = 100 * last.accuracy_std[name]
-        click.echo(f"{name:<24} {100 * accuracy:6.2f} %  ± {spread:.2f} over devices")
+        spread = f"± {100 * last.accuracy_std[name]:.2f} over devices"
+        share = last.common.get(name)
+        alike = "" if share is None else f"{100 * share:6.2f} % of one test set"
+        click.echo(f"{name:<24} {100 * accuracy:6.2f} %  {spread:<22} {alike}".rstrip())
     if best["accuracy"] is not None:
         click.echo(
             f"best round {best['round']}: {100 * best['accuracy']:.2f} % ({best['evaluator']})"

@@ -32,9 +32,9 @@ class PlainCrew:
         """Give every device the state."""
         self._crew.receive(round, state)
 
-    def evaluate(self, round: int) -> dict[str, Tallies]:
+    def evaluate(self, round: int, *, common: bool = False) -> dict[str, Tallies]:
         """How every device classifies."""
-        return self._crew.evaluate(round)
+        return self._crew.evaluate(round, common=common)
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """Let these devices train; the messages they would send."""
@@ -92,9 +92,9 @@ class RogueCrew(PlainCrew):
         self._state = state
         super().receive(round, state)
 
-    def evaluate(self, round: int) -> dict[str, Tallies]:
+    def evaluate(self, round: int, *, common: bool = False) -> dict[str, Tallies]:
         """How the others classify."""
-        tallies = super().evaluate(round)
+        tallies = super().evaluate(round, common=common)
         return {name: own for name, own in tallies.items() if name not in self._rogues}
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:

@@ -31,8 +31,10 @@ class Line:
     """One run in the table."""
 
     name: str
+    network: str
     prototype: float | None
     head: float | None
+    common: float | None  # of one test set for all devices, among all classes
     best: float | None
     validation: float | None
     rounds_to_95: int | None
@@ -75,7 +77,8 @@ def result_of(
     if done is not None:
         return done
     with watched(f"{label:<12}", setup.config.run.rounds) as watch:
-        return document(run_in(setup, LabOptions(workers), watch, path, resume=resume))
+        options = LabOptions(workers, common=True)
+        return document(run_in(setup, options, watch, path, resume=resume))
 
 
 def _own_settings(config: LabConfig) -> LabConfig:
@@ -103,8 +106,10 @@ def lines(comparison: Comparison) -> list[Line]:
         rows.append(
             Line(
                 name,
+                ", ".join(sorted(set(result["config"]["backbones"].values()))),
                 last.get("prototype"),
                 last.get("head"),
+                _common(result),
                 best,
                 _validation(result),
                 enough,
@@ -120,8 +125,10 @@ def render(comparison: Comparison) -> str:
     """The table as text."""
     heads = (
         "method",
+        "network",
         "prototype",
         "head",
+        "one test set",
         "best",
         "validation",
         "95 % of best",
@@ -132,17 +139,32 @@ def render(comparison: Comparison) -> str:
     rows: list[tuple[str, ...]] = [heads]
     for x in lines(comparison):
         after = "–" if x.rounds_to_95 is None else f"round {x.rounds_to_95}"
-        shares = (x.prototype, x.head, x.best, x.validation)
+        shares = (x.prototype, x.head, x.common, x.best, x.validation)
         traffic = (size(x.up_bytes), size(x.down_bytes))
-        rows.append((x.name, *map(_percent, shares), after, *traffic, f"{x.seconds:.1f}"))
+        rows.append(
+            (x.name, x.network, *map(_percent, shares), after, *traffic, f"{x.seconds:.1f}")
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    return "\n".join(
+    table = [
         "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
+            cell.ljust(w) if i < 2 else cell.rjust(w)
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
-    )
+    ]
+    if len({row[1] for row in rows[1:]}) > 1:
+        table.append(
+            "the networks differ, and with them what there is to gain: --backbone NAME is one for "
+            "all"
+        )
+    return "\n".join(table)
+
+
+def _common(result: Mapping[str, Any]) -> float | None:
+    """The last round's on one test set, by the evaluator that the run is known by."""
+    common: Mapping[str, float] = result["final"].get("common", {})
+    name = result["best"]["evaluator"]
+    return common.get(f"{name}_all_classes", common.get(name))
 
 
 def _validation(result: Mapping[str, Any]) -> float | None:

@@ -19,7 +19,7 @@ PartitionKind = Literal["few-shot", "dirichlet", "pathological", "iid", "feature
 class Run:
     """What is run, on what, by how many."""
 
-    method: str = setting("fedproto", "a method of `protofleet methods`")
+    method: str = setting("fleet", "a method of `protofleet methods`")
     dataset: str = setting(
         "digits",
         "digits, spiral, mnist, fashion-mnist, cifar10, cifar100, a folder, or an .npz file",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -288,10 +289,29 @@ def feature_skew(data: DataSet, agents: int, seed: int, options: PartitionOption
             for agent, rows in zip(members, shares, strict=True):
                 rows_of[agent] = rows
     partition = _dealt("feature-skew", data, rows_of, seed, options)
-    return replace(
-        partition,
-        shards=tuple(replace(s, domain=d) for s, d in zip(partition.shards, domains, strict=True)),
+    names = [shard.agent for shard in partition.shards]
+    if own is not None:
+        names = _called_after([data.domain_names[domain] for domain in domains])
+    shards = (
+        replace(shard, agent=name, domain=domain)
+        for shard, name, domain in zip(partition.shards, names, domains, strict=True)
     )
+    return replace(partition, shards=tuple(sorted(shards, key=lambda shard: shard.agent)))
+
+
+def _called_after(domains: Sequence[str]) -> list[str]:
+    """A camera's samples are its own under one name, in folders as in results: names that a live
+    fleet would take, with a number where several devices share a domain.
+    """
+    plain = [
+        re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:50] or "device" for name in domains
+    ]
+    numbers: dict[str, int] = {}
+    names = []
+    for name in plain:
+        numbers[name] = numbers.get(name, 0) + 1
+        names.append(name if plain.count(name) == 1 else f"{name}-{numbers[name]}")
+    return names
 
 
 def apply_domain(x: npt.NDArray[np.uint8], domain: int) -> npt.NDArray[np.uint8]:

@@ -57,6 +57,8 @@ class Row:
     seconds: float = 0.0
     pooled: Numbers = field(default_factory=dict)  # right answers of all devices' samples together
     refused: Mapping[str, str] = field(default_factory=dict)  # by device, why its upload was
+    # On one test set for all devices (`Setup.common_samples`), in the last round.
+    common: Numbers = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,12 @@ def row_of(
         paper_floats=paper_floats,
         pooled={name: _pooled(tallies, name) for name in columns},
     )
+
+
+def common_of(tallies: Mapping[str, Tallies]) -> Numbers:
+    """Means over devices of what each makes of the test set that is everybody's."""
+    columns = _by_evaluator(_accuracies(tallies, "common"))
+    return {name: fmean(column) for name, column in columns.items()}
 
 
 def _by_evaluator(by_agent: Mapping[str, Numbers]) -> dict[str, list[float]]:
@@ -173,6 +181,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "evaluator": name,
             "each": dict(last.accuracy),
             "pooled": dict(last.pooled),
+            "common": dict(last.common),
             "per_agent": {agent: dict(numbers) for agent, numbers in last.per_agent.items()},
             "per_class": {
                 evaluator: dict(zip(setup.data.classes, row, strict=True))
@@ -221,7 +230,7 @@ def _version(name: str) -> str:
 def _plain_row(row: Row) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(row)
     # In every round they would make a document of megabytes; the last round's are under `final`.
-    for long in ("per_agent", "per_class"):
+    for long in ("per_agent", "per_class", "common"):
         del plain[long]
     return plain
 

@@ -48,7 +48,7 @@ from protofleet import wire
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Parts, count_floats
-from simulators.run.result import Outcome, Row, Traffic, row_of
+from simulators.run.result import Outcome, Row, Traffic, common_of, row_of
 from simulators.run.rundir import RunCheckpoint, RunDir
 from simulators.run.setup import RUN_ID, Setup
 from simulators.run.workers import Crew, hire
@@ -58,10 +58,11 @@ Watch = Callable[[Row], None]
 
 @dataclass(frozen=True)
 class LabOptions:
-    """What changes how long a run takes, and nothing else."""
+    """What changes how long a run takes, and no number in it."""
 
     workers: int = 1
     checkpoint_every: int = 5
+    common: bool = False  # after the last round all devices are measured on one test set, too
 
 
 def run(
@@ -82,9 +83,11 @@ def run(
         crew.receive(_came_out_of(setup, len(rows)), state)
         for round in range(len(rows) + 1, setup.config.run.rounds + 1):
             state, row = one_round(setup, crew, state, round)
+            last = round == setup.config.run.rounds
+            if last and how.common:
+                row = replace(row, common=common_of(crew.evaluate(round, common=True)))
             rows.append(row)
             watch(row)
-            last = round == setup.config.run.rounds
             if out is not None and (last or round % how.checkpoint_every == 0):
                 out.save(round, state, rows, crew.checkpoint())
         seconds = time.perf_counter() - began

@@ -28,11 +28,13 @@ from protofleet.contract import Contract
 from protofleet.errors import UsageError
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import parse_pairs
+from protofleet.util.seeds import generator
 from simulators.run import partitions
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import Partition, Shard
 
 RUN_ID = "lab"
+COMMON = 1000  # samples on which all devices are measured alike: enough for a point or two
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,13 @@ class Setup:
     def agents(self) -> list[str]:
         """Every device, in the order of their names."""
         return [shard.agent for shard in self.partition.shards]
+
+    @property
+    def described(self) -> str:
+        """Its devices and what they see with, in words: both follow from other settings."""
+        size = " × ".join(map(str, self.contract.input.shape))
+        networks = ", ".join(sorted(set(self.backbones.values())))
+        return f"{len(self.agents)} devices, {self.contract.input.kind}s of {size}, {networks}"
 
     @property
     def usage(self) -> Usage:
@@ -91,6 +100,20 @@ class Setup:
         # Its classes stay its own, and with them what it is asked for.
         chosen = np.isin(y, self.data.y[shard.train])
         return x[chosen], y[chosen]
+
+    def common_samples(self) -> tuple[NDArray[Any], Ints] | None:
+        """One test set for all devices, of everybody's test samples; None where theirs is that."""
+        shards = self.partition.shards
+        if self.config.run.test_on == "everyone" or len(shards) == 1:
+            return None
+        ends = np.cumsum([len(shard.test) for shard in shards])
+        drawn = generator("lab", "common", self.config.run.seed).permutation(ends[-1])[:COMMON]
+        of_each = np.split(np.sort(drawn), np.searchsorted(np.sort(drawn), ends[:-1]))
+        parts = [
+            samples_of(self.data, shard, shard.test[places - (end - len(shard.test))])
+            for shard, places, end in zip(shards, of_each, ends, strict=True)
+        ]
+        return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
     def test_samples(self, shard: Shard) -> tuple[NDArray[Any], Ints]:
         """What this device is tested on, with labels."""

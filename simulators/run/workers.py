@@ -19,7 +19,7 @@ number of workers changes how long a run takes and nothing else.
 # The pipe carries one kind of exchange, always begun by the laboratory:
 #
 #     laboratory sends          worker answers
-#     (method, *arguments)      what `Here.method(*arguments)` returns
+#     (named, method, *others)  what `Here.method(*others, **named)` returns
 #                               FleetError          the device's own complaint, raised as it is
 #                               RuntimeError        anything else, its traceback as its words
 #     closes the pipe           ends
@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.training.agent import Agent
+from edge_agent.training.batches import SampleTensors
 from edge_agent.training.context import settle
 from edge_agent.training.evaluate import Tallies
 from protofleet import wire
@@ -64,7 +65,7 @@ class Crew(Protocol):
     """What the laboratory asks of its devices."""
 
     def receive(self, round: int, state: GlobalState) -> None: ...
-    def evaluate(self, round: int) -> dict[str, Tallies]: ...
+    def evaluate(self, round: int, *, common: bool = False) -> dict[str, Tallies]: ...
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]: ...
     def embed(self, most: int) -> dict[str, Embedded]: ...
     def checkpoint(self) -> dict[str, dict[str, Parts]]: ...
@@ -92,9 +93,13 @@ class Here:
         for name, agent in self.agents.items():
             agent.receive(round, state.shared, state.for_agent(name))
 
-    def evaluate(self, round: int) -> dict[str, Tallies]:
-        """How every device classifies with what it was given."""
-        return {name: agent.evaluate(round) for name, agent in self.agents.items()}
+    def evaluate(self, round: int, *, common: bool = False) -> dict[str, Tallies]:
+        """How every device classifies with what it was given; with `common` on one test set that
+        is everybody's, too.
+        """
+        drawn = self.setup.common_samples() if common else None
+        samples = None if drawn is None else SampleTensors.of(*drawn, self.setup.contract.input)
+        return {name: agent.evaluate(round, samples) for name, agent in self.agents.items()}
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """Let these devices train; the messages they would send (none in a round without
@@ -180,9 +185,9 @@ class Processes:
         """As `Here.receive`, everywhere at once."""
         self._all("receive", round, state)
 
-    def evaluate(self, round: int) -> dict[str, Tallies]:
+    def evaluate(self, round: int, *, common: bool = False) -> dict[str, Tallies]:
         """As `Here.evaluate`."""
-        return _joined(self._all("evaluate", round))
+        return _joined(self._all("evaluate", round, common=common))
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """As `Here.work`, everywhere at once."""
@@ -217,14 +222,16 @@ class Processes:
             if worker.process.is_alive():
                 worker.process.terminate()
 
-    def _all(self, *order: Any) -> list[Any]:
-        return self._each([order] * len(self.workers))
+    def _all(self, *order: Any, **named: Any) -> list[Any]:
+        return self._each([order] * len(self.workers), named)
 
-    def _each(self, orders: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _each(
+        self, orders: Sequence[tuple[Any, ...]], named: Mapping[str, Any] | None = None
+    ) -> list[Any]:
         for worker, order in zip(self.workers, orders, strict=True):
             # Whoever died takes no order; `_answer` finds the end of its pipe and says so.
             with suppress(OSError):
-                worker.pipe.send(order)
+                worker.pipe.send((named or {}, *order))
         answers = [self._answer(worker) for worker in self.workers]
         for answer in answers:
             if isinstance(answer, Exception):
@@ -254,13 +261,13 @@ def _serve(pipe: Connection, config: LabConfig, agents: list[str]) -> None:
         crew = error
     while True:
         try:
-            name, *arguments = pipe.recv()
+            named, name, *arguments = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
         try:
             if isinstance(crew, Exception):
                 raise crew
-            answer: Any = getattr(crew, name)(*arguments)
+            answer: Any = getattr(crew, name)(*arguments, **named)
         except FleetError as error:
             answer = error
         except Exception:

@@ -19,7 +19,7 @@ def call(*words, **environment):
     ("words", "error", "says"),
     [
         (["--method", "fedprotto"], UsageError, "did you mean 'fedproto'"),
-        (["--set", "lamb=1"], UsageError, "did you mean 'lam'"),
+        (["--method", "fedproto", "--set", "lamb=1"], UsageError, "did you mean 'lam'"),
         (["--rounds", "0"], UsageError, "rounds: 0 is not within"),
         (["--dataset", "mnist"], DataError, "PROTOFLEET_DATA"),
         (["--dataset", "/nowhere/at/all"], DataError, "/nowhere/at/all"),
@@ -47,9 +47,12 @@ def test_json_is_one_document_on_stdout_and_progress_is_on_stderr():
 
 def test_what_is_said_to_be_left_is_there(tmp_path):
     run = call(*QUICK, "--out", str(tmp_path))
-    *_, state, left = run.stdout.splitlines()
+    first, second, *_, state, left = run.stdout.splitlines()
     result = json.loads((tmp_path / "result.json").read_text())
     assert state == f"state {result['state_sha256']}"
+    assert first == "fleet on digits: 3 devices, images of 8 × 8 × 1, fixed"
+    share = result["final"]["common"]["prototype"]
+    assert second.endswith(f" {100 * share:.2f} % of one test set")
     names = left.removeprefix(f"left in {tmp_path}: ").split(", ")
     assert names
     assert all((tmp_path / name).stat().st_size for name in names)

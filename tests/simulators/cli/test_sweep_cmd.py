@@ -16,7 +16,8 @@ def call(*words):
 
 
 def test_every_point_of_the_grid_is_run_once(tmp_path):
-    words = ["--grid", "lam=0.1,1", "--grid", "seed=1", "--out", str(tmp_path), "--json"]
+    words = ["--method", "fedproto", "--grid", "lam=0.1,1", "--grid", "seed=1"]
+    words += ["--out", str(tmp_path), "--json"]
     first, again = call(*words), call(*words)
     points = json.loads(first.stdout)
     assert set(points) == {"lam=0.1 seed=1", "lam=1 seed=1"}

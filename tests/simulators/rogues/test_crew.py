@@ -27,7 +27,7 @@ class Silent:
             a: upload_message(self.setup, a, 1, "0" * 64, {"prototypes": means}) for a in agents
         }
 
-    def evaluate(self, round):
+    def evaluate(self, round, *, common=False):
         return {agent: {} for agent in self.setup.agents}
 
     def close(self):

@@ -22,6 +22,7 @@ def document(curve, **more):
     best = max((value for value in curve if value is not None), default=None)
     return {
         "rounds": rows,
+        "config": {"backbones": {"x": "mlp"}},
         "final": {"each": {"head": curve[-1]}},
         "best": {"accuracy": best, "evaluator": "head"},
         "seconds": 2.0,
@@ -39,9 +40,18 @@ def test_what_a_method_does_not_have_is_a_dash():
     text = render(Comparison({"a": document([0.5]), "longer": document([0.25])}))
     head, one, other = text.splitlines()
     assert head.split()[0] == "method"
-    assert one.split()[:3] == ["a", "–", "50.00"]
-    assert other.split()[:3] == ["longer", "–", "25.00"]
+    assert one.split()[:4] == ["a", "mlp", "–", "50.00"]
+    assert other.split()[:4] == ["longer", "mlp", "–", "25.00"]
     assert len({len(line) for line in (head, one, other)}) == 1
+
+
+def test_networks_that_differ_and_one_test_set_are_shown():
+    final = {"each": {"head": 0.5}, "common": {"head": 0.25, "head_own_classes": 0.75}}
+    other = document([0.5], config={"backbones": {"x": "lenet", "y": "cnn"}}, final=final)
+    _, one, two, words = render(Comparison({"a": document([0.5]), "b": other})).splitlines()
+    assert one.split()[:2] == ["a", "mlp"]
+    assert two.split()[:7] == ["b", "cnn,", "lenet", "–", "50.00", "%", "25.00"]
+    assert words.startswith("the networks differ")
 
 
 def test_a_setting_goes_to_the_methods_that_have_it(small_lab):

@@ -5,6 +5,7 @@ shards.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -357,6 +358,13 @@ def test_feature_skew_takes_the_sets_own_domains() -> None:
         held = np.concatenate([shard.train, shard.validation, shard.test])
         assert set(data.domains[held].tolist()) == {shard.domain}
     assert {s.domain for s in partition.shards} == {0, 1, 2}
+    # Two devices of one camera are told apart; one alone has the camera's name.
+    names = [data.domain_names[s.domain] for s in partition.shards]
+    for shard, name in zip(partition.shards, names, strict=True):
+        assert shard.agent.removesuffix("-1").removesuffix("-2") == name
+    odd = replace(data, domain_names=("Haus 1/Tür", "b", "_c"))
+    lone = make("feature-skew", odd, 3, 0, PartitionOptions())
+    assert [s.agent for s in lone.shards] == ["Haus-1-T-r", "b", "c"]
     assert len(set(rows(partition))) == len(data.y)
 
 

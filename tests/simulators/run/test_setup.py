@@ -78,6 +78,27 @@ def test_pixels_may_be_from_0_to_1(small_lab):
         prepare(replace(config, run=replace(config.run, pixels="unit", dataset="spiral")))
 
 
+def test_one_test_set_is_drawn_of_everybodys_as_each_sees_it(small_lab, monkeypatch):
+    monkeypatch.setattr("simulators.run.setup.COMMON", 60)
+    config = small_lab(partition="feature-skew", agents=3, rounds=1)
+    setup = prepare(config)
+    x, y = setup.common_samples()
+    assert len(x) == len(y) == 60
+    seen = [
+        sum(bytes(one) in {bytes(own) for own in setup.test_samples(shard)[0]} for one in x)
+        for shard in setup.partition.shards
+    ]
+    assert min(seen) > 5
+    assert sum(seen) >= 60
+    assert np.array_equal(prepare(config).common_samples()[1], y)
+    everyone = replace(config, run=replace(config.run, test_on="everyone"))
+    assert prepare(everyone).common_samples() is None
+    last = run(setup, LabOptions(common=True), lambda row: None).rows[-1]
+    assert last.common.keys() == last.accuracy.keys()
+    # Drawn before anybody saw it, it changes nothing that was measured anyway.
+    assert replace(last, common={}, seconds=0.0) == replace(ended(config).rows[-1], seconds=0.0)
+
+
 def test_devices_are_tested_on_their_own_samples_or_all_on_the_same(small_lab):
     config = small_lab("feddistill", rounds=1)
     setup = prepare(replace(config, run=replace(config.run, test_on="everyone")))

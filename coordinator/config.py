@@ -55,10 +55,9 @@ class ServeSection:
         low=0.1,
         flag="Seconds from announcement to deadline.",
     )
-    every: float | None = setting(
-        None,
-        "seconds from one round's opening to the next, at least; none: 0, and 10 where a method"
-        " trains nothing",
+    every: float = setting(
+        0.0,
+        "seconds from one round's opening to the next, at least",
         low=0,
         flag="Seconds from one round's opening to the next, at least.",
     )
@@ -135,13 +134,28 @@ class Bounds(UploadLimits):
 
 
 @dataclass(frozen=True)
+class LedgerSection:
+    """When what devices contributed is published and counted against."""
+
+    interval: float = setting(
+        1.0, "seconds from one published classifier to the next, at least", low=0
+    )
+    settle: float = setting(
+        20.0,
+        "seconds without a change after which devices count how well all of it classifies",
+        low=0,
+    )
+    asked: int = setting(50, "devices that count, on average: each fetches the whole total", low=1)
+
+
+@dataclass(frozen=True)
 class ContractSection:
     """The fleet's contract, but for the names of fleet and run; `edge-agent contract` prints it
     from data.
     """
 
-    classes: tuple[str, ...]
-    input: Input
+    classes: tuple[str, ...] = ()  # none: a fleet that adds up contributions learns them of devices
+    input: Input | None = None  # none: as the extractor takes it
     embedding: int = 0  # 0: as wide as the method's own backbone, else 128
     seed: int = 0
     head_hidden: tuple[int, ...] = ()
@@ -156,16 +170,18 @@ class ContractSection:
     head_relu: bool = False
     neck: tuple[int, ...] = ()
     resize: Resize = "linear"
+    extractor: str = ""  # the bundle that all devices see through; none: random filters
 
 
 @dataclass(frozen=True)
 class FleetConfig:
     """Everything `coordinator serve` goes by."""
 
-    contract: ContractSection
+    contract: ContractSection = field(default_factory=ContractSection)
     serve: ServeSection = field(default_factory=ServeSection)
     broker: ServingBroker = field(default_factory=ServingBroker)
     admission: Bounds = field(default_factory=Bounds)
+    ledger: LedgerSection = field(default_factory=LedgerSection)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -173,8 +189,10 @@ class FleetConfig:
         """Where the journal is."""
         return Path(self.serve.data_dir)
 
-    def contract_for(self, run: str, recipe: Recipe[Any]) -> Contract:
-        """The contract as it is announced."""
+    def contract_for(
+        self, run: str, recipe: Recipe[Any], taken_in: Input | None = None
+    ) -> Contract:
+        """The contract as it is announced; `taken_in` is what the extractor is fed with."""
         section, traits = self.contract, recipe.traits
         freeze = section.freeze or traits.frozen
         common_start = section.common_start
@@ -194,7 +212,8 @@ class FleetConfig:
             neck=section.neck or widths.neck,
             head_relu=section.head_relu and not traits.frozen,
         )
-        return Contract(self.serve.fleet, run, **vars(resolved))
+        terms = {name: term for name, term in vars(resolved).items() if name != "extractor"}
+        return Contract(self.serve.fleet, run, **{**terms, "input": section.input or taken_in})
 
 
 def load(
@@ -213,12 +232,6 @@ def load(
         layers.from_environment({"serve": ServeSection, "broker": ServingBroker}, environ),
         flags,
     )
-    # Of a file that `init` wrote a part of the contract is there, but not what it is about.
-    if "classes" not in document.get("contract", {}):
-        raise SettingError(
-            "the fleet's [contract] is not given",
-            "`edge-agent contract --data SOURCE >> fleet.toml` adds one",
-        )
     settings = document.pop("settings", {})
     config = from_plain(FleetConfig, document)
     recipe = registry.load(config.serve.method)
@@ -227,7 +240,23 @@ def load(
     from_plain(recipe.hyper, settings, "settings")
     if config.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
+    _contract_is_whole(config.contract, recipe)
     return replace(config, settings=settings)
+
+
+def _contract_is_whole(section: ContractSection, recipe: Recipe[Any]) -> None:
+    """Of a file that `init` wrote a part of the contract is there, but not what it is about."""
+    ledger = recipe.traits.frozen
+    if section.extractor and not ledger:
+        raise SettingError(
+            f"contract.extractor: devices of {recipe.name} train their own",
+            "method fleet adds up what they see through one; or `coordinator freeze`",
+        )
+    if not (section.extractor or section.input) or not (ledger or section.classes):
+        raise SettingError(
+            "the fleet's [contract] is not given",
+            "`edge-agent contract --data SOURCE >> fleet.toml` adds one",
+        )
 
 
 def data_dir_of(path: Path) -> Path:
@@ -247,6 +276,9 @@ def _anchor(document: layers.Sections, folder: Path) -> None:
     for name in FILES:
         if isinstance(broker.get(name), str) and broker[name]:
             broker[name] = str(folder / broker[name])
+    contract = document.get("contract", {})
+    if isinstance(contract.get("extractor"), str) and contract["extractor"]:
+        contract["extractor"] = str(folder / contract["extractor"])
 
 
 def as_toml() -> str:
@@ -256,7 +288,9 @@ def as_toml() -> str:
     lines = [
         "# What a coordinator goes by. [contract] and [contract.input] are not in it yet:",
         "#   edge-agent contract --data SOURCE >> fleet.toml",
-        "# adds them; two more settings may stand in [contract]:",
+        "# adds them; three more settings may stand in [contract]:",
+        '#   extractor = "X.pfb"  # of method fleet: what all devices see through, made by',
+        "#                           # `protofleet extractor`; without it: random filters",
         "#   embedding = 0  # size of what devices exchange; 0: the method's own, else 128",
         "#   seed = 0  # everything random comes from it",
     ]
@@ -265,6 +299,7 @@ def as_toml() -> str:
         "broker": ServingBroker(),
         "contract.training": Training(),
         "admission": Bounds(),
+        "ledger": LedgerSection(),
     }
     for name, section in sections.items():
         lines += ["", f"[{name}]", *layers.as_toml(section)]

@@ -8,18 +8,22 @@ import itertools
 import math
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
 from typing import Any
 
 from coordinator import devices
 from coordinator.allowance import Allowance
+from coordinator.config import LedgerSection
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, CutRecord, RoundRecord, UploadRecord
-from coordinator.ledger.catalogue import Catalogue, Policy
+from coordinator.ledger.admission import Policy
+from coordinator.ledger.catalogue import Catalogue
+from coordinator.ledger.keeper import Forgotten, Keeper, LedgerTerms
+from coordinator.ledger.versions import VersionTerms
 from coordinator.messages import Messages
 from coordinator.rounds import machine
 from coordinator.rounds.machine import RoundRules, RunState
@@ -27,8 +31,9 @@ from coordinator.uploads.aggregate import AGREED, Aggregator
 from coordinator.uploads.fuse import fuse_total, start_state
 from coordinator.uploads.intake import Intake
 from coordinator.uploads.validation import Expected, Refusal
-from protofleet import wire
-from protofleet.errors import FusionError, WireError
+from protofleet import registry, wire
+from protofleet.errors import FusionError, UsageError, WireError
+from protofleet.exchange import contributed
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
@@ -82,6 +87,7 @@ from protofleet.wire.codes import Reason
 # `Fused`), which queue behind those of the same batch: `coordinator.rounds.machine` says why.
 
 
+LEDGER = "fleet"  # the method that is a ledger
 ATTEMPTS = 5  # starts of the process that may end in one and the same fusion
 ATTEMPT = "attempt"  # what the journal calls that round, and how many there were
 LONGEST_WORDS = 300  # of an error that is kept
@@ -102,6 +108,7 @@ class Terms:
     patience: Patience
     enrol: Policy = "auto"
     devices: int = 10_000  # at most; beyond them a new one takes the place of one that is gone
+    ledger: LedgerSection = field(default_factory=LedgerSection)
 
 
 class Core:
@@ -124,6 +131,11 @@ class Core:
             journal, terms.expected, self.aggregator, messages, log, terms.staleness, anyone
         )
         self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.limits)
+        # The method that needs no rounds: what is true of its run is true of its ledger.
+        self.is_ledger = terms.expected.recipe.traits.frozen
+        self.keeper = Keeper(
+            journal, self.catalogue, messages, ledger_terms(terms), log, self.intake.refuse
+        )
         self.allowance = Allowance()
         self.devices: devices.Devices = {}
         self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them
@@ -148,6 +160,8 @@ class Core:
                 self.journal.add_state(*newest)
         self.base_round, self.state = newest
         self.intake.fresh = {}
+        self.keeper.recover(now)
+        self._follow_ledger()
         # Known devices count as just lost until they speak, so that a restart does not change who
         # is asked.
         self._written = self.journal.agents()
@@ -192,11 +206,13 @@ class Core:
         """Everything retained, said on every connection: brokers forget."""
         publications = [
             self.messages.state(self.run_state, self.rules),
-            self.messages.train(self.base_round, self.state),
+            # A ledger's state is in its channel, and its sums are nobody's to fetch.
+            *([] if self.is_ledger else [self.messages.train(self.base_round, self.state)]),
             *self._own_parts(self.base_round, self.state),
-            *self.catalogue.publications(self.base_round, self.state),
+            *self._channel(),
         ]
-        return [*publications, self._announcement()] if self.run_state.number else publications
+        known = self.is_ledger or self.run_state.number
+        return [*publications, self._announcement()] if known else publications
 
     def take(self, arrivals: Iterable[tuple[TopicParts, bytes]], now: float) -> list[Publication]:
         """Deal with what arrived; the answers are true once this returns."""
@@ -237,6 +253,7 @@ class Core:
         answered = frozenset(upload.agent for upload in written if upload.status in counting)
         events += [machine.Answered(answered)] if answered else []
         publications += self._advance(events, now)
+        publications += self._look_at_ledger(now)
         # A batch of its own: a round that opened just now may be full already.
         return publications + self._advance([self._tick(now)], now)
 
@@ -252,6 +269,32 @@ class Core:
         tick = machine.Tick(self._eligible(now), self.run_state.gone)
         publications = self._advance([machine.Paused(paused), tick], now)
         return [*publications, self.messages.state(self.run_state, self.rules)]
+
+    def classes(
+        self, command: str, arguments: Mapping[str, Any], now: float
+    ) -> tuple[dict[str, Any], list[Publication]]:
+        """An operator's word on the fleet's classes or its extractor: the answer, and what the
+        fleet is told by it.
+        """
+        extractor = self.catalogue.extractor()
+        answer, changed = self.catalogue.execute(command, arguments, self.base_round, self.state)
+        if self.catalogue.extractor() != extractor:
+            self.keeper.recover(now)  # another lineage, another ledger
+            self._follow_ledger()
+            answer, _ = self.catalogue.execute("list", {}, self.base_round, self.state)
+        return answer, self._channel() if changed else []
+
+    def forget(self, agent: str, now: float) -> tuple[Forgotten, list[Publication]]:
+        """A device leaves for good, with all that it contributed."""
+        if agent not in self.devices and not self.keeper.ledger.of(agent):
+            raise UsageError(f"there is no device {agent!r}", "`coordinator agents` shows them")
+        gone = self.keeper.forget(agent, now)
+        self._follow_ledger()
+        self.devices = {name: d for name, d in self.devices.items() if name != agent}
+        self._written.pop(agent, None)
+        with self.journal.commit():
+            self.journal.drop_agents([agent])
+        return gone, self._channel()
 
     def accuracy(self) -> dict[str, float]:
         """Means over the devices that reported on the newest state."""
@@ -279,7 +322,7 @@ class Core:
     ) -> list[Publication]:
         """What a device may say only so often: offers of classes, births, reports."""
         if kind == "upload" and self.allowance.spend("offer", agent, now):
-            return self.catalogue.take_offer(agent, payload, self.base_round, self.state)
+            return self._take_offer(agent, payload, now)
         if kind == "state" and payload:
             if self.allowance.spend("birth", agent, now):
                 self._postponed.pop(agent, None)
@@ -289,6 +332,16 @@ class Core:
         if kind == "report" and self.allowance.spend("report", agent, now):
             events += self._take_report(agent, payload, now)
         return []
+
+    def _take_offer(self, agent: str, payload: bytes, now: float) -> list[Publication]:
+        """What devices say of round 0: classes by prototypes, or what a ledger is made of."""
+        try:
+            envelope, _ = wire.unseal(payload)
+        except WireError as error:
+            return self.intake.refuse(agent, 0, "", Refusal(error.code, error.words))
+        if envelope.method in (contributed.CONTRIBUTE, contributed.COUNT):
+            return self.keeper.take(agent, payload, now)
+        return self.catalogue.take_offer(agent, payload, self.base_round, self.state)
 
     def _births_due(self, now: float) -> list[tuple[str, bytes]]:
         """Births that had to wait, of devices that may say another by now."""
@@ -401,6 +454,30 @@ class Core:
         envelope = message.envelope
         fits = (envelope.t, envelope.agent, envelope.fleet) == (kind, agent, self.topics.fleet)
         return message if fits else None
+
+    # the ledger
+
+    def _look_at_ledger(self, now: float) -> list[Publication]:
+        published, publications = self.keeper.look(now)
+        if published:
+            self._follow_ledger()
+            publications = [
+                *self.catalogue.publications(self.base_round, self.state),
+                *publications,
+            ]
+        return publications
+
+    def _follow_ledger(self) -> None:
+        """Where there is nothing else, its version is the run's state."""
+        if self.is_ledger:
+            self.base_round, self.state = self.keeper.number, self.keeper.version.state
+
+    def _channel(self) -> list[Publication]:
+        """What devices classify with, and what they count against."""
+        return [
+            *self.catalogue.publications(self.base_round, self.state),
+            *self.keeper.greetings(),
+        ]
 
     # rounds
 
@@ -544,6 +621,9 @@ class Core:
         return [self.messages.own(agent, number, state) for agent in agents]
 
     def _announcement(self, opened: RoundRecord | None = None) -> Publication:
+        if self.is_ledger:  # no round ever opens: what devices go by is all that is in it
+            opened = RoundRecord(0, GlobalState().base, 0, (), talks=False)
+            return self.messages.round(opened, self.run_state, self.rules, True, False, 0)
         opened = opened or self._round(self.run_state.number)
         if self.run_state.phase != "collecting":
             # There is nothing to train on, but a state to classify with.
@@ -597,7 +677,17 @@ class Core:
         return machine.Tick((), devices.gone(self.devices, owing, now, patience))
 
     def _eligible(self, now: float) -> tuple[str, ...]:
+        if self.is_ledger:
+            return ()
         return devices.eligible(self.devices, now, self.terms.patience)
+
+
+def ledger_terms(terms: Terms) -> LedgerTerms:
+    """What a ledger goes by, whether the run is one or has one beside its rounds."""
+    fleet = registry.load(LEDGER)
+    hyper = terms.hyper if terms.expected.recipe.name == LEDGER else fleet.hyper()
+    made_by = VersionTerms(terms.expected.contract.wire, fleet.precision, hyper.alarms)
+    return LedgerTerms(terms.ledger, terms.expected.limits, made_by)
 
 
 def _in_words(error: Exception) -> str:

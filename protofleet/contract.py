@@ -111,8 +111,9 @@ class Contract:
     resize: Resize = "linear"  # what takes a network's own features to the embedding's size
 
     def __post_init__(self) -> None:
-        if len(set(self.classes)) != len(self.classes) or not self.classes:
-            raise SettingError("classes: names must be given and differ")
+        # There may be none: of a fleet that adds up contributions devices bring theirs.
+        if len(set(self.classes)) != len(self.classes) or "" in self.classes:
+            raise SettingError("classes: names must differ, and none may be empty")
         if self.embedding < 1:
             raise SettingError(f"embedding: {self.embedding} is not a size")
         if self.neck and (self.neck[-1] != self.embedding or min(self.neck) < 1):

@@ -12,6 +12,7 @@ FLEET = """
 packet = {packet}
 [serve]
 fleet = "f"
+method = "fedproto"
 min_agents = 1000
 [contract]
 classes = ["a", "b"]

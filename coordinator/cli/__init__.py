@@ -6,6 +6,7 @@ import click
 
 import protofleet
 from coordinator.cli.classes_cmd import classes
+from coordinator.cli.forget_cmd import forget
 from coordinator.cli.freeze_cmd import freeze
 from coordinator.cli.journal_cmd import backup, compact, limits, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
@@ -20,7 +21,7 @@ def coordinator() -> None:
 
     \b
     edge-agent contract --data ./photos >> fleet.toml   what the fleet agrees on, read off some data
-    coordinator serve --config fleet.toml               open rounds, take uploads, fuse, publish
+    coordinator serve --config fleet.toml               take in what devices say, fuse, publish
     coordinator status --watch                          how it is getting on
     coordinator replay coordinator-data                 compute every state again and compare hashes
     """
@@ -35,6 +36,7 @@ for command in (
     show,
     classes,
     freeze,
+    forget,
     publish,
     pause,
     resume,

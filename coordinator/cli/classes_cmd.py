@@ -10,6 +10,7 @@ import click
 
 from coordinator.cli.live_cmd import where
 from coordinator.service.control import ask
+from protofleet.util.logs import printable
 
 
 @click.group()
@@ -64,15 +65,25 @@ def echo_classes(listing: dict[str, Any], as_json: bool) -> None:
         return
     click.echo(f"lineage {listing['lineage'] or 'none yet'}, new classes: {listing['policy']}")
     if listing["bundle"]:
-        click.echo(f"bundle {listing['bundle'][:16]}, means of {len(listing['summaries'])} devices")
+        devices = len(listing["contributors"])
+        click.echo(f"bundle {listing['bundle'][:16]}, contributions of {devices} devices")
     if listing["awaited"]:
         click.echo(f"still to send theirs: {', '.join(listing['awaited'])}")
     for row in listing["classes"]:
-        by = f"enrolled by {row['by'] or 'a device'}"
-        note = by if row["enrolled"] else "" if row["rows"] else "not known yet"
-        click.echo(f"  {row['name']:<24} {row['rows']:>3} prototypes  {note}".rstrip())
+        click.echo(printable(f"  {row['name']:<24} {_row(row)}".rstrip()))
     for name in listing["waiting"]:
         by = listing["waiting_by"][name] or "a device"
         click.echo(f"  {name:<24} of {by} waits: coordinator classes admit {name!r}")
     for row in listing["versions"]:
         click.echo(f"version {row['version']}: {row['why']}")
+
+
+def _row(row: dict[str, Any]) -> str:
+    """What there is of a class: prototypes, or samples that devices contributed."""
+    by = f"enrolled by {row['by'] or 'a device'}" if row["enrolled"] else ""
+    if "samples" not in row:
+        return f"{row['rows']:>3} prototypes  {by or ('' if row['rows'] else 'not known yet')}"
+    notes = [by, "removed" * row["removed"], "not shown" * (not row["shown"])]
+    notes += ["not known yet"] if not row["samples"] else []
+    words = ", ".join(filter(None, notes))
+    return f"{row['samples']:>6} samples of {row['devices']} devices  {words}"

@@ -1,13 +1,9 @@
-"""`coordinator freeze`: one extractor for the whole fleet, rolled out, and the means of every
-device through it.
+"""`coordinator freeze`: one extractor for the whole fleet, rolled out, and what every device says
+of its samples through it.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,11 +14,11 @@ import click
 
 from coordinator.cli.classes_cmd import echo_classes
 from coordinator.cli.live_cmd import where
+from coordinator.service import extractors
 from coordinator.service.control import ask
 from protofleet.errors import DataError, UsageError
 from protofleet.exchange import archive
 from protofleet.util.files import new_file
-from protofleet.util.processes import without_secrets
 
 NAP = 0.2
 NETWORKS = (".pt", ".pth", ".onnx")
@@ -31,7 +27,7 @@ NETWORKS = (".pt", ".pth", ".onnx")
 @click.command()
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "--wait", default=0.0, show_default=True, help="Seconds to wait for the devices' class means."
+    "--wait", default=0.0, show_default=True, help="Seconds to wait for the devices' contributions."
 )
 @where
 def freeze(source: Path, wait: float, data_dir: Path, as_json: bool) -> None:
@@ -39,8 +35,8 @@ def freeze(source: Path, wait: float, data_dir: Path, as_json: bool) -> None:
 
     SOURCE is a bundle (a folder or a .pfb file; `protofleet extractor` makes one of any network),
     or what `protofleet export` takes: a run's directory or one of its checkpoints. The bundle is
-    announced on the channel; devices fetch it, test it, and send their class means through it,
-    which become the fleet's prototypes. `coordinator classes back` returns to an earlier version.
+    announced on the channel; devices fetch it, test it, and contribute what they see through it,
+    which adds up to the fleet's classifier. `coordinator classes back` returns to an earlier one.
     """
     if source.suffix in NETWORKS:
         raise UsageError(
@@ -64,7 +60,7 @@ def bundle_file(source: Path, data_dir: Path) -> Iterator[Path]:
     file = data_dir / f"frozen-{token_hex(4)}{archive.SUFFIX}"
     try:
         if source.is_dir() and not (source / archive.MANIFEST).exists():
-            export(source, file)
+            extractors.export(source, file)
         else:
             with new_file(file) as out:
                 out.write(archive.packed_bytes(source))
@@ -73,18 +69,3 @@ def bundle_file(source: Path, data_dir: Path) -> Iterator[Path]:
         raise DataError(f"{data_dir} cannot be written: {error.strerror}") from None
     finally:
         file.unlink(missing_ok=True)
-
-
-def export(source: Path, out: Path) -> None:
-    """A run's extractor as a bundle, by the export room's own command: a coordinator has no
-    torch.
-    """
-    words = [sys.executable, "-m", "protofleet", "export", "--freeze"]
-    words += ["--from", str(source), "--out", str(out)]
-    environ = without_secrets(os.environ)
-    run = subprocess.run(words, capture_output=True, text=True, check=False, env=environ)
-    if run.returncode:
-        # The command's own line without its prefix and code: this error adds its own.
-        last = (run.stderr.strip() or "error: no word why").splitlines()[-1]
-        why = re.sub(r"^error: | \([a-z-]+\)$", "", last)
-        raise DataError(f"{source} is no bundle and cannot be exported: {why}")

@@ -80,31 +80,74 @@ def status(data_dir: Path, as_json: bool, watch: bool) -> None:
 
 def status_lines(status: dict[str, Any]) -> list[str]:
     """The status as a person reads it."""
+    ledger = status.get("ledger")
+    if ledger is not None and status["phase"] == "ledger":
+        return _lines(_common(status) | ledger_rows(ledger) | _traffic(status))
+    rows = _common(status) | _round_rows(status) | _traffic(status)
+    return _lines(rows | (ledger_rows(ledger) if ledger is not None else {}))
+
+
+def _lines(rows: dict[str, str]) -> list[str]:
+    return [printable(f"{name:<10} {value}") for name, value in rows.items()]
+
+
+def _common(status: dict[str, Any]) -> dict[str, str]:
+    fleet, run, method, epoch = (status[key] for key in ("fleet", "run", "method", "epoch"))
+    online = f"{status['agents_online']} online of {status['agents_known']}"
+    return {
+        "fleet": f"{fleet}, run {run}, {method}, epoch {epoch}",
+        "broker": "connected" if status["connected"] else "not connected",
+        "devices": online + _trouble(status),
+    }
+
+
+def _traffic(status: dict[str, Any]) -> dict[str, str]:
+    refused = ", ".join(f"{n} {code}" for code, n in sorted(status["refused"].items()))
+    dropped = ", ".join(f"{n} {kind}" for kind, n in sorted(status.get("dropped", {}).items()))
+    last = status.get("last_refusals", [])[-1:]
+    why = "".join(f"; last {refusal['agent']}: {refusal['words']}" for refusal in last)
+    accuracy = ", ".join(f"{k} {100 * v:.2f} %" for k, v in status["accuracy"].items())
+    return {
+        "accuracy": accuracy or "not reported yet",
+        "refused": (refused or "none") + why,
+        "dropped": dropped or "nothing",
+    }
+
+
+def ledger_rows(ledger: dict[str, Any]) -> dict[str, str]:
+    """What devices contributed, as a person reads it."""
+    sums = f"{ledger['samples']} samples of {ledger['classes']} classes"
+    sums += f" by {ledger['devices']} devices"
+    by = ledger["calibrated_by"]
+    sure = f"by {by} samples that were held out" if by else "not yet: devices are to count"
+    rows = {
+        "extractor": ledger["lineage"][:26],
+        "ledger": f"version {ledger['version']}: {sums}",
+        "sure": sure + (", of an earlier total" if by and not ledger["current"] else ""),
+        "state": ledger["state_sha256"][:16],
+        "suspects": "; ".join(ledger["suspects"]) or "none",
+    }
+    if ledger["waiting"]:
+        rows["waiting"] = f"{', '.join(ledger['waiting'])}: coordinator classes admit NAME"
+    if ledger["trouble"]:
+        rows["trouble"] = f"no newer classifier can be made: {ledger['trouble']}"
+    return rows
+
+
+def _round_rows(status: dict[str, Any]) -> dict[str, str]:
     rounds, seconds = status["rounds"], status["seconds_left"]
     of = f" of {rounds}" if rounds else ""
     deadline = "" if seconds is None else f", {seconds:.0f} s to the deadline"
     answered = f"{status['answered']} of {status['asked']} answered{deadline}"
     missing = status["missing"][:8] + ["..."] * (len(status["missing"]) > 8)
-    accuracy = ", ".join(f"{k} {100 * v:.2f} %" for k, v in status["accuracy"].items())
     size = f"{status['upload_bytes'] / 1e6:.2f} MB"
-    refused = ", ".join(f"{n} {code}" for code, n in sorted(status["refused"].items()))
-    dropped = ", ".join(f"{n} {kind}" for kind, n in sorted(status.get("dropped", {}).items()))
-    online = f"{status['agents_online']} online of {status['agents_known']}"
-    fleet, run, method, epoch = (status[key] for key in ("fleet", "run", "method", "epoch"))
-    rows = {
-        "fleet": f"{fleet}, run {run}, {method}, epoch {epoch}",
-        "broker": "connected" if status["connected"] else "not connected",
+    return {
         "round": f"{status['round']}{of}, {status['phase']}: {answered}",
         "missing": ", ".join(missing) or "nobody",
-        "devices": online + _trouble(status),
-        "accuracy": accuracy or "not reported yet",
         "uploads": f"{status['uploads']} ({size}), {status['duplicates']} sent again",
         "late": str(status["late"]),
-        "refused": refused or "none",
-        "dropped": dropped or "nothing",
         "state": f"of round {status['state_round']}, {status['state_sha256'][:16]}",
     }
-    return [printable(f"{name:<9} {value}") for name, value in rows.items()]
 
 
 @click.command()
@@ -119,9 +162,20 @@ def agents(data_dir: Path, as_json: bool) -> None:
         accuracy = ", ".join(f"{k} {100 * v:.1f} %" for k, v in device["accuracy"].items())
         holds = f"{device.get('samples', '?')} samples of {len(device.get('classes', []))} classes"
         name, presence = f"{device['agent']:<20}", f"{_presence(device):<14}"
-        columns = (name, presence, holds, accuracy, device["declines"])
+        columns = (name, presence, holds, accuracy, device["declines"], *_in_ledger(device))
         # What a device says of itself is its own; a terminal must not obey it.
         click.echo(printable("  ".join(column for column in columns if column)))
+
+
+def _in_ledger(device: dict[str, Any]) -> list[str]:
+    """What a device contributed, and what is odd about it."""
+    if "contributed" not in device:
+        return []
+    classes = ", ".join(f"{name} {n}" for name, n in device["contributed"].items())
+    words = [f"contributed {classes or 'nothing'}"]
+    if device["unsaid"]:
+        words.append(f"says nothing of {', '.join(device['unsaid'])} (too few samples)")
+    return [*words, *device["suspects"], *filter(None, [device["refused"]])]
 
 
 def _trouble(status: dict[str, Any]) -> str:

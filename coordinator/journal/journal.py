@@ -17,6 +17,7 @@ from typing import Any, Literal, TextIO
 from coordinator.errors import JournalError
 from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.segments import SegmentLog, Span
+from coordinator.journal.tables import LedgerTables
 from protofleet.exchange.snapshot import pack_state, unpack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.util.files import Locked, lock, own_database, own_file
@@ -51,14 +52,15 @@ from protofleet.util.files import Locked, lock, own_database, own_file
 # Schema steps. `PRAGMA user_version` says which schema a file has; each further one is a script
 # of its own, run in one transaction with the change of that number, and never edited once released.
 # A newer file is left alone. Steps so far: 1 the tables; 2 `files`; 3 the index of held uploads
-# alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`.
+# alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`; 6 the tables
+# of the ledger (`coordinator.journal.tables`), in place of class means, which do not add up to it.
 #
 # One holder. Two processes that write would each be right alone; a lock on the directory keeps the
 # second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
 #
 # Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
-SCHEMA = 5
+SCHEMA = 6
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
 
@@ -87,6 +89,11 @@ class Journal:
             raise JournalError(
                 f"{path}: {error}", "restore it from a backup, or name another data directory"
             ) from error
+
+    @property
+    def ledger(self) -> LedgerTables:
+        """Contributions, counts, and what came of them."""
+        return LedgerTables(self._db, self._wall)
 
     @classmethod
     def read(cls, directory: Path) -> Journal:
@@ -364,6 +371,11 @@ class Journal:
         self._db.execute("VACUUM")
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before - self._size()
+
+    def wipe(self) -> None:
+        """Nothing of what was deleted stays in the log beside the file, either."""
+        self._db.execute("PRAGMA secure_delete=OFF")
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, target: Path) -> None:
         """A whole copy in one file, taken while the journal is in use."""

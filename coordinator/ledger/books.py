@@ -24,7 +24,11 @@ class Book:
     admitted: Mapping[str, str] = field(default_factory=dict)
     waiting: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
-    removed: tuple[str, ...] = ()  # among those that were not enrolled
+    removed: tuple[str, ...] = ()  # of those that no message here brought
+    # Classes of the ledger that the fleet did not agree on, and which device brought each: those
+    # that are shown, and those that wait for an operator.
+    brought: Mapping[str, str] = field(default_factory=dict)
+    pending: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     by: str = ""  # the device whose offer this was; empty: an operator
 

@@ -5,19 +5,21 @@ decisions.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from coordinator.config import UploadLimits
 from coordinator.journal.journal import Journal
-from coordinator.ledger import books, offers, summaries
+from coordinator.ledger import books, offers
+from coordinator.ledger.admission import Policy, is_shown
 from coordinator.ledger.books import Book
-from coordinator.ledger.extractor import read_bundle
+from coordinator.ledger.extractor import FrozenExtractor, read_bundle
+from coordinator.ledger.ledger import Ledger
 from coordinator.messages import BundleBlob, Messages
 from coordinator.uploads.validation import Refusal, plausible
 from protofleet import scoring
@@ -28,7 +30,7 @@ from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.recipe import Turn
 from protofleet.util.logs import Log
-from protofleet.values.prototypes import Prototypes
+from protofleet.values.prototypes import Head, Prototypes
 from protofleet.wire import Envelope
 from protofleet.wire.codes import Reason, UploadStatus
 
@@ -36,13 +38,16 @@ from protofleet.wire.codes import Reason, UploadStatus
 #
 # What is published on a channel is never stored. It is made each time from three things:
 #
-#   the base      what the run has learnt in its newest round, or, while an extractor is frozen, the
-#                 prototypes of its bundle with the class means of the devices in their place
+#   the base      what the run has learnt in its newest round, or, while an extractor is frozen,
+#                 what the ledger of its contributions comes to (`coordinator.ledger.keeper`);
+#                 before anybody contributed, the prototypes of its bundle
 #   the book      classes removed from the base, classes admitted to it, names they are shown by
 #   the bundle    which one its embeddings are of, for devices that have to fetch it
 #
 # So training goes on beneath what was enrolled: a new round's prototypes take the place of the old
-# ones, and the classes that devices brought stay.
+# ones, and the classes that devices brought stay. In a ledger a class that devices brought is one
+# of its contributions, and the book says no more of it than who brought it and whether it is shown
+# (`coordinator.ledger.admission`).
 #
 # A book is a value. Every decision, a device's or an operator's, is a new version of it in the
 # journal, with its reason, and `back` writes an old one as the newest: nothing is undone, so going
@@ -69,7 +74,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 # like.
 
 PLAUSIBLE = UploadLimits()
-Policy = Literal["auto", "manual", "off"]
+NAMED = "extractor"  # what the journal calls the bundle that the settings named last
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -86,7 +91,10 @@ class Catalogue:
     ) -> None:
         self.journal, self.messages, self.policy, self.log = journal, messages, policy, log
         self.limits = limits
+        self.ledger = Ledger()  # of the frozen extractor, and what it comes to
+        self.learnt: Bank | None = None
         self._text, self._versions = "", [Book()]
+        self._frozen: tuple[str, Bank | None] = "", None
 
     @property
     def versions(self) -> list[Book]:
@@ -96,22 +104,68 @@ class Catalogue:
             self._text, self._versions = text, books.from_text(text)
         return self._versions if text else [Book()]
 
+    def adopt(self, file: Path) -> None:
+        """The extractor that the fleet's settings name, at a start: it is frozen when it is another
+        one than they named before. An operator may have chosen a third since.
+        """
+        extractor, data = read_bundle(file)
+        if self.journal.meta(NAMED) == extractor.bundle:
+            return
+        if extractor.bundle != self.versions[-1].bundle:
+            self._freeze(extractor, data, 0)
+        with self.journal.commit():
+            self.journal.set_meta(NAMED, extractor.bundle)
+
+    def _freeze(self, extractor: FrozenExtractor, data: bytes, round: int) -> None:
+        prototypes = b64encode(extractor.prototypes).decode()
+        book = Book(prototypes, extractor.bundle, extractor.blob, extractor.size)
+        self._write(book, f"freeze {extractor.bundle[:16]}", round, {extractor.blob: data})
+
     def bank(self, round: int, state: GlobalState, book: Book | None = None) -> Bank | None:
         """What is published; None while there is nothing to classify with."""
         book = book or self.versions[-1]
-        if book.frozen:
-            frozen = published.read(b64decode(book.frozen)).bank
-            base: Bank | None = summaries.with_summaries(self.journal, frozen)
-        else:
-            base = self._learned(round, state)
+        extractor = self.extractor(book)
+        base = self._learned(round, state) if extractor is None else extractor
         if base is None:
             return None
         about = replace(base.about, bundle=book.bundle)
+        learnt = self.learnt
+        if learnt is not None and extractor is not None and _same_lineage(learnt, extractor):
+            learnt = replace(learnt, about=replace(learnt.about, bundle=book.bundle))
+            return _shown(learnt, book, frozenset(self.agreed(book)))
         bank = published.without(Bank(about, base.points), book.removed)
         enrolled = offers.together(map(offers.unpacked, book.admitted.values()), bank)
         bank = bank if enrolled is None else published.joined(bank, enrolled)
         names = tuple(book.renamed.get(name, name) for name in bank.about.classes)
         return Bank(replace(bank.about, classes=names), bank.points)
+
+    @property
+    def book(self) -> Book:
+        """The newest decision as it was last read: any thread may look, the journal is the loop's
+        alone.
+        """
+        return self._versions[-1]
+
+    def extractor(self, book: Book | None = None) -> Bank | None:
+        """The lineage that is frozen, and the prototypes that its bundle came with."""
+        book = book or self.versions[-1]
+        if book.frozen != self._frozen[0]:
+            self._frozen = book.frozen, None
+            if book.frozen:
+                self._frozen = book.frozen, published.read(b64decode(book.frozen)).bank
+        return self._frozen[1]
+
+    @property
+    def lineage(self) -> str:
+        """The frozen extractor's; empty where there is none."""
+        extractor = self.extractor()
+        return "" if extractor is None else extractor.about.lineage
+
+    def agreed(self, book: Book | None = None) -> tuple[str, ...]:
+        """Classes that are everybody's: the contract's, then those that the bundle names."""
+        extractor, ours = self.extractor(book), self.messages.contract.classes
+        theirs = () if extractor is None else extractor.about.classes
+        return (*ours, *(name for name in theirs if name not in ours))
 
     def publications(self, round: int, state: GlobalState) -> list[Publication]:
         """The channel, retained: the bundle where there is one, and what is classified with."""
@@ -135,7 +189,9 @@ class Catalogue:
             round=round,
             method=self.messages.recipe.name,
         )
-        data = published.write(bank, envelope, self.messages.contract.wire)
+        # Rows of a head are differences of large numbers, whose last digits decide.
+        precision = "float32" if isinstance(bank.points, Head) else self.messages.contract.wire
+        data = published.write(bank, envelope, precision)
         return [*publications, Publication(topic, data, retain=True)]
 
     def take_offer(
@@ -149,8 +205,6 @@ class Catalogue:
         except WireError as error:
             return [self._answer(agent, "", UploadStatus.REFUSED, error.code, error.words)]
         book, bank = self.versions[-1], self.bank(round, state)
-        if offer.envelope.method == summaries.METHOD:
-            return self._take_summary(agent, payload, offer, bank, round, state)
         refusal = self._refusal(agent, offer.envelope, offer.bank, bank, book)
         if refusal is not None:
             code, words = refusal.code, refusal.words
@@ -189,33 +243,6 @@ class Catalogue:
         self._write(replace(book, admitted=admitted), f"{names} from {agent}", round)
         return [answer(UploadStatus.ACCEPTED), *self.publications(round, state)]
 
-    def _take_summary(
-        self,
-        agent: str,
-        payload: bytes,
-        offer: Published,
-        bank: Bank | None,
-        round: int,
-        state: GlobalState,
-    ) -> list[Publication]:
-        """Class means of the classes that are known already."""
-        book = self.versions[-1]
-        refusal = self._foreign(agent, offer.envelope, offer.bank, bank)
-        if refusal is None and bank is not None:
-            frozen = bool(book.frozen)
-            refusal = summaries.refusal(offer.bank, bank, self.limits, frozen=frozen)
-        if refusal is not None:
-            code, words = refusal.code, refusal.words
-            self.log.warning(f"a summary is refused: {words}", agent=agent, code=code)
-            return [self._answer(agent, offer.digest, UploadStatus.REFUSED, code, words)]
-        answer = self._answer(agent, offer.digest, UploadStatus.ACCEPTED, "", "")
-        if summaries.newest(self.journal, agent) == payload:
-            return [answer]
-        with self.journal.commit():
-            summaries.replace(self.journal, agent, payload)
-        self.log.info("class means", agent=agent, classes=len(offer.bank.about.classes))
-        return [answer, *self.publications(round, state)]
-
     def execute(
         self, command: str, arguments: Mapping[str, Any], round: int, state: GlobalState
     ) -> tuple[dict[str, Any], bool]:
@@ -223,10 +250,7 @@ class Catalogue:
         if command == "list":
             return self._listing(round, state), False
         if command == "freeze":
-            extractor, data = read_bundle(Path(str(arguments["file"])))
-            prototypes = b64encode(extractor.prototypes).decode()
-            book = Book(prototypes, extractor.bundle, extractor.blob, extractor.size)
-            self._write(book, f"freeze {extractor.bundle[:16]}", round, {extractor.blob: data})
+            self._freeze(*read_bundle(Path(str(arguments["file"]))), round)
             return self._listing(round, state), True
         now = replace(self.versions[-1], by="")
         changes: dict[str, Callable[[Book], Book]] = {
@@ -257,6 +281,9 @@ class Catalogue:
         """Why the classes of an offer cannot be let in."""
         if self.policy == "off":
             return Refusal(Reason.ENROL_OFF, "this fleet takes no new classes")
+        if book.frozen:
+            words = "here a class is brought by what its photos contribute: update edge-agent"
+            return Refusal(Reason.NO_PROTOTYPES, words)
         foreign = self._foreign(agent, envelope, offer, bank)
         if foreign is not None or bank is None:
             return foreign
@@ -292,61 +319,99 @@ class Catalogue:
     def _write(
         self, book: Book, why: str, round: int, files: Mapping[str, bytes] = NOTHING
     ) -> None:
+        with self.journal.commit():
+            self.record(book, why, round, files)
+        self.log.info("classes", what=why)
+
+    def record(
+        self, book: Book, why: str, round: int, files: Mapping[str, bytes] = NOTHING
+    ) -> None:
+        """Write a decision down, inside a commit."""
         before = self.versions
         versions = books.newest([*before, replace(book, why=why)])
-        with self.journal.commit():
-            self.journal.set_meta("classes", books.as_text(versions))
-            self.journal.add_event("classes", round, why=why)
-            for name, data in files.items():
-                self.journal.keep_file(name, data)
-            # Bundles are large: those that no version can go back to are of no use.
-            self.journal.drop_files({version.parcel for version in versions})
-            # Class means are of one extractor's embeddings, and mean nothing in another's.
-            if book.frozen != before[-1].frozen or book.bundle != before[-1].bundle:
-                summaries.forget(self.journal)
-        self.log.info("classes", what=why)
+        self.journal.set_meta("classes", books.as_text(versions))
+        self.journal.add_event("classes", round, why=why)
+        for name, data in files.items():
+            self.journal.keep_file(name, data)
+        # Bundles are large: those that no version can go back to are of no use, nor is what devices
+        # contributed through them.
+        self.journal.drop_files({version.parcel for version in versions})
+        if book.frozen != before[-1].frozen:
+            lineages = (self.extractor(version) for version in versions)
+            self.journal.ledger.drop_lineages({b.about.lineage for b in lineages if b is not None})
 
     def _listing(self, round: int, state: GlobalState) -> dict[str, Any]:
         bank, versions = self.bank(round, state), self.versions
-        rows = []
-        if bank is not None:
-            counts = np.bincount(bank.points.classes, minlength=len(bank.about.classes))
-            back = {to: name for name, to in versions[-1].renamed.items()}
-            by = {name: offers.sender(m) for name, m in versions[-1].admitted.items()}
-            rows = [
-                {
-                    "name": name,
-                    "rows": int(n),
-                    "enrolled": back.get(name, name) in by,
-                    "by": by.get(back.get(name, name), ""),
-                }
-                for name, n in zip(bank.about.classes, counts, strict=True)
-            ]
+        book, frozen = versions[-1], self.extractor() is not None
+        waiting = {name: offers.sender(m) for name, m in book.waiting.items()} | dict(book.pending)
         return {
             "lineage": "" if bank is None else bank.about.lineage,
             "policy": self.policy,
-            "bundle": versions[-1].bundle,
-            "summaries": summaries.senders(self.journal),
-            "classes": rows,
-            "waiting": list(versions[-1].waiting),
-            "waiting_by": {name: offers.sender(m) for name, m in versions[-1].waiting.items()},
+            "bundle": book.bundle,
+            "contributors": self.ledger.agents if frozen else [],
+            "classes": self._ledger_rows(book) if frozen else self._rows(book, bank),
+            "waiting": list(waiting),
+            "waiting_by": waiting,
             "versions": [
                 {"version": i, "why": book.why or "the run's own"}
                 for i, book in enumerate(versions)
             ],
         }
 
+    def _rows(self, book: Book, bank: Bank | None) -> list[dict[str, Any]]:
+        """Every class that is classified with, by prototypes."""
+        if bank is None:
+            return []
+        counts = np.bincount(bank.points.classes, minlength=len(bank.about.classes))
+        back = {to: name for name, to in book.renamed.items()}
+        by = {name: offers.sender(m) for name, m in book.admitted.items()}
+        return [
+            {
+                "name": name,
+                "rows": int(n),
+                "enrolled": back.get(name, name) in by,
+                "by": by.get(back.get(name, name), ""),
+            }
+            for name, n in zip(bank.about.classes, counts, strict=True)
+        ]
+
+    def _ledger_rows(self, book: Book) -> list[dict[str, Any]]:
+        """Every class of the ledger, whether it is shown or not."""
+        agreed, samples = self.agreed(book), self.ledger.classes
+        names = (*agreed, *sorted(samples.keys() - set(agreed)))
+        public = names_shown(names, book)
+        return [
+            {
+                "name": public[name],
+                "samples": samples.get(name, 0),
+                "devices": len({agent for agent, _ in self.ledger.brought_by(name)}),
+                "enrolled": name in book.brought,
+                "by": book.brought.get(name, ""),
+                "shown": is_shown(name, book, frozenset(agreed)),
+                "removed": name in book.removed,
+            }
+            for name in names
+        ]
+
     def _admit(self, book: Book, name: str) -> Book:
+        if name in book.pending:
+            by = {**book.brought, name: book.pending[name]}
+            return replace(book, pending=_without(book.pending, name), brought=by)
+        if name in book.removed and self.extractor(book) is not None:
+            return replace(book, removed=tuple(other for other in book.removed if other != name))
         if name not in book.waiting:
-            raise UsageError(
-                f"no class {name!r} waits", f"waiting: {', '.join(book.waiting) or 'none'}"
-            )
+            waiting = ", ".join((*book.waiting, *book.pending)) or "none"
+            raise UsageError(f"no class {name!r} waits", f"waiting: {waiting}")
         admitted = {**book.admitted, name: book.waiting[name]}
         return replace(book, waiting=_without(book.waiting, name), admitted=admitted)
 
     def _remove(self, book: Book, name: str, round: int, state: GlobalState) -> Book:
         if name in book.waiting:
             return replace(book, waiting=_without(book.waiting, name))
+        if name in book.pending:
+            by = {**book.brought, name: book.pending[name]}
+            book = replace(book, pending=_without(book.pending, name), brought=by)
+            return replace(book, removed=(*book.removed, name))
         first = self._first_name(book, name, round, state)
         if first in book.admitted:
             return replace(book, admitted=_without(book.admitted, first))
@@ -354,7 +419,9 @@ class Catalogue:
 
     def _rename(self, book: Book, name: str, to: str, round: int, state: GlobalState) -> Book:
         first, bank = self._first_name(book, name, round, state), self.bank(round, state)
-        if bank is not None and to in bank.about.classes:
+        # Whoever waits, or was removed, has a name, too.
+        others = self.ledger.ids.keys() - {first} if self.extractor(book) is not None else set()
+        if to in others or (bank is not None and to in bank.about.classes):
             raise UsageError(f"there is a class {to!r} already")
         if not to.isprintable() or not 0 < len(to) <= offers.LONGEST_NAME:
             raise UsageError(f"{to[: offers.LONGEST_NAME]!r} cannot be a class's name")
@@ -374,6 +441,31 @@ class Catalogue:
                 f"there is no version {version}", f"there are 0 to {len(versions) - 1}"
             )
         return replace(versions[version], by="")
+
+
+def _same_lineage(one: Bank, two: Bank) -> bool:
+    return one.about.lineage == two.about.lineage
+
+
+def names_shown(names: Sequence[str], book: Book) -> dict[str, str]:
+    """What each class is shown by; nothing is shown by the name of another."""
+    return {
+        name: to if (to := book.renamed.get(name, name)) not in names else name for name in names
+    }
+
+
+def _shown(learnt: Bank, book: Book, agreed: frozenset[str]) -> Bank:
+    """Of what a ledger comes to the classes that devices may answer by, under the names that they
+    are shown by. Of the others not even the name leaves.
+    """
+    assert isinstance(learnt.points, Head)
+    names = learnt.about.classes
+    public = names_shown(names, book)
+    places = [i for i, name in enumerate(names) if is_shown(name, book, agreed)]
+    head = learnt.points.only(places)
+    ids = [places.index(i) for i in head.classes.tolist()]
+    about = replace(learnt.about, classes=tuple(public[names[i]] for i in places))
+    return Bank(about, Head(np.array(ids, np.int64), head.weight, head.bias))
 
 
 def _without(messages: Mapping[str, str], name: str) -> dict[str, str]:

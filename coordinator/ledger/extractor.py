@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from protofleet.contract import Input
 from protofleet.errors import DataError, UsageError, WireError
 from protofleet.exchange import archive, published
 from protofleet.exchange.archive import LARGEST_BUNDLE, PROTOTYPES, BundleError
+from protofleet.settings.fields import from_plain
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,14 @@ class FrozenExtractor:
     blob: str
     size: int
     prototypes: bytes
+
+
+def input_of(path: Path) -> Input:
+    """What a bundle's extractor is fed with."""
+    document = archive.read(path).document.get("input")
+    if not isinstance(document, dict):
+        raise BundleError(f"{path.name}: it does not say what it is fed with")
+    return from_plain(Input, document, f"{path.name}: input")
 
 
 def read_bundle(path: Path) -> tuple[FrozenExtractor, bytes]:

@@ -17,10 +17,12 @@ from coordinator.core import HEARD_EPOCH, Core, Terms
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
-from coordinator.ledger.catalogue import Policy
+from coordinator.ledger.admission import Policy
+from coordinator.ledger.extractor import input_of
 from coordinator.messages import Messages
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules, RunState
+from coordinator.service import extractors
 from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request
 from coordinator.service.loop import Service, ServiceDeps
@@ -79,13 +81,16 @@ def service(
         for words in filter(None, (exposed(plan.data_dir), address.in_the_open)):
             log.warning(words)
         identity = _identity(journal, plan, options.epoch_above)
-        contract = plan.contract_for(identity.run, recipe)
+        file = extractors.of_plan(plan, recipe, journal)
+        contract = plan.contract_for(identity.run, recipe, None if file is None else input_of(file))
         hyper = from_plain(recipe.hyper, plan.settings, "settings")
         _same_run(journal, contract, recipe, hyper)
         epoch, boot = identity.epoch, identity.boot
         messages = Messages(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
         rules, terms = rules_of(plan, contract, recipe), terms_of(plan, contract, recipe, hyper)
         core = Core(journal, rules, terms, topics, messages, log)
+        if file is not None:
+            core.catalogue.adopt(file)
         farewell = messages.state(RunState(), rules, online=False)
         # A clean start, as nothing is lost with what the broker queued for an earlier life: devices
         # send uploads again until they have a receipt, and births are retained.
@@ -133,8 +138,6 @@ def service(
 def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> RoundRules:
     """When rounds open and close, by the plan."""
     serve = plan.serve
-    # Where nothing is trained a round takes no time, and they would follow like a storm.
-    of_itself = 10.0 if recipe.traits.frozen else 0.0
     # Where all take part, nobody is named.
     room = None if serve.participation >= 1 else _room(plan, contract)
     return RoundRules(
@@ -146,7 +149,7 @@ def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> Roun
         serve.quorum,
         serve.round_timeout,
         serve.cut if serve.mode == "async" else None,
-        of_itself if serve.every is None else serve.every,
+        serve.every,
     )
 
 
@@ -177,6 +180,7 @@ def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: 
         Patience(serve.lost_after, max(serve.lost_after, 2 * serve.round_timeout)),
         serve.enrol or "manual",
         plan.admission.devices,
+        plan.ledger,
     )
 
 

@@ -295,6 +295,9 @@ class Service:
                 return {"published": core.base_round}, core.greetings()
             case "classes":
                 return self._classes(arguments)
+            case "forget":
+                gone, more = core.forget(str(arguments["agent"]), now)
+                return vars(gone), more
             case "backup":
                 core.journal.backup(Path(str(arguments["target"])))
                 return {"written": arguments["target"]}, []
@@ -303,10 +306,9 @@ class Service:
     def _classes(self, arguments: dict[str, Any]) -> Answer:
         core = self.deps.core
         command = str(arguments.pop("what", "list"))
-        answer, changed = core.catalogue.execute(command, arguments, core.base_round, core.state)
-        more = core.catalogue.publications(core.base_round, core.state) if changed else []
+        answer, more = core.classes(command, arguments, self.deps.clock())
         online = {name for name, device in core.devices.items() if device.online}
-        awaited = sorted(online - set(answer["summaries"])) if answer["bundle"] else []
+        awaited = sorted(online - set(answer["contributors"])) if answer["bundle"] else []
         return {**answer, "awaited": awaited}, more
 
     def _read(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:

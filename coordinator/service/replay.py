@@ -4,20 +4,31 @@ made it.
 
 from __future__ import annotations
 
+import io
+import math
 from dataclasses import dataclass
 from typing import Literal
 
+from coordinator.core import Terms, ledger_terms
+from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
+from coordinator.ledger.catalogue import Catalogue
+from coordinator.ledger.versions import LedgerVersion, read_ledger, read_tally, version
+from coordinator.messages import Messages
 from coordinator.service.build import agreed
 from coordinator.uploads.aggregate import Aggregator
 from coordinator.uploads.fuse import fuse_total, start_state
 from coordinator.uploads.validation import Expected
+from protofleet.mqtt.topics import Topics
+from protofleet.util.logs import Log
+
+NOBODY = Patience(math.inf, math.inf)
 
 
 @dataclass(frozen=True)
 class Replayed:
     """One state: what was recorded, and whether it comes out again. `compacted`: its uploads are
-    gone.
+    gone, or others took their place. Of a ledger the round is its version's number.
     """
 
     round: int
@@ -49,7 +60,34 @@ def replayed(journal: Journal) -> list[Replayed]:
             continue
         states.append(Replayed(round, recorded, "same" if again.sha256 == recorded else "differs"))
         before = again
-    return states
+    return [*states, *_ledger_state(journal)]
+
+
+def refolded(journal: Journal) -> LedgerVersion | None:
+    """What the ledger's contributions and counts come to, added up anew; None where there is no
+    ledger.
+    """
+    newest = journal.ledger.newest()
+    if newest is None:
+        return None
+    contract, recipe, hyper = agreed(journal)
+    terms = Terms(Expected(contract.fleet, contract.run, recipe, contract), hyper, 0, True, NOBODY)
+    of_contract = Messages(Topics(contract.fleet), contract, recipe, hyper, 0, "", 1 << 20)
+    catalogue = Catalogue(journal, of_contract, "off", Log(io.StringIO()))
+    lineage = catalogue.lineage
+    ledger, tally = read_ledger(journal.ledger, lineage), read_tally(journal.ledger, lineage)
+    return version(ledger, catalogue.agreed(), tally, ledger_terms(terms).version)
+
+
+def _ledger_state(journal: Journal) -> list[Replayed]:
+    """The newest version, if nothing came since it was published."""
+    newest, again = journal.ledger.newest(), refolded(journal)
+    if newest is None or again is None:
+        return []
+    if (newest.changes, newest.lineage) != (journal.ledger.changes, again.lineage):
+        return [Replayed(newest.version, newest.sha256, "compacted")]
+    same = again.state.sha256 == newest.sha256
+    return [Replayed(newest.version, newest.sha256, "same" if same else "differs")]
 
 
 def _whole(journal: Journal, counted: tuple[tuple[int, str, int], ...]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.core import Core
@@ -29,7 +29,7 @@ def status(
         "run": messages.contract.run,
         "epoch": messages.epoch,
         "method": messages.recipe.name,
-        "phase": "paused" if state.paused and state.phase == "waiting" else state.phase,
+        "phase": _phase(core),
         "round": state.number,
         "rounds": core.rules.rounds,
         "asked": core.rules.cut or len(state.asked),
@@ -52,8 +52,36 @@ def status(
         "last_refusals": counters.last[-5:],
         "state_round": core.base_round,
         "state_sha256": core.state.sha256,
+        "ledger": ledger(core),
         "connected": connected,
         "uptime_seconds": uptime,
+    }
+
+
+def ledger(core: Core) -> dict[str, Any] | None:
+    """What devices contributed comes to; None where nothing is frozen."""
+    keeper, book = core.keeper, core.catalogue.book
+    version = keeper.version
+    if not version.lineage:
+        return None
+    whole = version.knowledge
+    return {
+        "lineage": version.lineage,
+        "bundle": book.bundle,
+        "version": keeper.number,
+        "total": version.total,
+        "state_sha256": version.state.sha256,
+        "devices": version.devices,
+        "samples": version.samples,
+        "classes": 0 if whole is None else len(whole.head.classes),
+        "calibrated_by": 0 if whole is None else whole.calibration.samples,
+        "current": whole is not None and whole.calibration.current,
+        "shrinkage": None if whole is None else whole.choice.shrinkage,
+        "temperature": None if whole is None else whole.choice.temperature,
+        "counted": len(keeper.tally.counts),
+        "waiting": list(book.pending),
+        "suspects": [pair.sentence for pair in keeper.comparisons.all],
+        "trouble": keeper.trouble,
     }
 
 
@@ -62,6 +90,7 @@ def agents(core: Core, now: float) -> dict[str, Any]:
     return {
         "agents": [
             {
+                **_contributions(core, d.agent, d.about.get("classes", [])),
                 "agent": d.agent,
                 "online": d.online,
                 "left": d.left,
@@ -75,6 +104,33 @@ def agents(core: Core, now: float) -> dict[str, Any]:
             for d in sorted(core.devices.values(), key=lambda d: d.agent)
         ]
     }
+
+
+def _contributions(core: Core, agent: str, classes: Sequence[str]) -> dict[str, Any]:
+    """What a device has in the ledger, of which of its classes it says nothing, and what is
+    doubtful; nothing where there is no ledger.
+    """
+    if not core.keeper.version.lineage:
+        return {}
+    samples: dict[str, int] = {}
+    for entry in core.keeper.ledger.of(agent).values():
+        for name, number in entry.classes.items():
+            samples[name] = samples.get(name, 0) + number
+    suspects = core.keeper.comparisons.suspects.get(agent, ())
+    last = [entry for entry in core.intake.counters.last if entry["agent"] == agent]
+    return {
+        "contributed": samples,
+        "unsaid": [name for name in classes if name not in samples],
+        "suspects": [pair.sentence for pair in suspects],
+        "refused": last[-1]["words"] if last else "",
+    }
+
+
+def _phase(core: Core) -> str:
+    if core.is_ledger:
+        return "ledger"
+    state = core.run_state
+    return "paused" if state.paused and state.phase == "waiting" else state.phase
 
 
 def all_rounds(core: Core, last: int) -> dict[str, Any]:

@@ -57,15 +57,18 @@ def within(figures: UploadLimits, limits: UploadLimits) -> bool:
 
 
 def of_journal(journal: Journal) -> dict[str, list[UploadLimits]]:
-    """The figures of every upload whose bytes are there, by device."""
-    found: dict[str, list[UploadLimits]] = {}
+    """The figures of every upload whose bytes are there, and of what is in a ledger, by device."""
+    bodies = list(journal.ledger.bodies())
     for record in journal.uploads():
         body = journal.body(record.blob)
+        bodies += [(record.agent, body)] if body else []
+    by_device: dict[str, list[UploadLimits]] = {}
+    for agent, body in bodies:
         with suppress(WireError):
-            parts = wire.decode(body).body if body else {}
+            parts = wire.decode(body).body
             if parts:
-                found.setdefault(record.agent, []).append(figures(parts))
-    return found
+                by_device.setdefault(agent, []).append(figures(parts))
+    return by_device
 
 
 def _usual(values: Sequence[float]) -> float:

@@ -144,6 +144,12 @@ def basis(of: Moments) -> Basis:
     return Basis(of, values, vectors)
 
 
+def whitened(of: Moments, shrinkage: float) -> Whitened:
+    """Space in which one S_ρ is the identity, in a tenth of the time of an eigenbasis."""
+    lower = np.linalg.cholesky(of.shrunk(shrinkage))
+    return Whitened(of, np.linalg.inv(lower).T)
+
+
 def head(of: Moments, shrinkage: float, distance: float) -> Head:
     """The scores above as rows and biases on plain features."""
     belief = of.counts / (of.counts + PRIOR)

@@ -170,6 +170,17 @@ class Sum:
             raise FusionError("more is to be taken away than was added")
         return rest
 
+    def keyed(self, keys: ArrayLike) -> Sum:
+        """The same rows under other keys, which must differ."""
+        key = np.asarray(keys, np.int64)
+        if key.shape != self.keys.shape or len(np.unique(key)) != len(key):
+            raise FusionError("a key of its own is due for every row")
+        order = np.argsort(key)
+        high = self.high[order] if self.high.ndim else self.high
+        top = None if self.top is None else self.top[order]
+        rows = key[order], high, self.low[order], self.weights[order]
+        return Sum(*rows, self.reach, top, self.tall)
+
     def digest(self) -> str:
         """The same for equal sums, however they came about."""
         same = self._canonical()

@@ -69,7 +69,7 @@ class Reason(StrEnum):
     SIZE = "size"
     NORM = "norm"
     TRACE = "trace"
-    # only of classes that devices enrol, and of class means
+    # only of classes that devices enrol, and of contributions to a ledger
     ENROL_OFF = "enrol-off"
     NO_PROTOTYPES = "no-prototypes"
     OTHER_LINEAGE = "other-lineage"
@@ -78,6 +78,7 @@ class Reason(StrEnum):
     NOT_FROZEN = "not-frozen"
     COUNTS = "counts"
     NEAR = "near"  # of an offer that is accepted all the same
+    NOT_SHOWN = "not-shown"  # of a contribution that counts, with classes that nobody may see yet
 
 
 class Scope(StrEnum):

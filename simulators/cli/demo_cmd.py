@@ -65,7 +65,7 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
             run, PartitionOptions(alpha=0.3), Training(batch_size=8, lr=0.03, momentum=0.5)
         )
 
-    setup = prepare(config("fleet"))
+    setup = prepare(config("fedproto"))
     click.echo(
         f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes "
         "(non-IID)."

@@ -50,7 +50,7 @@ import numpy as np
 
 from coordinator.journal.journal import Journal
 from coordinator.service.control import NotRunning, ask
-from protofleet.errors import FleetError
+from protofleet.errors import FleetError, UsageError
 from protofleet.mqtt.broker.run import Prefer, running_broker
 from protofleet.recipe import Turn
 from protofleet.settings.fields import to_plain
@@ -77,6 +77,11 @@ class FleetProcess:
 
 def run(setup: Setup, folder: Path, watch: Watch, prefer: Prefer = "auto") -> Outcome:
     """All rounds on a live fleet; everything is stopped at the end."""
+    if setup.recipe.traits.frozen:
+        raise UsageError(
+            f"{setup.config.run.method} has no rounds on a live fleet that could be compared",
+            "--engine lab; or `coordinator serve`, which keeps a ledger of contributions",
+        )
     began = time.perf_counter()
     with running_broker(folder / "broker", prefer=prefer) as broker:
         write(setup, folder, str(broker.address))

@@ -2,10 +2,12 @@
 
 import io
 import json
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
 
+from coordinator.config import LedgerSection
 from coordinator.core import Core, Terms
 from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
@@ -23,6 +25,7 @@ from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Turn
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
+from tests.contributing import LINEAGE, WIDTH
 
 TOPICS = Topics("orchard")
 CONTRACT = Contract(
@@ -47,6 +50,8 @@ def core(
     room=None,
     silence=300.0,
     devices=10_000,
+    ledger=None,
+    enrol="auto",
 ):
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
@@ -60,7 +65,16 @@ def core(
         timeout,
         cut,
     )
-    terms = Terms(expected, hyper, staleness, share >= 1, Patience(100.0, silence), devices=devices)
+    terms = Terms(
+        expected,
+        hyper,
+        staleness,
+        share >= 1,
+        Patience(100.0, silence),
+        enrol,
+        devices,
+        ledger or LedgerSection(),
+    )
     messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
     return Core(journal, rules, terms, topics, messages, Log(io.StringIO()))
 
@@ -182,7 +196,7 @@ def learnt(folder):
 def frozen(made, bank=ANTS, **changes):
     """Make a bundle the fleet's extractor; its bytes."""
     file = packed_bundle(made.journal.directory / "b.pfb", bank, **changes)
-    made.catalogue.execute("freeze", {"file": str(file)}, 1, LEARNT)
+    made.classes("freeze", {"file": str(file)}, 0.0)
     return file.read_bytes()
 
 
@@ -190,3 +204,19 @@ def banks(publications):
     """What is classified with, where it was published."""
     topics = [p for p in publications if p.topic.endswith("/g/stable/proto")]
     return [published.read(p.payload).bank for p in topics]
+
+
+def ledger(folder, *, classes=("plum", "apple"), **changes):
+    """A core whose run is a ledger, under an extractor that knows no class; nothing waits."""
+    contract = replace(CONTRACT, classes=classes)
+    rules = changes.pop("rules", LedgerSection(interval=0.0, settle=10.0))
+    made = core(folder, method="fleet", contract=contract, ledger=rules, **changes)
+    made.recover(0.0)
+    if not made.catalogue.versions[-1].frozen:
+        frozen(made, Bank(About(LINEAGE, ()), Prototypes([], np.zeros((0, WIDTH)))))
+    return made
+
+
+def totals(publications):
+    """What is to be counted against, where it was published."""
+    return [p.payload for p in publications if p.topic.endswith("/g/total/proto")]

@@ -90,7 +90,7 @@ def test_paths_in_the_file_are_relative_to_the_file(written, tmp_path):
 def test_a_mistake_is_named_in_one_line(written, text, flags, error, words):
     if error is None:  # classes are looked at when the contract is made
         config = load(written(text), {}, flags)
-        with pytest.raises(SettingError, match="names must be given and differ"):
+        with pytest.raises(SettingError, match="names must differ"):
             config.contract_for("r", registry.load("fleet"))
         return
     with pytest.raises(error, match=re.escape(words)) as caught:

@@ -8,7 +8,7 @@ LISTING = {
     "lineage": "extractor:e",
     "policy": "manual",
     "bundle": "ab" * 32,
-    "summaries": ["x"],
+    "contributors": ["x"],
     "awaited": ["y", "z"],
     "classes": [
         {"name": "ant", "rows": 2, "enrolled": False, "by": ""},
@@ -26,7 +26,7 @@ def test_each_class_has_a_line_with_where_it_comes_from(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         "lineage extractor:e, new classes: manual",
-        f"bundle {'ab' * 8}, means of 1 devices",
+        f"bundle {'ab' * 8}, contributions of 1 devices",
         "still to send theirs: y, z",
     ]
     assert [line.split() for line in lines[3:6]] == [
@@ -36,6 +36,18 @@ def test_each_class_has_a_line_with_where_it_comes_from(capsys):
     ]
     assert lines[6].endswith("of y waits: coordinator classes admit 'tawny owl'")
     assert lines[7] == "version 0: the run's own"
+
+
+def test_a_class_of_a_ledger_says_how_much_there_is_of_it_and_whether_it_is_shown(capsys):
+    row = {"enrolled": False, "by": "", "shown": True, "removed": False, "devices": 2}
+    rows = [
+        {**row, "name": "ant", "samples": 12},
+        {**row, "name": "owl", "samples": 5, "enrolled": True, "by": "x", "shown": False},
+    ]
+    echo_classes({**LISTING, "classes": rows}, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].split() == ["ant", "12", "samples", "of", "2", "devices"]
+    assert lines[4].endswith("enrolled by x, not shown")
 
 
 def test_before_anything_is_learnt_there_is_little_to_say(capsys):

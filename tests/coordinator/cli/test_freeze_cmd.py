@@ -1,7 +1,5 @@
 """`coordinator freeze`: what may be given, and the file that the service is handed."""
 
-import subprocess
-
 import pytest
 
 from coordinator.cli import freeze_cmd
@@ -47,14 +45,3 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, asked):
         freeze_cmd.bundle_file(source, tmp_path / "nowhere"),
     ):
         pass
-
-
-def test_why_an_export_failed_is_said_without_the_other_commands_frame(tmp_path, monkeypatch):
-    said = "Traceback\nerror: no such backbone 'x' (bad-value)\n"
-
-    def run(words, **how):
-        return subprocess.CompletedProcess(words, 1, "", said)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    with pytest.raises(DataError, match=r"cannot be exported: no such backbone 'x'$"):
-        freeze_cmd.export(tmp_path / "run", tmp_path / "b.pfb")

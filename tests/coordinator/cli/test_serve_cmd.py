@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,17 +16,17 @@ from coordinator.config import load
 from coordinator.journal.journal import Journal
 from coordinator.service.control import ask
 from protofleet.errors import FleetError
+from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.broker.run import running_broker
+from protofleet.values.prototypes import Prototypes
+from tests.coordinator.made import packed_bundle
 from tests.linking import eventually
 
 CONTRACT = """
 [contract]
-classes = ["apple", "pear"]
-embedding = 4
-[contract.input]
-kind = "vector"
-shape = [4]
+extractor = "eye.pfb"
 """
+EYE = Bank(About("extractor:eye", ()), Prototypes([], np.zeros((0, 4))))
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def broker(tmp_path):
 
 def command(folder, *words):
     (folder / "fleet.toml").write_text(CONTRACT)
+    packed_bundle(folder / "eye.pfb", EYE, input={"kind": "image", "shape": [8, 8, 1]})
     return [sys.executable, "-m", "coordinator", *words]
 
 
@@ -83,11 +85,11 @@ def test_it_answers_operators_and_stops_when_told(tmp_path, serving):
     assert (found["fleet"], found["method"], found["phase"], found["round"]) == (
         "fleet",
         "fleet",
-        "waiting",
+        "ledger",
         0,
     )
     assert "paused: True" in says(tmp_path, "pause", "--data-dir", "data", code=0)
-    assert "paused" in says(tmp_path, "status", "--data-dir", "data", code=0)
+    assert "extractor:eye" in says(tmp_path, "status", "--data-dir", "data", code=0)
     says(tmp_path, "resume", "--data-dir", "data", code=0)
     assert json.loads(says(tmp_path, "agents", "--data-dir", "data", "--json", code=0)) == {
         "agents": []
@@ -212,7 +214,7 @@ def test_the_two_commands_of_a_new_fleet_make_a_file_that_serves(tmp_path):
     path = tmp_path / "fleet.toml"
     assert CliRunner().invoke(coordinator, ["init", str(path)]).exit_code == 0
     path.write_text(path.read_text() + CONTRACT)
-    assert load(path, {}, {}).contract.classes == ("apple", "pear")
+    assert load(path, {}, {}).contract.extractor == str(tmp_path / "eye.pfb")
 
 
 def answers(folder):

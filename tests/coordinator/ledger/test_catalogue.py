@@ -151,7 +151,6 @@ def test_a_frozen_extractor_takes_the_place_of_the_run(made):
         64,
         ("ant", "bee"),
     )
-    assert receipts(made.take([offer(made, vector=(5, 5, 5))], 1.0))[0][1] == "accepted"
 
 
 def test_its_bundle_is_announced_and_kept_for_those_who_fetch_it(made):
@@ -315,8 +314,6 @@ def test_classes_of_an_earlier_release_stay_and_are_nobody_s(made):
     assert len(made.catalogue.versions) == 4
 
 
-def test_the_first_class_of_an_extractor_without_any_is_near_to_nothing(made):
+def test_prototypes_are_no_contribution_to_an_extractor_that_all_share(made):
     frozen(made, Bank(About("extractor:e", ()), Prototypes([], np.zeros((0, 3)))))
-    said = made.take([offer(made, vector=(5, 5, 5))], 1.0)
-    assert receipts(said)[0][1] == "accepted"
-    assert names(banks(said)[0]) == ["owl"]
+    assert reason(made, offer(made, vector=(5, 5, 5))) == "no-prototypes"

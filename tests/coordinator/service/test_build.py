@@ -4,17 +4,20 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from coordinator.config import Bounds, ContractSection, FleetConfig, ServeSection
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.service import build
-from protofleet import registry
 from protofleet.contract import Input
+from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.address import Address
 from protofleet.util.logs import Log
+from protofleet.values.prototypes import Prototypes
 from protofleet.wire import epochs
+from tests.coordinator.made import packed_bundle
 
 NOWHERE = Address.parse("mqtt://127.0.0.1:1")
 
@@ -22,7 +25,8 @@ NOWHERE = Address.parse("mqtt://127.0.0.1:1")
 @pytest.fixture
 def plan(tmp_path):
     contract = ContractSection(("a", "b"), Input("vector", (4,)), embedding=4)
-    return FleetConfig(contract, ServeSection(fleet="orchard", data_dir=str(tmp_path / "data")))
+    serve = ServeSection(fleet="orchard", method="fedproto", data_dir=str(tmp_path / "data"))
+    return FleetConfig(contract, serve)
 
 
 def test_every_life_has_an_epoch_of_its_own_and_knows_the_boot_ids_before_it(plan):
@@ -102,14 +106,34 @@ def test_a_directory_holds_one_run(plan):
         pass
 
 
-def test_rounds_follow_slower_where_nothing_is_trained(plan):
-    def pace(method, **changes):
-        serve = replace(plan.serve, method=method, **changes)
-        recipe = registry.load(method)
-        contract = plan.contract_for("r1", recipe)
-        return build.rules_of(replace(plan, serve=serve), contract, recipe).every
+def test_the_extractor_that_the_settings_name_is_the_fleets_from_the_start(tmp_path, plan):
+    """And stays what an operator made it since, until the settings name another one."""
+    names = Bank(About("extractor:one", ()), Prototypes([], np.zeros((0, 5))))
+    kind = {"kind": "image", "shape": [8, 8, 1]}
+    first = packed_bundle(tmp_path / "one.pfb", names, input=kind)
+    plan = replace(plan, serve=replace(plan.serve, method="fleet"))
+    plan = replace(plan, contract=ContractSection(extractor=str(first)))
 
-    assert [pace("fedproto"), pace("fleet"), pace("fleet", every=0.5)] == [0.0, 10.0, 0.5]
+    def lineage(choose=None, plan=plan):
+        with build.service(plan, NOWHERE, Log(io.StringIO()), {}) as service:
+            core = service.deps.core
+            core.recover(0.0)
+            assert core.messages.contract.input == Input("image", (8, 8, 1))
+            assert core.is_ledger
+            if choose is not None:
+                core.classes("freeze", {"file": str(choose)}, 1.0)
+            return core.keeper.version.lineage
+
+    assert lineage() == "extractor:one"
+    others = [Bank(About(f"extractor:{n}", ()), names.points) for n in ("two", "three")]
+    two, three = (
+        packed_bundle(tmp_path / f"{bank.about.lineage[10:]}.pfb", bank, input=kind)
+        for bank in others
+    )
+    assert lineage(two) == "extractor:two"
+    assert lineage() == "extractor:two"
+    changed = replace(plan, contract=ContractSection(extractor=str(three)))
+    assert lineage(plan=changed) == "extractor:three"
 
 
 def test_a_run_from_before_a_setting_goes_on_and_one_with_another_does_not(tmp_path, plan):

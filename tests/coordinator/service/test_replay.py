@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from coordinator.service.replay import replayed
+from coordinator.service.replay import refolded, replayed
 from protofleet.settings.fields import to_plain
-from tests.coordinator.made import AGENTS, CONTRACT, announced, core, joined, upload
+from tests.contributing import LINEAGE, arrived, message
+from tests.coordinator.made import AGENTS, CONTRACT, announced, core, joined, ledger, upload
 
 
 @pytest.fixture
@@ -50,3 +51,24 @@ def test_an_upload_that_is_lost_costs_its_state_alone(journal):
     with journal.commit():
         journal._db.execute("UPDATE uploads SET blob=999 WHERE round=2 AND agent='b'")
     assert verdicts(journal) == ["same", "same", "compacted", "same"]
+
+
+def test_a_ledgers_newest_version_comes_out_of_its_contributions_again(tmp_path):
+    made = ledger(tmp_path)
+    agreement = {
+        "method": "fleet",
+        "settings": to_plain(made.terms.hyper),
+        "contract": to_plain(made.terms.expected.contract),
+    }
+    with made.journal.commit():
+        made.journal.set_meta("agreement", json.dumps(agreement))
+    made.take([arrived(a, message(a, ["plum", "owl"], n)) for n, a in enumerate("ab")], 1.0)
+    recorded = made.state.sha256
+    assert [(s.round, s.verdict) for s in replayed(made.journal)] == [(0, "same"), (1, "same")]
+    assert refolded(made.journal).state.sha256 == replayed(made.journal)[-1].recorded == recorded
+    with made.journal.commit():
+        made.journal._db.execute("UPDATE versions SET sha256=?", ("0" * 64,))
+    assert replayed(made.journal)[-1].verdict == "differs"
+    with made.journal.commit():
+        made.journal.ledger.drop_contribution(LINEAGE, "a", "")
+    assert replayed(made.journal)[-1].verdict == "compacted"

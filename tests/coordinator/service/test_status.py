@@ -2,10 +2,12 @@
 
 import pytest
 
+from coordinator.cli.live_cmd import status_lines
 from coordinator.service import status
 from protofleet import wire
 from protofleet.errors import UsageError
-from tests.coordinator.made import AGENTS, announced, birth, core, joined, upload
+from tests.contributing import arrived, message
+from tests.coordinator.made import AGENTS, announced, birth, core, joined, ledger, upload
 
 
 @pytest.fixture
@@ -74,3 +76,21 @@ def test_a_round_tells_where_it_was_cut_and_what_came_out(made):
 def test_a_round_that_never_was_is_said_to_be_none(made):
     with pytest.raises(UsageError, match="round 9 was not opened"):
         status.one_round(made, 9)
+
+
+def test_a_ledger_says_who_contributed_what_and_what_is_doubtful(tmp_path):
+    made = ledger(tmp_path, enrol="manual")
+    assert status.status(made, made.messages, 0.0, 1.0, True, {})["ledger"]["devices"] == 0
+    made.take([birth("a", classes=["plum", "owl", "rare"])], 1.0)
+    made.take([arrived("a", message("a", ["plum", "owl"]))], 1.0)
+    made.take([arrived("a", message("a", ["plum"], lineage="extractor:x"))], 2.0)
+    document = glance(made)
+    found = document["ledger"]
+    assert (document["phase"], document["state_round"]) == ("ledger", 1)
+    assert (found["version"], found["devices"], found["samples"], found["classes"]) == (1, 1, 12, 2)
+    assert (found["calibrated_by"], found["current"], found["waiting"]) == (0, False, ["owl"])
+    assert found["state_sha256"] == document["state_sha256"] == made.state.sha256
+    (row,) = status.agents(made, 3.0)["agents"]
+    assert (row["contributed"], row["unsaid"]) == ({"owl": 6, "plum": 6}, ["rare"])
+    assert row["refused"].startswith("features of another extractor")
+    assert "\n".join(status_lines(document)).count("waiting    owl") == 1

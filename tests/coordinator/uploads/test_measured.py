@@ -8,6 +8,7 @@ import pytest
 from coordinator.config import UploadLimits
 from coordinator.uploads import measured
 from protofleet.values.prototypes import Mixtures, Prototypes, SoftLabels, Tensors
+from tests.contributing import arrived, message, read
 from tests.coordinator import made as make
 
 
@@ -45,3 +46,13 @@ def test_a_journal_says_what_its_devices_have(tmp_path):
     vectors = make.as_sent("a", 1)["prototypes"].vectors
     assert own.norm == pytest.approx(float(np.linalg.norm(vectors, axis=1).max()), rel=1e-6)
     assert (own.count, own.samples) == (4, 7)
+
+
+def test_a_ledger_says_what_its_devices_have(tmp_path):
+    core = make.ledger(tmp_path)
+    core.take([arrived("a", message("a", ["plum", "pear"]))], 1.0)
+    ((agent, (own,)),) = measured.of_journal(core.journal).items()
+    sent = read("a", ["plum", "pear"]).contribution
+    assert (agent, own.count) == ("a", 6)
+    assert own.norm == pytest.approx(float(np.linalg.norm(sent.means.vectors, axis=1).max()))
+    assert own.trace > 0

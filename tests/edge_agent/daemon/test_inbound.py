@@ -73,7 +73,7 @@ def test_messages_become_events():
     ("change", "words"),
     [
         ({"contract": None}, "round.body.contract: missing"),
-        ({"contract": CONTRACT | {"classes": []}}, "classes: names must be given"),
+        ({"contract": CONTRACT | {"classes": ["a", "a"]}}, "classes: names must differ"),
         ({"participants": "all"}, "round.body.participants: neither"),
         ({"base_round": -1}, "round.body.base_round: missing"),
         ({"hyper": 3}, "round.body.hyper: not a map"),

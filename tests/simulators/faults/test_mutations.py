@@ -58,7 +58,9 @@ def changed(setup, message, rng):
         return message
 
 
-@pytest.mark.parametrize("method", [name for name in registry.names() if name != "local"])
+@pytest.mark.parametrize(
+    "method", [n for n in registry.names() if n != "local" and not registry.load(n).traits.frozen]
+)
 def test_two_strange_uploads_and_an_honest_one(small_lab, tmp_path, method):
     setup = prepare(small_lab(method, agents=3, rounds=1))
     first = core_of(setup, tmp_path / "start")

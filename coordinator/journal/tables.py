@@ -1,0 +1,158 @@
+"""What a ledger must not lose: the newest contribution a device and source, what devices counted,
+and the hashes of what came of it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+VERSIONS = 1000  # hashes that are remembered
+EVENTS = 10_000  # of no round, which nothing else would ever drop
+
+
+@dataclass(frozen=True)
+class ContributionRecord:
+    """Whose a contribution is, and the hash of its body."""
+
+    agent: str
+    source: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class CountsRecord:
+    """What a device counted, against which total."""
+
+    agent: str
+    total: str
+    digest: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class VersionRecord:
+    """A state that was published: of which total, after how many changes to these tables."""
+
+    version: int
+    lineage: str
+    total: str
+    samples: int  # behind the total
+    changes: int
+    sha256: str
+
+
+class LedgerTables:
+    """Three tables of a journal; what writes belongs inside its `commit`."""
+
+    def __init__(self, db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+        self._db, self._wall = db, wall
+
+    def contributions(self, lineage: str) -> list[ContributionRecord]:
+        """All of a lineage, without their bytes."""
+        sql = "SELECT agent, source, digest FROM contributions WHERE lineage=? ORDER BY 1, 2"
+        return [ContributionRecord(*row) for row in self._db.execute(sql, (lineage,))]
+
+    def contribution(self, lineage: str, agent: str, source: str) -> bytes | None:
+        """The message as it came."""
+        sql = "SELECT body FROM contributions WHERE lineage=? AND agent=? AND source=?"
+        row = self._db.execute(sql, (lineage, agent, source)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def bodies(self) -> Iterator[tuple[str, bytes]]:
+        """Every contribution, with its device."""
+        yield from self._db.execute("SELECT agent, body FROM contributions ORDER BY agent, source")
+
+    def counts(self, lineage: str) -> list[CountsRecord]:
+        """What devices counted, in order of their names."""
+        sql = "SELECT agent, total, digest, body FROM counts WHERE lineage=? ORDER BY 1"
+        return [CountsRecord(*row) for row in self._db.execute(sql, (lineage,))]
+
+    @property
+    def changes(self) -> int:
+        """How often the tables of contributions and counts were written to."""
+        row = self._db.execute("SELECT value FROM meta WHERE key='changes'").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def versions(self) -> list[VersionRecord]:
+        """The states that were published, oldest first."""
+        sql = "SELECT version, lineage, total, samples, changes, sha256 FROM versions ORDER BY 1"
+        return [VersionRecord(*row) for row in self._db.execute(sql)]
+
+    def newest(self) -> VersionRecord | None:
+        """The last that was published."""
+        sql = (
+            "SELECT version, lineage, total, samples, changes, sha256 FROM versions "
+            "ORDER BY version DESC LIMIT 1"
+        )
+        row = self._db.execute(sql).fetchone()
+        return None if row is None else VersionRecord(*row)
+
+    # what is written, inside `commit`
+
+    def put_contribution(self, lineage: str, of: ContributionRecord, body: bytes) -> None:
+        """In the place of the one before."""
+        self._db.execute(
+            "INSERT INTO contributions (lineage, agent, source, digest, body, at) "
+            "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lineage, agent, source) "
+            "DO UPDATE SET digest=?4, body=?5, at=?6",
+            (lineage, of.agent, of.source, of.digest, body, self._wall()),
+        )
+        self._changed()
+
+    def drop_contribution(self, lineage: str, agent: str, source: str) -> None:
+        """As if it had never come."""
+        where = "WHERE lineage=? AND agent=? AND source=?"
+        self._db.execute(f"DELETE FROM contributions {where}", (lineage, agent, source))
+        self._changed()
+
+    def drop_agent(self, agent: str) -> None:
+        """All that a device contributed, under whatever extractor."""
+        # Pages of what is deleted are written over: it is to be gone from the file.
+        self._db.execute("PRAGMA secure_delete=ON")
+        self._db.execute("DELETE FROM contributions WHERE agent=?", (agent,))
+        self._changed()
+
+    def drop_lineages(self, but: Collection[str]) -> None:
+        """What can never be gone back to."""
+        for table in ("contributions", "counts"):
+            for (lineage,) in self._db.execute(f"SELECT DISTINCT lineage FROM {table}").fetchall():
+                if lineage not in but:
+                    self._db.execute(f"DELETE FROM {table} WHERE lineage=?", (lineage,))
+
+    def put_counts(self, lineage: str, of: CountsRecord) -> None:
+        """In the place of what the device counted before; of all others against another total
+        nothing is left.
+        """
+        self._db.execute("DELETE FROM counts WHERE lineage=? AND total<>?", (lineage, of.total))
+        self._db.execute(
+            "INSERT INTO counts (lineage, agent, total, digest, body, at) "
+            "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lineage, agent) "
+            "DO UPDATE SET total=?3, digest=?4, body=?5, at=?6",
+            (lineage, of.agent, of.total, of.digest, of.body, self._wall()),
+        )
+        self._changed()
+
+    def drop_counts(self) -> None:
+        """All of them: somebody is taken away from what they were counted against."""
+        self._db.execute("DELETE FROM counts")
+        self._changed()
+
+    def put_version(self, of: VersionRecord) -> None:
+        """A state is about to be published."""
+        values = (of.version, of.lineage, of.total, of.samples, of.changes, of.sha256)
+        self._db.execute(
+            "INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (*values, self._wall())
+        )
+        self._db.execute("DELETE FROM versions WHERE version <= ?", (of.version - VERSIONS,))
+        self._db.execute(
+            "DELETE FROM events WHERE round IS NULL AND id <= (SELECT max(id) FROM events) - ?",
+            (EVENTS,),
+        )
+
+    def _changed(self) -> None:
+        self._db.execute(
+            "INSERT INTO meta VALUES ('changes', '1') "
+            "ON CONFLICT(key) DO UPDATE SET value=CAST(value AS INTEGER)+1"
+        )

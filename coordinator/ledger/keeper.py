@@ -1,0 +1,452 @@
+"""The ledger with its journal: what devices contribute and count is taken in, what comes of it is
+published when it changed.
+"""
+
+# Theory of operation
+#
+# There are no rounds. A device speaks when its samples changed, an operator takes one away, and the
+# ledger's value (`coordinator.ledger.ledger`) follows. `take` and `forget` change it, each in one
+# commit; nothing is receipted before it is on disk. `look`, which the core calls with every batch,
+# does what has become due:
+#
+#   due                          when
+#   a version is published       the total changed, and `interval` passed since the last one; or
+#                                counts came: of all who were to count, or `settle` passed since
+#                                the first of them
+#   its total is offered for     it stood still for `settle`, or it grew by a quarter since the last
+#   counting                     that was offered, the first change to which is `settle` ago
+#   a device is compared with    all stood still for `settle`; one every PAUSE seconds
+#   the others
+#
+# A version is a function of the sums and counts that are there (`coordinator.ledger.versions`). So
+# a coordinator that starts again, another one with the same journal, and a replay have the same.
+# Versions are numbered and their hashes written down; states are not, as they are made again from
+# the contributions.
+#
+# Counts are of one total, whose hash they carry. Those of an older total go on being used, and are
+# said not to be current, until the first of a newer one come; then they are dropped. When a device
+# is forgotten all are dropped, as they were counted with it. Who counts is drawn by a hash of the
+# total and the device's name, `asked` devices on average.
+#
+# What a stranger sends is folded here, and what comes of it is computed with. The door
+# (`admission`) bounds what can be folded; should the classifier fail all the same, the version that
+# is there stays, `status` says why, and no restart ends in it.
+#
+# Trap: the value is replaced after its commit, so a write that failed leaves it where the journal
+# is. `recover` compares digests and adds up again only where they differ.
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from coordinator.config import LedgerSection, UploadLimits
+from coordinator.journal.journal import Journal
+from coordinator.journal.tables import ContributionRecord, CountsRecord, VersionRecord
+from coordinator.ledger import admission, comparison
+from coordinator.ledger.admission import MOST_CLASSES, AdmissionLimits, Placed, Standing
+from coordinator.ledger.catalogue import Catalogue
+from coordinator.ledger.comparison import Comparisons
+from coordinator.ledger.ledger import Ledger
+from coordinator.ledger.versions import (
+    CountTotal,
+    LedgerVersion,
+    OfferedTotal,
+    VersionTerms,
+    read_contribution,
+    read_ledger,
+    read_tally,
+    version,
+)
+from coordinator.messages import Messages
+from coordinator.uploads.validation import Refusal
+from protofleet.errors import FusionError, WireError
+from protofleet.exchange import contributed
+from protofleet.exchange.contributed import Contributed, CountReport
+from protofleet.mqtt.link.events import Publication
+from protofleet.settings.fields import from_plain, to_plain
+from protofleet.util.logs import Log
+from protofleet.values.prototypes import Head
+from protofleet.wire import Envelope
+from protofleet.wire.codes import Reason, UploadStatus
+
+TOTAL = "total"  # the channel of what is counted against
+OFFERED = "offered"  # what the journal calls it
+GREW = 1.25  # as often as this many samples make a total worth counting against
+PAUSE = 2.0  # seconds from one device's comparison to the next
+
+REFUSED = UploadStatus.REFUSED
+
+Refuse = Callable[[str, int, str, Refusal, str], list[Publication]]  # as `Intake.refuse`
+
+
+@dataclass(frozen=True)
+class LedgerTerms:
+    """What a ledger goes by."""
+
+    rules: LedgerSection
+    limits: UploadLimits
+    version: VersionTerms
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """Hashes of the state before a device was taken away and after it, and what went."""
+
+    agent: str
+    before: str
+    after: str
+    contributions: int
+    changes: int  # of the journal's tables by then
+
+
+class Keeper:
+    """A fleet's ledger, from what comes to what is published."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        catalogue: Catalogue,
+        messages: Messages,
+        terms: LedgerTerms,
+        log: Log,
+        refuse: Refuse,
+    ) -> None:
+        self._journal, self._catalogue, self._messages = journal, catalogue, messages
+        self._terms, self._log, self._refuse = terms, log, refuse
+        self.tally = CountTotal()
+        self.version = LedgerVersion()
+        self.number = 0  # of the version
+        self.offered = OfferedTotal()
+        self.comparisons = Comparisons()
+        self.trouble = ""  # why no newer version could be made
+        self._total_message: Publication | None = None
+        self._dirty = False  # the total is not the version's
+        self._counted_at = math.inf  # when the first counts came that are in no version
+        self._published_at = self._changed_at = self._compare_at = -math.inf
+        self._restless_since = math.inf  # the first change to what is offered
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is in it."""
+        return self._catalogue.ledger
+
+    @ledger.setter
+    def ledger(self, ledger: Ledger) -> None:
+        self._catalogue.ledger = ledger
+
+    def recover(self, now: float) -> None:
+        """Stand where the journal is: at the start, after writing failed, and where an operator
+        chose another extractor.
+        """
+        tables, lineage = self._journal.ledger, self._catalogue.lineage
+        self.ledger = read_ledger(tables, lineage, like=self.ledger)
+        self.tally = read_tally(tables, lineage)
+        offered = json.loads(self._journal.meta(OFFERED) or "{}")
+        self.offered = from_plain(OfferedTotal, offered) if offered else OfferedTotal()
+        if self.offered.lineage != lineage:
+            self.offered = OfferedTotal()
+        self._changed_at = self._restless_since = now
+        self._publish(now)
+        if self.offered.total != self.version.total:
+            self.offered = OfferedTotal()  # what was to be counted against is no more
+        self._say_total()
+        self.comparisons = self.comparisons.upset(self.ledger.agents)
+
+    def greetings(self) -> list[Publication]:
+        """What is retained beside the channel itself; a total that nobody is to count against any
+        more is taken back.
+        """
+        if self._total_message is not None:
+            return [self._total_message]
+        was_offered = self._journal.meta(OFFERED) is not None
+        return [Publication(self._topic, b"", retain=True)] if was_offered else []
+
+    def take(self, agent: str, payload: bytes, now: float) -> list[Publication]:
+        """A contribution or counts: the answer."""
+        try:
+            message = contributed.read(payload)
+        except WireError as error:
+            return self._refuse(agent, 0, "", Refusal(error.code, error.words), REFUSED)
+        refusal = self._foreign(agent, message.envelope)
+        if refusal is not None:
+            return self._refuse(agent, 0, message.digest, refusal, REFUSED)
+        if isinstance(message, CountReport):
+            return self._take_counts(agent, message, payload, now)
+        return self._take_contribution(agent, message, payload, now)
+
+    def look(self, now: float) -> tuple[bool, list[Publication]]:
+        """Whether there is a new version, and what is to be said beside it."""
+        publications: list[Publication] = []
+        published = self._version_due(now)
+        if published:
+            self._publish(now)
+        if self._offer_due(now):
+            self._offer(now)
+            publications, published = self.greetings(), True
+        elif not self._dirty and self._is_calm(now) and now >= self._compare_at:
+            self._compare(now)
+        return published, publications
+
+    def forget(self, agent: str, now: float) -> Forgotten:
+        """Take a device away, with all that it contributed, counted and brought."""
+        before, ledger, tables = self._up_to_date(now), self.ledger, self._journal.ledger
+        sources = ledger.of(agent)
+        for source in sources:
+            ledger = ledger.without(
+                agent, read_contribution(tables, self._catalogue.lineage, agent, source)
+            )
+        book = self._catalogue.versions[-1]
+        without = admission.without_device(agent, book, ledger)
+        with self._journal.commit():
+            tables.drop_agent(agent)
+            tables.drop_counts()
+            self._journal.set_meta(OFFERED, "{}")
+            self._journal.add_event("forgotten", agent=agent, contributions=len(sources))
+            if without != book:
+                self._catalogue.record(without, f"{agent} was forgotten", self.number)
+        self._journal.wipe()
+        self.ledger, self.tally, self.offered = ledger, CountTotal(), OfferedTotal()
+        self._total_message, self._counted_at = None, math.inf
+        self._changed(agent, now)
+        self.comparisons = self.comparisons.without(agent)
+        self._publish(now)
+        after = self.version.state.sha256
+        self._log.info("forgotten", agent=agent, contributions=len(sources), state=after[:16])
+        return Forgotten(agent, before, after, len(sources), tables.changes)
+
+    # what comes
+
+    def _take_contribution(
+        self, agent: str, message: Contributed, payload: bytes, now: float
+    ) -> list[Publication]:
+        claim, ledger, tables = message.claim, self.ledger, self._journal.ledger
+        earlier = ledger.entries.get((agent, claim.source))
+        agreed = self._catalogue.agreed()
+        standing = Standing(
+            self._catalogue.versions[-1], ledger, frozenset(agreed), self._catalogue.policy
+        )
+        limits = AdmissionLimits(
+            self._catalogue.lineage, self._width, len(agreed) + MOST_CLASSES, self._terms.limits
+        )
+        outcome = admission.admitted(message, limits) or admission.placed(agent, claim, standing)
+        if isinstance(outcome, Refusal):
+            conflict = outcome.code == Reason.CONFLICT
+            status = UploadStatus.CONFLICT if conflict else REFUSED
+            return self._refuse(agent, 0, message.digest, outcome, status)
+        answer = self._answer(agent, message, outcome)
+        if (
+            earlier is not None
+            and earlier.digest == message.digest
+            and outcome.book == standing.book
+        ):
+            return answer
+        try:
+            old = None
+            if earlier is not None:
+                old = read_contribution(tables, self._catalogue.lineage, agent, claim.source)
+            ledger = ledger.plus(agent, message, old)
+            for who, source in outcome.superseded:
+                ledger = ledger.without(
+                    who, read_contribution(tables, self._catalogue.lineage, who, source)
+                )
+        except FusionError as error:
+            words = " ".join(str(error).split())
+            refusal = Refusal(Reason.BAD_FUSION, words)
+            return self._refuse(agent, 0, message.digest, refusal, REFUSED)
+        record = ContributionRecord(agent, claim.source, message.digest)
+        names = ", ".join(claim.classes)
+        with self._journal.commit():
+            tables.put_contribution(self._catalogue.lineage, record, payload)
+            for who, source in outcome.superseded:
+                tables.drop_contribution(self._catalogue.lineage, who, source)
+            if outcome.book != standing.book:
+                by = replace(outcome.book, by=agent)
+                self._catalogue.record(by, _why(agent, standing, outcome), self.number)
+            samples = message.contribution.samples
+            self._journal.add_event(
+                "contributed",
+                agent=agent,
+                source=claim.source,
+                samples=samples,
+                classes=len(claim.classes),
+            )
+        self.ledger = ledger
+        self._changed(agent, now)
+        self._log.info("contribution", agent=agent, samples=samples, classes=names[:200])
+        return answer
+
+    def _take_counts(
+        self, agent: str, message: CountReport, payload: bytes, now: float
+    ) -> list[Publication]:
+        claim, offered = message.claim, self.offered
+        refusal = None
+        if not offered.total or claim.total != offered.total:
+            words = "counted against another total than devices are asked to count against"
+            refusal = Refusal(Reason.WRONG_BASE, words)
+        elif claim.lineage != offered.lineage:
+            refusal = admission.other_lineage(offered.lineage)
+        elif not self.ledger.of(agent) or not offered.is_for(agent):
+            refusal = Refusal(Reason.NOT_ASKED, f"{agent} was not asked to count")
+        if refusal is not None:
+            return self._refuse(agent, 0, message.digest, refusal, REFUSED)
+        answer = [self._messages.receipt(agent, 0, message.digest, UploadStatus.ACCEPTED)]
+        there = self.tally.counts.get(agent) if self.tally.total == claim.total else None
+        if there is not None and there[0] == message.digest:
+            return answer
+        record = CountsRecord(agent, claim.total, message.digest, payload)
+        with self._journal.commit():
+            self._journal.ledger.put_counts(offered.lineage, record)
+        self.tally = self.tally.plus(agent, message)
+        self._counted_at = min(self._counted_at, now)
+        self._log.info("counts", agent=agent, samples=message.counts.samples)
+        return answer
+
+    def _foreign(self, agent: str, envelope: Envelope) -> Refusal | None:
+        if (envelope.agent, envelope.fleet) != (agent, self._messages.topics.fleet):
+            return Refusal(Reason.WRONG_AGENT, "the sender is not who the topic says")
+        if not self._catalogue.lineage:
+            words = "there is no extractor that all devices share: see `coordinator freeze`"
+            return Refusal(Reason.NOT_FROZEN, words)
+        return None
+
+    def _answer(self, agent: str, message: Contributed, outcome: Placed) -> list[Publication]:
+        status, code, words = UploadStatus.ACCEPTED, "", ""
+        if outcome.hidden:
+            # An operator decides, or has decided: the device need not send it again.
+            status = UploadStatus.WAITING if message.claim.source else status
+            names = ", ".join(outcome.hidden)
+            code, words = Reason.NOT_SHOWN, f"it counts, and is not shown yet: {names}"
+        return [self._messages.receipt(agent, 0, message.digest, status, code, words)]
+
+    # what comes of it
+
+    def _changed(self, agent: str, now: float) -> None:
+        self._restless_since = min(self._restless_since, now)
+        self._dirty, self._changed_at = True, now
+        self.comparisons = self.comparisons.upset([agent])
+
+    def _up_to_date(self, now: float) -> str:
+        """The hash of what is there, whether it was published or not."""
+        if self._dirty:
+            self._publish(now)
+        return self.version.state.sha256
+
+    def _publish(self, now: float) -> None:
+        """Make the version of what is there; its hash is on disk before anybody hears of it."""
+        self._dirty, self._counted_at, self._published_at = False, math.inf, now
+        try:
+            fresh = version(self.ledger, self._catalogue.agreed(), self.tally, self._terms.version)
+        except Exception as error:  # whatever what was let in comes to
+            self.trouble = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            self._log.error(f"no classifier can be made, the last one stays: {self.trouble}")
+            return
+        self.version, self.trouble = fresh, ""
+        newest, hashed = self._journal.ledger.newest(), fresh.state.sha256
+        same = newest is not None and (newest.lineage, newest.sha256) == (fresh.lineage, hashed)
+        self.number = 0 if newest is None else newest.version
+        changes = self._journal.ledger.changes
+        begun = newest is not None or fresh.knowledge is not None
+        if begun and not (same and newest is not None and newest.changes == changes):
+            self.number += 0 if same else 1
+            record = VersionRecord(
+                self.number, fresh.lineage, fresh.total, fresh.samples, changes, hashed
+            )
+            with self._journal.commit():
+                self._journal.ledger.put_version(record)
+            if not same:
+                about = {"devices": fresh.devices, "samples": fresh.samples}
+                self._log.info("published", version=self.number, **about, state=hashed[:16])
+        self._show()
+
+    def _show(self) -> None:
+        """What the channel says: all of it, and who is to count against it."""
+        is_offered = self.offered.total == self.version.total
+        self._catalogue.learnt = self.version.bank(self.offered.share if is_offered else 0.0)
+
+    def _version_due(self, now: float) -> bool:
+        rules, counted = self._terms.rules, self._counted_at < math.inf
+        if not (self._dirty or counted) or now - self._published_at < rules.interval:
+            return False
+        return self._dirty or now - self._counted_at >= rules.settle or not self._owing()
+
+    def _is_calm(self, now: float) -> bool:
+        return now - self._changed_at >= self._terms.rules.settle
+
+    def _offer_due(self, now: float) -> bool:
+        total, settle = self.version.total, self._terms.rules.settle
+        if self._dirty or self.version.knowledge is None or self.offered.total == total:
+            return False
+        grew = self.version.samples >= GREW * self.offered.samples
+        return self._is_calm(now) or (grew and now - self._restless_since >= settle)
+
+    def _offer(self, now: float) -> None:
+        share = min(1.0, self._terms.rules.asked / max(self.version.devices, 1))
+        self.offered = OfferedTotal(
+            self._catalogue.lineage, self.version.total, self.version.samples, share
+        )
+        self._restless_since = math.inf
+        with self._journal.commit():
+            self._journal.set_meta(OFFERED, json.dumps(to_plain(self.offered)))
+        self._log.info("to be counted against", samples=self.offered.samples, share=share)
+        self._say_total()
+        self._show()
+
+    def _say_total(self) -> None:
+        self._total_message = None
+        if self.offered.total and self.offered.total == self.version.total:
+            topics, run = self._messages.topics, self._messages.contract.run
+            envelope = Envelope(
+                "global", topics.fleet, run, self._messages.epoch, round=self.number
+            )
+            payload = self.version.to_count_against(envelope)
+            self._total_message = Publication(self._topic, payload, retain=True)
+
+    def _owing(self) -> set[str]:
+        """Who is to count and has not."""
+        drawn = {agent for agent in self.ledger.agents if self.offered.is_for(agent)}
+        return drawn - self.tally.counts.keys() if self.tally.total == self.offered.total else drawn
+
+    def _compare(self, now: float) -> None:
+        """The next device that was not compared with the others since they changed."""
+        self._compare_at = now + PAUSE
+        agent, self.comparisons = self.comparisons.next(self.ledger.agents)
+        if not agent or self.version.knowledge is None:
+            return
+        own = [
+            read_contribution(self._journal.ledger, self._catalogue.lineage, agent, source)
+            for source in self.ledger.of(agent)
+        ]
+        shrinkage = self.version.knowledge.choice.shrinkage
+        fresh = comparison.suspects_of(self.ledger, agent, own, shrinkage)
+        before = self.comparisons.suspects.get(agent, ())
+        self.comparisons = self.comparisons.with_suspects(agent, fresh)
+        for suspect in set(fresh) - set(before):
+            with self._journal.commit():
+                self._journal.add_event(
+                    "suspect", agent=agent, label=suspect.label, looks_like=suspect.looks_like
+                )
+            self._log.warning(suspect.sentence, agent=agent)
+
+    @property
+    def _topic(self) -> str:
+        return self._messages.topics.proto(TOTAL)
+
+    @property
+    def _width(self) -> int:
+        extractor = self._catalogue.extractor()
+        if extractor is None:
+            return 0
+        points = extractor.points
+        return points.weight.shape[1] if isinstance(points, Head) else points.dim
+
+
+def _why(agent: str, before: Standing, outcome: Placed) -> str:
+    """What a device's contribution changed of the book, as versions are listed."""
+    brought = sorted(outcome.book.brought.keys() - before.book.brought.keys())
+    waiting = sorted(outcome.book.pending.keys() - before.book.pending.keys())
+    words = [", ".join(brought)] * bool(brought)
+    words += [f"{', '.join(waiting)} waiting"] * bool(waiting)
+    return f"{'; '.join(words) or 'a class anew'} from {agent}"

@@ -1,0 +1,171 @@
+"""What a fleet's devices have said of their samples, and its exact total: a value, of which taking
+in, taking away and replacing are one and the same operation.
+"""
+
+# Theory of operation
+#
+# A ledger is of one lineage: contributions through different extractors do not add up. A device has
+# one contribution a source (its own samples, or one of the classes that it enrolled), and the
+# newest takes the place of the one before:
+#
+#   replace    total − old + new
+#   forget     total − old
+#   a restart  the sum of what the journal has
+#
+# All three are of whole numbers (`protofleet.values.sums`), so they end in the same bits: a ledger
+# without a device is the ledger that never had it, whatever came in which order.
+#
+# What a change costs does not depend on who else is there: two contributions are folded, one of
+# them read again from the journal, as the sums of a contribution are a hundred times as large as
+# its message and a thousand of them would not fit into memory. What is remembered of each is its
+# digest, and how many samples of which class.
+#
+# Class ids. Devices name classes by words, sums have rows by number. In here a class has the least
+# number that was free when it came, so that the total need not be re-keyed when one comes; these
+# numbers tell of the order of arrivals, and never leave. What leaves is `canonical`: the classes
+# that the fleet agreed on, in their order, then all others that are there, by name. Only the means
+# are re-keyed for it, a row a class; the scatter has one key and knows no classes.
+#
+# A class that nobody has any more has no number, and leaves no trace either.
+#
+# What is not in here: who may contribute (`admission`), what is shown to whom (`catalogue`), when
+# it is published and counted against (`keeper`).
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+
+from protofleet.errors import FusionError
+from protofleet.exchange.contributed import Contributed
+from protofleet.statistics import contribution
+from protofleet.statistics.contribution import MEANS, Grid
+from protofleet.values import sums
+from protofleet.values.sums import Partial, Sum
+
+Place = tuple[str, str]  # agent and source
+GRID = Grid()  # of every lineage: extractors bring their features to where it holds them
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is remembered of a contribution beside the sums that it is in."""
+
+    digest: str
+    classes: Mapping[str, int]  # samples
+
+    @staticmethod
+    def of(contributed: Contributed) -> Entry:
+        """As it came."""
+        counts = contributed.contribution.means.counts
+        assert counts is not None  # a contribution has them
+        names = contributed.claim.classes
+        return Entry(contributed.digest, dict(zip(names, counts.tolist(), strict=True)))
+
+    @property
+    def samples(self) -> int:
+        """How many stand behind it."""
+        return sum(self.classes.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """Contributions of one lineage and their total; `ids` are the total's own keys of classes."""
+
+    lineage: str = ""
+    entries: Mapping[Place, Entry] = field(default_factory=dict)
+    ids: Mapping[str, int] = field(default_factory=dict)
+    total: Partial = field(default_factory=dict)
+
+    def plus(self, agent: str, new: Contributed, old: Contributed | None = None) -> Ledger:
+        """With this contribution, which replaces `old`: what the device said before."""
+        place = agent, new.claim.source
+        rest = self if old is None else self.without(agent, old)
+        if place in rest.entries:
+            raise FusionError("a contribution is there already: it is to be replaced")
+        ids = _with_ids(rest.ids, new.claim.classes)
+        total = sums.merge(rest.total, _folded(new, ids))
+        return replace(rest, entries={**rest.entries, place: Entry.of(new)}, ids=ids, total=total)
+
+    def without(self, agent: str, old: Contributed) -> Ledger:
+        """As if it had never come."""
+        place = agent, old.claim.source
+        entry = self.entries.get(place)
+        if entry is None or entry.digest != old.digest:
+            raise FusionError("what is to be taken away was never added")
+        total = sums.subtract(self.total, _folded(old, self.ids))
+        entries = {key: entry for key, entry in self.entries.items() if key != place}
+        rows = set(_keys(total))
+        ids = {name: number for name, number in self.ids.items() if number in rows}
+        return replace(self, entries=entries, ids=ids, total=total if rows else {})
+
+    def canonical(self, first: Sequence[str] = ()) -> tuple[tuple[str, ...], Partial]:
+        """Class names in an order that tells nothing of arrivals, and the total by their places.
+        All of `first` are among them, whether anybody has them or not.
+        """
+        names = (*first, *sorted(self.ids.keys() - set(first)))
+        means = self.total.get(MEANS)
+        if not isinstance(means, Sum):
+            return names, self.total
+        place = {number: names.index(name) for name, number in self.ids.items()}
+        return names, {**self.total, MEANS: means.keyed([place[key] for key in _keys(self.total)])}
+
+    @property
+    def agents(self) -> list[str]:
+        """Who contributed."""
+        return sorted({agent for agent, _ in self.entries})
+
+    @property
+    def samples(self) -> int:
+        """Of all."""
+        return sum(entry.samples for entry in self.entries.values())
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """Samples by class."""
+        counts: dict[str, int] = {}
+        for entry in self.entries.values():
+            for name, samples in entry.classes.items():
+                counts[name] = counts.get(name, 0) + samples
+        return counts
+
+    @property
+    def digests(self) -> dict[Place, str]:
+        """Of all contributions."""
+        return {place: entry.digest for place, entry in self.entries.items()}
+
+    def of(self, agent: str) -> dict[str, Entry]:
+        """What one device contributed, by source."""
+        return {source: entry for (who, source), entry in self.entries.items() if who == agent}
+
+    def brought_by(self, name: str) -> list[Place]:
+        """Which contributions a class is in."""
+        return [place for place, entry in self.entries.items() if name in entry.classes]
+
+
+def _folded(contributed: Contributed, ids: Mapping[str, int]) -> Partial:
+    """What it adds to a total with these keys."""
+    partial = contribution.fold(contributed.contribution, GRID)
+    means = partial[MEANS]
+    assert isinstance(means, Sum)
+    # Its own ids are places among the names that it came with.
+    keys = [ids[contributed.claim.classes[place]] for place in means.keys.tolist()]
+    return {**partial, MEANS: means.keyed(keys)}
+
+
+def _with_ids(ids: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
+    """Each name with a number, new ones with the least that are free."""
+    numbers, used = dict(ids), set(ids.values())
+    free = (number for number in count() if number not in used)
+    for name in names:
+        if name not in numbers:
+            numbers[name] = next(free)
+    return numbers
+
+
+def _keys(total: Partial) -> list[int]:
+    means = total.get(MEANS)
+    return means.keys[np.asarray(means.weights) > 0].tolist() if isinstance(means, Sum) else []

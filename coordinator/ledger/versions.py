@@ -1,0 +1,144 @@
+"""What comes of a ledger and of counts, as it is published: the same wherever it is made, from
+memory, after a restart or from the journal alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from hashlib import sha256
+
+from coordinator.journal.tables import LedgerTables
+from coordinator.ledger.ledger import Ledger
+from coordinator.uploads.fuse import as_published
+from protofleet.contract import Wire
+from protofleet.errors import FusionError
+from protofleet.exchange import contributed, learned
+from protofleet.exchange.contributed import Claim, Contributed, CountReport
+from protofleet.exchange.published import About, Bank
+from protofleet.exchange.state import GlobalState
+from protofleet.statistics.counts import Counts
+from protofleet.statistics.knowledge import Knowledge
+from protofleet.values import sums
+from protofleet.values.prototypes import Head
+from protofleet.wire import Envelope
+
+
+@dataclass(frozen=True)
+class VersionTerms:
+    """What a version is made by, beside its sums and counts."""
+
+    wire: Wire
+    precision: Mapping[str, Wire]  # of single parts
+    alarms: float  # share of usual things that may be called unknown
+
+
+@dataclass(frozen=True, eq=False)
+class CountTotal:
+    """What devices counted, by their names: against which total, and the digest of each."""
+
+    total: str = ""
+    counts: Mapping[str, tuple[str, Counts]] = field(default_factory=dict)
+
+    @property
+    def sum(self) -> Counts | None:
+        """Of all; None where nobody counted."""
+        every = [counts for _, counts in self.counts.values()]
+        return reduce(Counts.plus, every) if every else None
+
+    def plus(self, agent: str, report: CountReport) -> CountTotal:
+        """With this; counts of two totals are never added."""
+        others = self.counts if self.total == report.claim.total else {}
+        counts = {**others, agent: (report.digest, report.counts)}
+        return CountTotal(report.claim.total, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerVersion:
+    """What was made, and of how much."""
+
+    lineage: str = ""
+    names: tuple[str, ...] = ()  # of class ids
+    total: str = ""  # the hash of the sums
+    state: GlobalState = field(default_factory=GlobalState)
+    knowledge: Knowledge | None = None
+    devices: int = 0
+    samples: int = 0
+
+    def bank(self, share: float) -> Bank | None:
+        """What devices classify with, of all classes; `share` of them are to count against it."""
+        if self.knowledge is None:
+            return None
+        head = self.state.shared[learned.HEAD]
+        assert isinstance(head, Head)
+        sure = self.knowledge.calibration
+        about = About(self.lineage, self.names, calibration=sure, total=self.total, asked=share)
+        return Bank(about, head)
+
+    def to_count_against(self, envelope: Envelope) -> bytes:
+        """The message of its total."""
+        claim = Claim(self.lineage, self.names, total=self.total)
+        return contributed.write_total(claim, self.state.shared, envelope)
+
+
+@dataclass(frozen=True)
+class OfferedTotal:
+    """What devices are to count against: its hash, the samples in it, and which share of them."""
+
+    lineage: str = ""
+    total: str = ""
+    samples: int = 0
+    share: float = 0.0
+
+    def is_for(self, agent: str) -> bool:
+        """Whether it is this device's turn: everybody knows, and nobody can choose."""
+        drawn = int(sha256(f"{self.total}:{agent}".encode()).hexdigest()[:16], 16) / 2**64
+        return drawn < self.share
+
+
+def version(
+    ledger: Ledger, first: Sequence[str], tally: CountTotal, terms: VersionTerms
+) -> LedgerVersion:
+    """Of these contributions and counts; `first` are the classes that the fleet agreed on."""
+    names, total = ledger.canonical(first)
+    digest = sums.digest(total)
+    current = tally.total == digest
+    state, whole = learned.state(total, tally.sum, current=current, false_alarms=terms.alarms)
+    published = as_published(state, terms.wire, terms.precision)
+    devices, samples = len(ledger.agents), ledger.samples
+    return LedgerVersion(ledger.lineage, names, digest, published, whole, devices, samples)
+
+
+def read_contribution(tables: LedgerTables, lineage: str, agent: str, source: str) -> Contributed:
+    """As it came."""
+    body = tables.contribution(lineage, agent, source)
+    message = None if body is None else contributed.read(body)
+    if not isinstance(message, Contributed):
+        raise FusionError(f"the journal has no contribution of {agent}")
+    return message
+
+
+def read_ledger(
+    tables: LedgerTables, lineage: str, but: Iterable[str] = (), like: Ledger | None = None
+) -> Ledger:
+    """What the journal has of a lineage, without these devices; `like`, where that is the same."""
+    absent = frozenset(but)
+    records = [record for record in tables.contributions(lineage) if record.agent not in absent]
+    digests = {(record.agent, record.source): record.digest for record in records}
+    if like is not None and like.lineage == lineage and digests == like.digests:
+        return like
+    ledger = Ledger(lineage)
+    for agent, source in digests:
+        ledger = ledger.plus(agent, read_contribution(tables, lineage, agent, source))
+    return ledger
+
+
+def read_tally(tables: LedgerTables, lineage: str) -> CountTotal:
+    """What devices counted, from the journal."""
+    tally = CountTotal()
+    for record in tables.counts(lineage):
+        report = contributed.read(record.body)
+        if isinstance(report, CountReport):
+            tally = tally.plus(record.agent, report)
+    return tally

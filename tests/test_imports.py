@@ -32,6 +32,7 @@ ORDER = {
         ("config", "records", "protocol", "networks", "inference"),
         ("store", "data", "training", "updates"),
         ("worker", "contributing"),
+        ("unknowns",),
         ("daemon",),
         ("cli",),
     ),

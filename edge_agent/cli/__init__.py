@@ -15,6 +15,7 @@ from edge_agent.cli.init_cmd import init
 from edge_agent.cli.run_cmd import run as run_command
 from edge_agent.cli.status_cmd import status
 from edge_agent.cli.summarise_cmd import summarise
+from edge_agent.cli.unknowns_cmd import unknowns
 from protofleet.cli.main import run
 
 
@@ -30,10 +31,22 @@ def agent() -> None:
     edge-agent status                                   how it is getting on
     edge-agent infer --bundle B photos/                 classify photos with what the fleet learned
     edge-agent enroll --bundle B --label owl *.jpg      a new class from a few photos
+    edge-agent unknowns --bundle B                      what it saw and knew no class for
     """
 
 
-for command in (init, run_command, status, config, contract, infer, enroll, forget, summarise):
+for command in (
+    init,
+    run_command,
+    status,
+    config,
+    contract,
+    infer,
+    enroll,
+    forget,
+    unknowns,
+    summarise,
+):
     agent.add_command(command)
 
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from edge_agent.cli.infer_cmd import Reach
     from edge_agent.inference.classifier import Classifier
+    from edge_agent.unknowns.ring import UnknownRing
     from edge_agent.updates.enrolment import Enrolment
     from protofleet.mqtt.address import Address
+    from protofleet.values.prototypes import Floats
 
 IN_USE = " and in use on this device"
 NOT_YET = (
@@ -27,9 +29,14 @@ NOT_YET = (
 
 
 @click.command()
-@click.argument("photos", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("photos", nargs=-1, type=click.Path(path_type=Path))
 @bundle_option
-@click.option("--label", required=True, help="What the photos show.")
+@click.option("--label", help="What the photos show; beside --cluster the first word will do.")
+@click.option(
+    "--cluster",
+    type=click.IntRange(1),
+    help="In place of photos: what `edge-agent unknowns` listed under this number.",
+)
 @click.option(
     "--offer", "url", metavar="URL", help="Offer it to the fleet at this broker (mqtt://host)."
 )
@@ -47,7 +54,8 @@ NOT_YET = (
 def enroll(
     photos: tuple[Path, ...],
     bundle: Path,
-    label: str,
+    label: str | None,
+    cluster: int | None,
     url: str | None,
     agent: str | None,
     fleet: str | None,
@@ -56,8 +64,9 @@ def enroll(
     reach: Reach,
 ) -> None:
     """Learn a new class from a few PHOTOS: in use here at once, on every following device once it
-    is admitted.
+    is admitted. Or from unknown things that this device saw: --cluster NUMBER NAME.
     """
+    label, photos = _named(label, photos, cluster)
     # Before all that imports numpy: it keeps that to one thread.
     from edge_agent.inference.classifier import Classifier
 
@@ -67,13 +76,18 @@ def enroll(
     from edge_agent.updates.offer import offer
 
     cache.settled(classifier, bundle)
-    new = enrolment.embedded(classifier, label, _read(photos, classifier))
+    if cluster is None:
+        new = enrolment.embedded(classifier, label, _read(photos, classifier))
+    else:
+        new = enrolment.of_features(classifier, label, _from_cluster(bundle, classifier, cluster))
     name, fleet = agent or host_name(), fleet or classifier.bundle.manifest.fleet
     message = new.message(fleet, name, classifier.bundle.manifest.run)
     has_rows = classifier.loaded.bank.kind == "head"
     if url and has_rows and not cache.total_file(bundle).exists():
         _fetch_total(bundle, reach(url), fleet, name)
     enrolment.keep(classifier, bundle, message)
+    if cluster is not None:
+        _forget_cluster(bundle, classifier, cluster)
     usable = label in classifier.loaded.labels
     document = {
         "label": label,
@@ -112,6 +126,47 @@ def enroll(
     click.echo(json.dumps(document, indent=1) if as_json else "\n".join(lines))
     if document.get("status") not in (None, "accepted", "duplicate", "waiting"):
         raise FleetError(f"{label} was not taken into the fleet: {document['words']}")
+
+
+def _named(
+    label: str | None, photos: tuple[Path, ...], cluster: int | None
+) -> tuple[str, tuple[Path, ...]]:
+    """What it is called, and the photos."""
+    if cluster is None and not photos:
+        raise UsageError("photos are due, or --cluster")
+    if cluster is not None and len(photos) > (label is None):
+        raise UsageError("photos or --cluster, one of the two")
+    if label is not None:
+        return label, photos
+    if cluster is None:
+        raise UsageError("--label is due: what the photos show")
+    if not photos:
+        raise UsageError("a name is due: what the cluster shows")
+    return str(photos[0]), ()
+
+
+def _ring(bundle: Path, classifier: Classifier) -> UnknownRing:
+    from edge_agent.unknowns.ring import UnknownRing
+
+    lineage = classifier.loaded.bank.about.lineage
+    return UnknownRing(bundle, lineage, classifier.bundle.manifest.embedding)
+
+
+def _from_cluster(bundle: Path, classifier: Classifier, number: int) -> Floats:
+    """Features of what was listed under this number."""
+    ring = _ring(bundle, classifier)
+    keys = ring.cluster(number)
+    if not keys:
+        raise UsageError(
+            f"there is no cluster {number}", f"edge-agent unknowns --bundle {bundle} lists them"
+        )
+    return ring.features(keys)
+
+
+def _forget_cluster(bundle: Path, classifier: Classifier, number: int) -> None:
+    """It is known now; the other numbers stay what they are."""
+    ring = _ring(bundle, classifier)
+    ring.forget(ring.cluster(number))
 
 
 def _read(photos: tuple[Path, ...], classifier: Classifier) -> NDArray[Any]:

@@ -21,7 +21,9 @@ from protofleet.errors import DataError, FleetError, UsageError
 
 if TYPE_CHECKING:
     from edge_agent.inference.classifier import Classifier
+    from edge_agent.unknowns.ring import UnknownRing
     from protofleet.mqtt.address import Address
+    from protofleet.values.prototypes import Floats
 
     Reach = Callable[[str], Address]
 
@@ -93,6 +95,11 @@ def broker_options(command: F) -> F:
 @channel_option
 @fetch_option
 @fleet_option
+@click.option(
+    "--collect/--no-collect",
+    default=None,
+    help="Keep what is unknown for `edge-agent unknowns`; by default with --watch.",
+)
 @broker_options
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line."
@@ -109,6 +116,7 @@ def infer(
     channel: str,
     fetch: bool,
     fleet: str | None,
+    collect: bool | None,
     as_json: bool,
     reach: Reach,
 ) -> None:
@@ -136,16 +144,23 @@ def infer(
         # Whoever watches and follows has time: the first classes may be on their way.
         if not classifier.loaded.labels and not (follow and endless):
             raise NoClass(str(bundle))
+        keep = watch is not None if collect is None else collect
+        rings = Rings(bundle) if keep else None
         if not endless:
-            rows = list(answers(classifier, images.find(paths), top))
+            rows = list(answers(classifier, images.find(paths), top, rings))
             click.echo(
                 json.dumps({"state": classifier.loaded.state, "answers": rows}, indent=1)
                 if as_json
                 else table(rows)
             )
             return
+        fresh = Freshness(bundle)
         for batch in appearing(watch) if watch is not None else from_lines(sys.stdin):
-            for row in answers(classifier, batch, top):
+            # A daemon beside it keeps the same files up to date, and a person may have enrolled a
+            # class since.
+            if fresh.changed():
+                settled(classifier, bundle)
+            for row in answers(classifier, batch, top, rings):
                 click.echo(json.dumps(row) if as_json else table([row]))
             # A program at the other end of a pipe waits for this answer before it asks on.
             sys.stdout.flush()
@@ -164,7 +179,47 @@ class NoClass(FleetError):
         )
 
 
-def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dict[str, Any]]:
+class Freshness:
+    """Whether what lies beside a bundle is still what it was."""
+
+    def __init__(self, bundle: Path) -> None:
+        from edge_agent.updates import cache
+
+        self._paths = (
+            cache.state_file(bundle),
+            cache.enrolled_folder(bundle),
+            cache.total_file(bundle),
+        )
+        self._stamps = self._now()
+
+    def changed(self) -> bool:
+        """Since the last time this was asked."""
+        before, self._stamps = self._stamps, self._now()
+        return before != self._stamps
+
+    def _now(self) -> list[Stamp | None]:
+        return [stamp_of(path) for path in self._paths]
+
+
+class Rings:
+    """Where a bundle's unknown things are kept, for each extractor that it had."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._bundle = bundle
+        self._rings: dict[str, UnknownRing] = {}
+
+    def add(self, lineage: str, feature: Floats, image: Any) -> None:
+        """Remember one."""
+        from edge_agent.unknowns.ring import UnknownRing
+
+        if lineage not in self._rings:
+            self._rings[lineage] = UnknownRing(self._bundle, lineage, len(feature))
+        self._rings[lineage].add(feature, image)
+
+
+def answers(
+    classifier: Classifier, files: list[Path], top: int, rings: Rings | None = None
+) -> Iterator[dict[str, Any]]:
     """One document a photo; a file that cannot be read has an error instead of a label."""
     import numpy as np
 
@@ -206,6 +261,9 @@ def answers(classifier: Classifier, files: list[Path], top: int) -> Iterator[dic
                 judged["probability"] = best[0]["probability"]
             if answer.unknown is not None:
                 judged["unknown"] = bool(answer.unknown[row])
+                if rings is not None and answer.unknown[row]:
+                    lineage = now.loaded.bank.about.lineage
+                    rings.add(lineage, answer.features[row], photos[path])
             yield {"path": str(path), "label": answer.best[row], **judged, "top": best}
 
 

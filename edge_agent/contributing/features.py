@@ -41,6 +41,11 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def keys(self) -> list[str]:
+        """Of all that are there, the oldest first."""
+        return list(self._rows)
+
     def add(self, key: str, feature: Floats) -> None:
         """Remember one; on disk before this returns."""
         record = np.zeros(1, self._record)
@@ -59,9 +64,13 @@ class FeatureCache:
 
     def tidy(self, used: Collection[str]) -> None:
         """Forget what nobody uses, once it is most of the file."""
-        if len(self._rows) <= ROOM * len(used):
-            return
-        rows = {key: row for key, row in self._rows.items() if key in set(used)}
+        if len(self._rows) > ROOM * len(used):
+            self.remove(set(self._rows) - set(used))
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Forget these."""
+        unused = set(keys)
+        rows = {key: row for key, row in self._rows.items() if key not in unused}
         records = np.zeros(len(rows), self._record)
         for place, (key, row) in enumerate(rows.items()):
             records["key"][place] = np.frombuffer(bytes.fromhex(key), np.uint8)

@@ -34,7 +34,8 @@ by one that passed its self-test and by no other.
 #   the state asks this device to count    the total is fetched, the process counts, the counts are
 #                                          offered; once a total, and only after the device's own
 #                                          contribution was taken
-#   a class was enrolled, no total here    the total is fetched: a row of the class takes it
+#   a class was enrolled, or unknown       the total is fetched: a row of the class takes it, and
+#     things were seen, no total here      to tell which of them are alike
 #
 # The process moves the bundle over `fleet.pfb` as soon as the self-test has passed, before it reads
 # the samples; hence a bundle that waits still tells which of the two failed. The daemon learns what
@@ -132,6 +133,7 @@ class Adoption:
         self._total_here = ("", "")  # what was fetched: its digest, and which total it is
         self._counting, self._counted = "", ""  # totals: being counted against, and of no use
         self._process: ChildProcess | None = None
+        self._tested = ""  # the bundle that the process tests, and may have moved already
         self._enrolled_at, self._enrolled_stamp, self._enrolled = 0.0, 0, 0
         self._remarked = ""  # what was said last of samples that are not in it
         self._next_at, self._wait = 0.0, FIRST_WAIT
@@ -279,7 +281,7 @@ class Adoption:
             self._retry_now()
         if self._fits:
             write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
-        here = self._fits or self._new.exists()
+        here = self._fits or self._new.exists() or self._tested == self._named
         self._follow_fetch(lambda: self._fetch.want("" if here else self._named))
         if self._counting not in ("", about.total):
             self._counting = ""
@@ -306,7 +308,8 @@ class Adoption:
     def _want_total(self) -> None:
         """Fetch what was announced, if it is of use here."""
         asked_us = self._asks_us()
-        needs_one = self._enrolled > 0 and not cache.total_file(self.file).exists()
+        uses_one = self._enrolled > 0 or cache.unknowns_folder(self.file).exists()
+        needs_one = uses_one and not cache.total_file(self.file).exists()
         if self._total is None:
             pass
         elif asked_us or needs_one:
@@ -349,6 +352,7 @@ class Adoption:
         words += ["--bundle", str(bundle)]
         if bundle != self.file:
             words += ["--to", str(self.file), "--name", self._named]
+            self._tested = self._named
         elif self._counting:
             words += ["--total", str(cache.total_file(self.file))]
         # By flags and not by the daemon's file: its settings may have come from the environment.
@@ -363,7 +367,7 @@ class Adoption:
         code = process.poll()
         if code is None:
             return
-        self._process = None
+        self._process, self._tested = None, ""
         report, counting = _report(process.stdout), self._counting
         words = _last_words(process) or f"the process ended with {code}"
         if code and self._new.exists():

@@ -245,6 +245,22 @@ def test_a_total_is_fetched_by_those_alone_who_are_asked(adoption, bundle, tmp_p
     assert wants(share * 1.01, contributed_already=True)
 
 
+def test_a_bundle_that_is_being_tested_is_not_fetched_again(adoption, bundle, tmp_path):
+    it, topics, opened = adoption.it, adoption.topics, open_bundle(bundle)
+    stable = topics.parse(topics.proto("stable"))
+    it.take_in(stable, state_of(opened))
+    it._new.write_bytes(bundle.read_bytes())  # its last chunk came
+    it.look(may_send=True)
+    assert len(adoption.started) == 1
+    it._new.rename(it.file)  # the process moved it, and reads the samples
+    body = {"digest": "0" * 64, "size": 9000, "chunk": 1000, "of": "bundle"}
+    slip = wire.encode(wire.Envelope("slip", "f", "r"), body | {"bundle": opened.digest})
+    it.take_in(topics.parse(topics.bundle("stable")), slip)
+    it.take_in(stable, state_of(opened, total=TOTAL))
+    it.look(may_send=True)
+    assert adoption.published == []
+
+
 def test_shares_are_even_and_differ_from_total_to_total():
     shares = [drawn("t", f"camera-{n}") for n in range(2000)]
     assert abs(np.mean(np.array(shares) < 0.05) - 0.05) < 0.015

@@ -1,0 +1,64 @@
+"""Unknown things that are alike: clusters in the space in which the fleet's classes are round."""
+
+# Theory of operation
+#
+# DBSCAN (Ester et al. 1996): two things are neighbours if they are near; a thing with enough of
+# them, itself among these, is the core of a cluster, and all that are reached from core to core by
+# neighbours belong to it. What is reached by none is alone, and stays out.
+#
+# Near is measured by the cosine of the angle at m₀, the middle of all classes, after S_ρ was made
+# the identity (`statistics.closed_form`): with z = f − m₀
+#
+#   cos(i, j) = zᵢᵀ S_ρ⁻¹ zⱼ / √(zᵢᵀ S_ρ⁻¹ zᵢ · zⱼᵀ S_ρ⁻¹ zⱼ)
+#
+# Why the angle and not the distance: in a thousand dimensions all distances between samples are
+# nearly the same, and how far a class lies out differs; the angle of two different classes is
+# nearly a right one. Measured with each class held back in turn, on what the fleet then called
+# unknown: of two different things the cosine is above 0.15 in one pair of a hundred, of the same
+# class 0.44 in the middle (office-caltech), and clusters at 0.3 are of one class in 97 of 100
+# photographs and more. On drawings and paintings (PACS) one class falls apart into several
+# clusters, each of one class.
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protofleet.statistics.closed_form import Moments
+from protofleet.values.prototypes import Floats, Ints
+
+NEAR = 0.3  # cosine from which two are neighbours
+LEAST = 4  # neighbours of a core, itself among them
+
+
+def cosines(features: Floats, of: Moments, shrinkage: float) -> NDArray[np.float64]:
+    """Of each with each."""
+    z = np.asarray(features, np.float64) - of.centre
+    inner = z @ np.linalg.solve(of.shrunk(shrinkage), z.T)
+    length = np.sqrt(np.maximum(np.diag(inner), 1e-12))
+    cosine: NDArray[np.float64] = inner / np.outer(length, length)
+    return cosine
+
+
+def clustered(cosine: NDArray[np.float64], near: float = NEAR, least: int = LEAST) -> Ints:
+    """The cluster of each, the largest is 0; −1 for what is alone."""
+    neighbours = cosine >= near
+    core = neighbours.sum(1) >= least
+    labels = np.full(len(cosine), -1, np.int64)
+    count = 0
+    for first in np.flatnonzero(core):
+        if labels[first] >= 0:
+            continue
+        labels[first], stack = count, [int(first)]
+        while stack:
+            here = stack.pop()
+            if core[here]:
+                fresh = np.flatnonzero(neighbours[here] & (labels < 0))
+                labels[fresh] = count
+                stack += fresh.tolist()
+        count += 1
+    sizes = np.bincount(labels[labels >= 0], minlength=count)
+    order = np.argsort(-sizes, kind="stable")
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    return np.where(labels >= 0, rank[labels] if count else -1, -1)

@@ -80,7 +80,8 @@ def echo_classes(listing: dict[str, Any], as_json: bool) -> None:
 
 def _row(row: dict[str, Any]) -> str:
     """What there is of a class: prototypes, or samples that devices contributed."""
-    by = f"enrolled by {row['by'] or 'a device'}" if row["enrolled"] else ""
+    how = "brought" if "samples" in row else "enrolled"
+    by = f"{how} by {row['by'] or 'a device'}" if row["enrolled"] else ""
     if "samples" not in row:
         return f"{row['rows']:>3} prototypes  {by or ('' if row['rows'] else 'not known yet')}"
     notes = [by, "removed" * row["removed"], "not shown" * (not row["shown"])]

@@ -108,6 +108,7 @@ class Standing:
     book: Book
     ledger: Ledger
     agreed: frozenset[str]  # what the contract and the extractor's bundle name
+    in_bundle: frozenset[str]  # and of which the bundle has prototypes
     policy: Policy
 
 
@@ -171,7 +172,8 @@ def _enrolled(agent: str, name: str, there: Standing) -> Refusal | None:
         return None
     owners: Mapping[str, str] = {**book.pending, **book.brought}
     others = {who for who, _ in there.ledger.brought_by(name)} - {agent}
-    if owners.get(name, agent if not others else "") != agent:
+    free = not others and name not in there.in_bundle
+    if owners.get(name, agent if free else "") != agent:
         return Refusal(Reason.CONFLICT, f"there is a class {name!r} already")
     return None
 

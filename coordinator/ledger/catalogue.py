@@ -5,7 +5,7 @@ decisions.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,9 +15,10 @@ import numpy as np
 
 from coordinator.config import UploadLimits
 from coordinator.journal.journal import Journal
-from coordinator.ledger import books, offers
+from coordinator.ledger import books, display, offers
 from coordinator.ledger.admission import Policy, is_shown
 from coordinator.ledger.books import Book
+from coordinator.ledger.display import Learnt
 from coordinator.ledger.extractor import FrozenExtractor, read_bundle
 from coordinator.ledger.ledger import Ledger
 from coordinator.messages import BundleBlob, Messages
@@ -92,7 +93,7 @@ class Catalogue:
         self.journal, self.messages, self.policy, self.log = journal, messages, policy, log
         self.limits = limits
         self.ledger = Ledger()  # of the frozen extractor, and what it comes to
-        self.learnt: Bank | None = None
+        self.learnt: Learnt | None = None
         self._text, self._versions = "", [Book()]
         self._frozen: tuple[str, Bank | None] = "", None
 
@@ -129,10 +130,9 @@ class Catalogue:
         if base is None:
             return None
         about = replace(base.about, bundle=book.bundle)
-        learnt = self.learnt
-        if learnt is not None and extractor is not None and _same_lineage(learnt, extractor):
-            learnt = replace(learnt, about=replace(learnt.about, bundle=book.bundle))
-            return _shown(learnt, book, frozenset(self.agreed(book)))
+        learnt = self.learnt if extractor is not None else None
+        if learnt is not None and learnt.about.lineage == about.lineage:
+            return display.bank(learnt, base, book, self.agreed(book))
         bank = published.without(Bank(about, base.points), book.removed)
         enrolled = offers.together(map(offers.unpacked, book.admitted.values()), bank)
         bank = bank if enrolled is None else published.joined(bank, enrolled)
@@ -379,7 +379,7 @@ class Catalogue:
         """Every class of the ledger, whether it is shown or not."""
         agreed, samples = self.agreed(book), self.ledger.classes
         names = (*agreed, *sorted(samples.keys() - set(agreed)))
-        public = names_shown(names, book)
+        public = display.names_shown(names, book)
         return [
             {
                 "name": public[name],
@@ -441,31 +441,6 @@ class Catalogue:
                 f"there is no version {version}", f"there are 0 to {len(versions) - 1}"
             )
         return replace(versions[version], by="")
-
-
-def _same_lineage(one: Bank, two: Bank) -> bool:
-    return one.about.lineage == two.about.lineage
-
-
-def names_shown(names: Sequence[str], book: Book) -> dict[str, str]:
-    """What each class is shown by; nothing is shown by the name of another."""
-    return {
-        name: to if (to := book.renamed.get(name, name)) not in names else name for name in names
-    }
-
-
-def _shown(learnt: Bank, book: Book, agreed: frozenset[str]) -> Bank:
-    """Of what a ledger comes to the classes that devices may answer by, under the names that they
-    are shown by. Of the others not even the name leaves.
-    """
-    assert isinstance(learnt.points, Head)
-    names = learnt.about.classes
-    public = names_shown(names, book)
-    places = [i for i, name in enumerate(names) if is_shown(name, book, agreed)]
-    head = learnt.points.only(places)
-    ids = [places.index(i) for i in head.classes.tolist()]
-    about = replace(learnt.about, classes=tuple(public[names[i]] for i in places))
-    return Bank(about, Head(np.array(ids, np.int64), head.weight, head.bias))
 
 
 def _without(messages: Mapping[str, str], name: str) -> dict[str, str]:

@@ -45,7 +45,7 @@ from dataclasses import dataclass, replace
 from coordinator.config import LedgerSection, UploadLimits
 from coordinator.journal.journal import Journal
 from coordinator.journal.tables import ContributionRecord, CountsRecord, VersionRecord
-from coordinator.ledger import admission, comparison
+from coordinator.ledger import admission, comparison, display
 from coordinator.ledger.admission import MOST_CLASSES, AdmissionLimits, Placed, Standing
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.comparison import Comparisons
@@ -148,7 +148,7 @@ class Keeper:
         self.offered = from_plain(OfferedTotal, offered) if offered else OfferedTotal()
         if self.offered.lineage != lineage:
             self.offered = OfferedTotal()
-        self._changed_at = self._restless_since = now
+        self._changed_at, self._restless_since = now, math.inf
         self._publish(now)
         if self.offered.total != self.version.total:
             self.offered = OfferedTotal()  # what was to be counted against is no more
@@ -225,8 +225,13 @@ class Keeper:
         claim, ledger, tables = message.claim, self.ledger, self._journal.ledger
         earlier = ledger.entries.get((agent, claim.source))
         agreed = self._catalogue.agreed()
+        extractor = self._catalogue.extractor()
         standing = Standing(
-            self._catalogue.versions[-1], ledger, frozenset(agreed), self._catalogue.policy
+            self._catalogue.versions[-1],
+            ledger,
+            frozenset(agreed),
+            frozenset() if extractor is None else frozenset(display.in_bundle(extractor)),
+            self._catalogue.policy,
         )
         limits = AdmissionLimits(
             self._catalogue.lineage, self._width, len(agreed) + MOST_CLASSES, self._terms.limits
@@ -364,7 +369,7 @@ class Keeper:
     def _show(self) -> None:
         """What the channel says: all of it, and who is to count against it."""
         is_offered = self.offered.total == self.version.total
-        self._catalogue.learnt = self.version.bank(self.offered.share if is_offered else 0.0)
+        self._catalogue.learnt = self.version.learnt(self.offered.share if is_offered else 0.0)
 
     def _version_due(self, now: float) -> bool:
         rules, counted = self._terms.rules, self._counted_at < math.inf

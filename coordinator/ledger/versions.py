@@ -10,18 +10,19 @@ from functools import reduce
 from hashlib import sha256
 
 from coordinator.journal.tables import LedgerTables
+from coordinator.ledger.display import Learnt
 from coordinator.ledger.ledger import Ledger
 from coordinator.uploads.fuse import as_published
 from protofleet.contract import Wire
 from protofleet.errors import FusionError
 from protofleet.exchange import contributed, learned
 from protofleet.exchange.contributed import Claim, Contributed, CountReport
-from protofleet.exchange.published import About, Bank
+from protofleet.exchange.published import About
 from protofleet.exchange.state import GlobalState
 from protofleet.statistics.counts import Counts
 from protofleet.statistics.knowledge import Knowledge
 from protofleet.values import sums
-from protofleet.values.prototypes import Head
+from protofleet.values.prototypes import Head, Prototypes
 from protofleet.wire import Envelope
 
 
@@ -66,15 +67,16 @@ class LedgerVersion:
     devices: int = 0
     samples: int = 0
 
-    def bank(self, share: float) -> Bank | None:
+    def learnt(self, share: float) -> Learnt | None:
         """What devices classify with, of all classes; `share` of them are to count against it."""
         if self.knowledge is None:
             return None
-        head = self.state.shared[learned.HEAD]
+        head, means = self.state.shared[learned.HEAD], self.state.shared[learned.MEANS]
         assert isinstance(head, Head)
+        assert isinstance(means, Prototypes)
         sure = self.knowledge.calibration
         about = About(self.lineage, self.names, calibration=sure, total=self.total, asked=share)
-        return Bank(about, head)
+        return Learnt(about, head, means)
 
     def to_count_against(self, envelope: Envelope) -> bytes:
         """The message of its total."""

@@ -81,7 +81,7 @@ def service(
         for words in filter(None, (exposed(plan.data_dir), address.in_the_open)):
             log.warning(words)
         identity = _identity(journal, plan, options.epoch_above)
-        file = extractors.of_plan(plan, recipe, journal)
+        file = extractors.of_plan(plan, recipe, journal, log)
         contract = plan.contract_for(identity.run, recipe, None if file is None else input_of(file))
         hyper = from_plain(recipe.hyper, plan.settings, "settings")
         _same_run(journal, contract, recipe, hyper)

@@ -17,12 +17,14 @@ from coordinator.ledger.catalogue import NAMED
 from protofleet.contract import Input
 from protofleet.errors import DataError, UsageError
 from protofleet.recipe import Recipe
+from protofleet.util.files import OWN_FILE
+from protofleet.util.logs import Log
 from protofleet.util.processes import without_secrets
 
 RANDOM = "random.pfb"  # in the data directory
 
 
-def of_plan(plan: FleetConfig, recipe: Recipe[Any], journal: Journal) -> Path | None:
+def of_plan(plan: FleetConfig, recipe: Recipe[Any], journal: Journal, log: Log) -> Path | None:
     """What all devices are to see through, by the settings; None where they say nothing, or said it
     before.
     """
@@ -34,6 +36,7 @@ def of_plan(plan: FleetConfig, recipe: Recipe[Any], journal: Journal) -> Path | 
         return None
     file = plan.data_dir / RANDOM
     if not file.exists():
+        log.info("no extractor is named: random filters are made", file=file)
         assert plan.contract.input is not None  # settings without one and without an extractor
         random(plan.contract.input, plan.contract.seed, plan.serve.fleet, file)
     return file
@@ -60,6 +63,8 @@ def random(input: Input, seed: int, fleet: str, out: Path) -> None:
     if why := _run(words):
         hint = 'contract.extractor = "X.pfb" names what `protofleet extractor` made elsewhere'
         raise DataError(f"random filters cannot be made here: {why}", hint)
+    if out.exists():
+        out.chmod(OWN_FILE)
 
 
 def _run(words: list[str]) -> str:

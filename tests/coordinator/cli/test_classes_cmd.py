@@ -47,7 +47,7 @@ def test_a_class_of_a_ledger_says_how_much_there_is_of_it_and_whether_it_is_show
     echo_classes({**LISTING, "classes": rows}, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[3].split() == ["ant", "12", "samples", "of", "2", "devices"]
-    assert lines[4].endswith("enrolled by x, not shown")
+    assert lines[4].endswith("brought by x, not shown")
 
 
 def test_before_anything_is_learnt_there_is_little_to_say(capsys):

@@ -56,7 +56,7 @@ def standing(policy="auto", contributions=(), **book):
     ledger = Ledger(LINEAGE)
     for agent, names, source in contributions:
         ledger = ledger.plus(agent, read(agent, names, source=source))
-    return Standing(Book(**book), ledger, AGREED, policy)
+    return Standing(Book(**book), ledger, AGREED, frozenset({"pear"}), policy)
 
 
 def outcome(agent, names, there, source=""):
@@ -102,6 +102,7 @@ def test_own_samples_may_add_to_any_class_and_decide_nothing():
             standing(brought={"owl": "a"}, renamed={"owl": "great owl"}),
             "conflict",
         ),
+        ("a", "pear", standing(), "conflict"),  # the bundle has it
         ("a", "owl", standing(brought={"owl": "a"}), ""),
         ("a", "apple", standing(), ""),
         (

@@ -167,7 +167,7 @@ def test_a_growing_fleet_counts_before_it_stands_still(tmp_path):
         publications = made.take([arrived(f"d{n}", payload)], now)
         offered += [n] * len(totals(publications))
     # Never more often than every ten seconds, and each time a quarter more than before.
-    assert offered == [4, 10, 16, 22]
+    assert offered == [5, 11, 17, 23]
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -60,7 +60,7 @@ def test_counts_of_two_totals_are_never_added():
 
 def test_a_ledger_without_anybody_comes_to_nothing():
     made = of("")
-    assert (made.bank(1.0), made.state.shared, made.devices) == (None, {}, 0)
+    assert (made.learnt(1.0), made.state.shared, made.devices) == (None, {}, 0)
 
 
 def test_from_the_journal_it_is_the_same(tmp_path):

@@ -20,9 +20,12 @@ from protofleet.util.logs import Log
 from simulators.faults.mutations import mutated
 from simulators.run.setup import prepare
 from simulators.run.workers import Here
+from tests.contributing import arrived, counted, message
+from tests.coordinator import made as ledgers
 
 TOPICS = Topics("lab")
-SEEDS = 8
+SEEDS, LEDGER_SEEDS = 8, 120
+NAMES = ("plum", "apple")
 
 
 def core_of(setup, folder):
@@ -94,3 +97,34 @@ def test_two_strange_uploads_and_an_honest_one(small_lab, tmp_path, method):
         core.take([], 100.0)
         core.journal.close()
         core_of(setup, tmp_path / str(seed)).recover(0.0)
+
+
+def test_strange_contributions_and_counts_end_no_ledger_and_can_be_taken_away_again(tmp_path):
+    """Whatever is let in, honest devices are, too, and without the strangers nothing is left of
+    them.
+    """
+    made, never = (ledgers.ledger(tmp_path / name) for name in ("made", "never"))
+    honest = [arrived(a, message(a, NAMES, n)) for n, a in enumerate("ab")]
+    never.take(honest, 1.0)
+    made.take(honest[:1], 1.0)
+    (total,) = [p for p in ledgers.totals(made.take([], 50.0)) if p]
+    for seed in range(LEDGER_SEEDS):
+        rng, name = random.Random(seed), f"x{seed}"
+        payload = message(name, NAMES, seed)
+        if rng.random() < 0.3:
+            payload = counted("a", NAMES, total)
+            name = "a"
+        strange = wire.decode(payload)
+        try:
+            payload = wire.encode(strange.envelope, mutated(strange.body, rng), "float32")
+        except FleetError:
+            continue
+        made.take([arrived(name, payload)], 50.0 + seed)
+        assert not made.keeper.trouble
+    made.take(honest[1:], 500.0)
+    strangers = [agent for agent in made.keeper.ledger.agents if agent.startswith("x")]
+    assert strangers  # some changes are none that could be told from an honest device
+    for agent in strangers:
+        made.forget(agent, 600.0)
+    assert made.keeper.version.total == never.keeper.version.total
+    assert made.keeper.version.state.sha256 == never.keeper.version.state.sha256

@@ -159,7 +159,7 @@ class Core:
             with self.journal.commit():
                 self.journal.add_state(*newest)
         self.base_round, self.state = newest
-        self.intake.fresh = {}
+        self.intake.recover(self.base_round)
         self.keeper.recover(now)
         self._follow_ledger()
         # Known devices count as just lost until they speak, so that a restart does not change who

@@ -167,6 +167,11 @@ class Journal:
         )
         return [UploadRecord(*row) for row in self._db.execute(sql)]
 
+    def uploads_since(self, round: int) -> list[UploadRecord]:
+        """Uploads of this round and later ones, in order."""
+        sql = f"SELECT {UPLOAD} FROM uploads WHERE round>=? ORDER BY round, agent"
+        return [UploadRecord(*row) for row in self._db.execute(sql, (round,))]
+
     def body(self, blob: int | None) -> bytes | None:
         """The bytes in this place; None once compacted away."""
         span = self._db.execute(

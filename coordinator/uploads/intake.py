@@ -19,6 +19,7 @@ from protofleet.errors import WireError
 from protofleet.exchange.state import Upload
 from protofleet.mqtt.link.events import Publication
 from protofleet.util.logs import Log
+from protofleet.values.prototypes import Parts, count_floats
 from protofleet.wire import Message
 from protofleet.wire.codes import Reason, UploadStatus
 
@@ -31,6 +32,8 @@ from protofleet.wire.codes import Reason, UploadStatus
 #     and of the topic's agent
 #   is this (agent, round) here        the same digest: the answer it had; another: conflict
 #   is the round known, its base right no: refused
+#   are its bytes those of another     yes: refused, where devices train
+#     round of this device
 #   are its parts of the fleet's sizes no: refused
 #     and plausible
 #   when did it come                   round open, and asked:     accepted, folded now
@@ -43,6 +46,11 @@ from protofleet.wire.codes import Reason, UploadStatus
 # is at least once, and devices send again until they have a receipt. A refused one is not written,
 # so a device may try another.
 #
+# A body does not say what it is for: its envelope does, and who overheard one can put it into
+# another. Training never gives the same bytes twice, so the bytes of a device's last rounds are
+# remembered and taken for no other. Where nothing is trained the same samples give the same bytes,
+# which is right; there an old body says what was true once, and nobody can tell.
+#
 # What passes is in the total but not yet on disk, and `fresh` holds it until the core's commit.
 # It has no receipt until then. The same upload twice in one batch therefore gets one receipt, and
 # not a `duplicate` for something that may yet fail to be written.
@@ -54,6 +62,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 
 REMEMBERED = 100  # refusals an operator can look at
 LOGGED = 20  # refusals of one kind that get a line each
+BODIES = 32  # of each device, by which an old one is known
 
 
 class NewUpload(NamedTuple):
@@ -94,6 +103,13 @@ class Intake:
     counters: Counters = field(default_factory=Counters)
     fresh: dict[tuple[int, str], NewUpload] = field(default_factory=dict)
     templates: wire.Templates = field(default_factory=wire.Templates)
+    _bodies: dict[str, dict[int, int]] = field(default_factory=dict)  # a device's, and their rounds
+
+    def recover(self, round: int) -> None:
+        """The bodies of the last rounds, from the journal."""
+        self.fresh, self._bodies = {}, {}
+        for upload in self.journal.uploads_since(round - BODIES):
+            self._remember(upload)
 
     def take(self, agent: str, round: int, payload: bytes, state: RunState) -> list[Publication]:
         """The answer, where there is one before the upload is written."""
@@ -131,7 +147,14 @@ class Intake:
             self.counters.late += late
             self.counters.uploads += not late
             self.counters.bytes += len(upload.body)
+            self._remember(upload)
         return uploads
+
+    def _remember(self, upload: UploadRecord | NewUpload) -> None:
+        bodies = self._bodies.setdefault(upload.agent, {})
+        bodies[_short(upload.digest)] = upload.round
+        if len(bodies) > BODIES:
+            del bodies[next(iter(bodies))]
 
     def refuse(
         self,
@@ -157,6 +180,9 @@ class Intake:
             return Refusal(Reason.UNKNOWN_ROUND, f"round {round} was not opened here")
         if message.envelope.base != opened.base:
             return Refusal(Reason.WRONG_BASE, f"built on another state than that of round {round}")
+        earlier = self._bodies.get(agent, {}).get(_short(message.digest), round)
+        if earlier != round and self._trains(message.body):
+            return Refusal(Reason.OLD_BODY, f"the very bytes of round {earlier}")
         refusal = validation.content(self.expected, message.body, opened.talks)
         if refusal is not None:
             return refusal
@@ -167,6 +193,12 @@ class Intake:
         elif status == HELD:
             refusal = self.aggregator.unfit(upload)
         return refusal or status
+
+    def _trains(self, parts: Parts) -> bool:
+        """Whether such parts come of training, and so never twice."""
+        contract = self.expected.contract
+        still = self.expected.recipe.traits.frozen or contract.freeze or not contract.training.lr
+        return not still and count_floats(parts) > 0
 
     def _status(self, agent: str, opened: RoundRecord, state: RunState) -> str | Refusal:
         if opened.round == state.number and state.phase == "collecting":
@@ -192,3 +224,8 @@ class Intake:
         late = earlier.status == LATE
         status = LATE if late else UploadStatus.DUPLICATE
         return [self.messages.receipt(agent, round, digest, status)]
+
+
+def _short(digest: str) -> int:
+    """As much of a hash as tells some bodies apart: what is meant to look alike is no old body."""
+    return int(digest[:15], 16)

@@ -263,6 +263,8 @@ class _Walk:
             here += length
 
     def _varint(self, here: int, end: int) -> tuple[int, int]:
+        if here < end and self._data[here] < 128:  # nearly all of them
+            return self._data[here], here + 1
         value = shift = 0
         while here < end and shift < 70:
             byte = self._data[here]

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     # is the one refusal that does not end a delivery.
     UNKNOWN_ROUND = "unknown-round"
     WRONG_BASE = "wrong-base"
+    OLD_BODY = "old-body"  # the bytes of another round, under an envelope of this one
     NOT_ASKED = "not-asked"
     NOT_NOW = "not-now"
     CONFLICT = "conflict"

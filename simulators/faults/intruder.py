@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.link.events import Arrival
 from protofleet.mqtt.link.link import Link, LinkSettings
-from protofleet.mqtt.topics import Topics
+from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.wire import Envelope
 from simulators.faults.bundle_mutations import Files, hashes, manifest, name_of, packed, sound
 
@@ -41,6 +41,8 @@ class Intruder:
         self._link = Link(Address.parse(url), name, settings, rng=random.Random(0))
         self._link.subscribe([(self._topics.chunk_request("+"), 1)])
         self._blobs: dict[str, OutgoingBlob] = {}
+        self._bodies: dict[str, tuple[Envelope, bytes]] = {}  # the first of each device
+        self.repeated = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._link.start()
@@ -63,6 +65,13 @@ class Intruder:
         message = published.write(replace(state, about=about), replace(head, t="global"))
         self._link.publish(self._topics.proto(published.STABLE), message, retain=True)
 
+    def repeat(self, agents: Sequence[str]) -> None:
+        """From now on say an upload of these devices' again for each round that opens, before they
+        do: its bytes in a new envelope.
+        """
+        filters = [self._topics.upload(agent, 0).rpartition("/")[0] + "/+" for agent in agents]
+        self._link.subscribe([(self._topics.round, 1), *((topic, 1) for topic in filters)])
+
     def leave(self) -> None:
         """No more of him."""
         self._stop.set()
@@ -80,6 +89,9 @@ class Intruder:
     def _answer(self, event: Arrival) -> None:
         place = self._topics.parse(event.topic)
         try:
+            if place is not None and place.kind in ("round", "upload"):
+                self._overheard(place, event.payload)
+                return
             body = wire.decode(event.payload).body
         except WireError:
             return
@@ -90,6 +102,19 @@ class Intruder:
             for index in range(first, last + 1):
                 topic = self._topics.own_chunk(place.agent, blob.descriptor.digest, index)
                 self._link.publish(topic, blob.chunk(index))
+
+    def _overheard(self, place: TopicParts, payload: bytes) -> None:
+        envelope, body = wire.unseal(payload)
+        if place.kind == "upload" and place.agent is not None:
+            self._bodies.setdefault(place.agent, (envelope, body))
+            return
+        # A coordinator hears what comes first.
+        for agent, (head, old) in self._bodies.items():
+            number = envelope.round
+            if number is not None and number != head.round:
+                new = replace(head, round=number, base=envelope.base, epoch=envelope.epoch)
+                self._link.publish(self._topics.upload(agent, number), wire.enclose(new, old))
+                self.repeated += 1
 
 
 def outside(files: Files) -> Files:

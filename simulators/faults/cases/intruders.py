@@ -167,13 +167,35 @@ def false_coordinator(attempt: Attempt) -> str:
                 if code != SUPERSEDED:
                     raise PromiseBroken(f"the coordinator ended with {code}")
             else:
-                everybody = {"agents_astray": testbed.agents}.items()
-                until(lambda: everybody <= testbed.status().items(), "the coordinator to notice")
+                until(partial(_astray, testbed), "the coordinator to notice")
                 first.stop()
             intruder.leave()
-            testbed.coordinator(None, "--take-over").done()
+            lives = _brought_back(testbed)
     judge(testbed)
-    return "back under a higher epoch"
+    return f"back under a higher epoch, after {lives}"
+
+
+def _brought_back(testbed: Testbed) -> int:
+    """How many lives it took: a second one where the first's word went over the intruder's, so that
+    only the devices could tell how far he had gone.
+    """
+    for lives in (1, 2):
+        coordinator = testbed.coordinator(None, "--take-over")
+        until(partial(_over_or_astray, testbed, coordinator), "the end")
+        if coordinator.process.poll() is not None:
+            coordinator.done()
+            return lives
+        coordinator.stop()
+    raise PromiseBroken("two lives did not bring the devices back")
+
+
+def _over_or_astray(testbed: Testbed, coordinator: CaseProcess) -> bool:
+    return coordinator.process.poll() is not None or _astray(testbed)
+
+
+def _astray(testbed: Testbed) -> bool:
+    """Whether the coordinator that runs knows that its devices follow another."""
+    return bool(testbed.status().get("agents_astray") == testbed.agents)
 
 
 def _speak(intruder: Intruder, testbed: Testbed, epoch: int, *, loud: bool) -> None:
@@ -195,12 +217,32 @@ def _speak(intruder: Intruder, testbed: Testbed, epoch: int, *, loud: bool) -> N
     intruder.say(topics.round, head, body)
 
 
+def repeated_uploads(attempt: Attempt) -> str:
+    """Somebody says a device's first upload again for every round, in a right envelope and before
+    the device does: each is refused, the real one counts.
+    """
+    with attempt.broker() as broker:
+        testbed = attempt.testbed(str(broker.address), rounds=8, serve={"every": 0.2})
+        intruder = Intruder(testbed.url, testbed.fleet)
+        intruder.repeat(testbed.names)
+        try:
+            with crowd(testbed.sites()):
+                testbed.coordinator().done()
+        finally:
+            intruder.leave()
+    if not intruder.repeated:
+        raise PromiseBroken("nothing was repeated")
+    judge(testbed)
+    return f"{intruder.repeated} uploads repeated, none counted"
+
+
 CASES = (
     # On no broker, which the embedded one is the nearest to: 20 times 250 are 5,000.
     Case(
         "intruder, bundles mutated", mutated_bundles, soak=60, brokers=("embedded",), adversary=True
     ),
     Case("intruder, bundles named", named_bundles, soak=6, adversary=True),
+    Case("intruder, uploads repeated", repeated_uploads, soak=6, adversary=True),
     # The embedded broker does not let a coordinator hear what others say on its own topic.
     Case(
         "intruder, a false coordinator",

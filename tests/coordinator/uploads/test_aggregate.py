@@ -164,9 +164,9 @@ def test_of_two_likenesses_with_as_many_votes_neither_is_fused_and_a_third_devic
     said = made.take([], 61.0)
     assert sorted(receipts(said)) == [("a", "refused", "unlike"), ("b", "refused", "unlike")]
     assert (announced(said)[0], announced(said)[2]) == (2, base)
-    answer(made, "a", 2, base, weights(9))
+    answer(made, "a", 2, base, weights(9, 6))
     for agent in "bc":
-        said = answer(made, agent, 2, base, weights(3))
+        said = answer(made, agent, 2, base, weights(3, 6))
     assert receipts(said) == [("c", "accepted", ""), ("a", "refused", "unlike")]
     assert made.state.shared["weights"]["w"].shape == (3,)
 
@@ -185,7 +185,7 @@ def test_a_restart_between_the_uploads_of_a_round_and_after_its_cut_changes_no_v
     made.journal.close()
     made = core(tmp_path, method="fedavg", rounds=2)
     joined(made)
-    assert receipts(answer(made, "a", 2, base, weights(9))) == [("a", "refused", "unlike")]
+    assert receipts(answer(made, "a", 2, base, weights(9, 6))) == [("a", "refused", "unlike")]
 
 
 def test_more_samples_than_are_plausible_do_not_keep_the_others_out(tmp_path):

@@ -1,8 +1,10 @@
 """What becomes of an upload: every refusal has its reason, and repetition changes nothing."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from coordinator.uploads.intake import LOGGED, REMEMBERED
 from coordinator.uploads.validation import Refusal
@@ -11,6 +13,7 @@ from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes, Tensors
 from tests.coordinator.made import (
     AGENTS,
+    CONTRACT,
     announced,
     core,
     expected,
@@ -53,6 +56,28 @@ def test_refusals_say_why(tmp_path):
     assert receipts(made.take([other], 1.0)) == [("a", "conflict", "conflict")]
 
 
+@pytest.mark.parametrize(("terms", "status"), [({}, "refused"), ({"freeze": True}, "accepted")])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_old_body_in_a_new_envelope_is_refused_where_devices_train(
+    tmp_path, terms, status, restarted
+):
+    made = core(tmp_path, contract=replace(CONTRACT, **terms))
+    _, _, base = joined(made)
+    said = made.take([upload(a, 1, base) for a in AGENTS], 1.0)
+    number, _, base = announced(said)
+    if restarted:
+        made.journal.close()
+        made = core(tmp_path, contract=replace(CONTRACT, **terms))
+        joined(made)
+    old, another, own = (parts_of("a", 1), parts_of("b", 1), parts_of("a", 2))
+    ((_, came, reason),) = receipts(made.take([upload("a", number, base, old)], 2.0))
+    assert (came, reason) == (status, "old-body" if status == "refused" else "")
+    if status == "refused":
+        # Of two devices with the same samples nobody repeats the other; and the real one counts.
+        assert receipts(made.take([upload("c", number, base, another)], 2.0))[0][1] == "accepted"
+        assert receipts(made.take([upload("a", number, base, own)], 2.0))[0][1] == "accepted"
+
+
 def test_who_was_not_asked_is_told_so(tmp_path):
     made = core(tmp_path, share=0.34)
     _, _, base = joined(made)
@@ -76,10 +101,10 @@ def test_late_uploads_are_recorded_and_not_fused(tmp_path):
 def test_a_late_upload_that_cannot_be_folded_or_is_unlike_what_is_settled_is_refused(tmp_path):
     made = core(tmp_path, quorum=0.5, staleness=1, method="fedavg", min_agents=2)
 
-    def weights(**sizes):
+    def weights(samples=5, **sizes):
         return {
             "weights": Tensors({name: np.ones(size) for name, size in sizes.items()}),
-            "data": summaries.sample_count(5),
+            "data": summaries.sample_count(samples),
         }
 
     _, _, base = joined(made)
@@ -91,7 +116,7 @@ def test_a_late_upload_that_cannot_be_folded_or_is_unlike_what_is_settled_is_ref
     assert receipts(made.take([strange], 62.0))[0][:2] == ("c", "refused")
     unlike = upload("c", 1, base, weights(w=5), method="fedavg")
     assert receipts(made.take([unlike], 62.0)) == [("c", "refused", "unlike")]
-    made.take([upload(who, 2, second, weights(w=3), method="fedavg") for who in "ab"], 63.0)
+    made.take([upload(who, 2, second, weights(6, w=3), method="fedavg") for who in "ab"], 63.0)
     made.take([], 200.0)
     assert [agent for _, agent, _ in made.journal.cut(2).counted] == ["a", "b"]
     made.journal.close()

@@ -7,6 +7,7 @@ from tests.simulators.faults.playing import chosen, play
 
 MOSQUITTO = {
     "intruder, bundles named": (0,),
+    "intruder, uploads repeated": (0,),
     "intruder, a false coordinator": (0, 1),
 }
 EMBEDDED = {"intruder, bundles mutated": (0,)}

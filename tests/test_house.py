@@ -16,6 +16,7 @@ OF_NO_MODULE = {
     "tests/test_dockerfile.py": "the images' steps, without an engine",
     "tests/test_examples.py": "what lies in examples/",
     "tests/edge_agent/cli/test_private_authority.py": "commands by hand through a TLS broker",
+    "tests/edge_agent/daemon/test_adopt_live.py": "a ledger, all of it by processes",
     "tests/export/test_devices_page.py": "the listings of docs/devices.md",
     "tests/export/test_start_page.py": "from an ONNX file to answers, as docs/start.md has it",
     "tests/export/test_page_live.py": "a page in a browser that follows a fleet",

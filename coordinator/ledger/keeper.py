@@ -137,11 +137,6 @@ class Keeper:
     def ledger(self, ledger: Ledger) -> None:
         self._catalogue.ledger = ledger
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether all that came is in the version that is published."""
-        return not self._dirty and self._counted_at == math.inf
-
     def recover(self, now: float) -> None:
         """Stand where the journal is: at the start, after writing failed, and where an operator
         chose another extractor.
@@ -408,8 +403,14 @@ class Keeper:
         self._total_message = None
         if self.offered.total and self.offered.total == self.version.total:
             topics, run = self._messages.topics, self._messages.contract.run
+            # By its base a device knows which total it is before it fetches a byte.
             envelope = Envelope(
-                "global", topics.fleet, run, self._messages.epoch, round=self.number
+                "global",
+                topics.fleet,
+                run,
+                self._messages.epoch,
+                round=self.number,
+                base=self.offered.total,
             )
             payload = self.version.to_count_against(envelope)
             self._total_message = Publication(self._topic, payload, retain=True)

@@ -79,7 +79,6 @@ def ledger(core: Core) -> dict[str, Any] | None:
         "shrinkage": None if whole is None else whole.choice.shrinkage,
         "temperature": None if whole is None else whole.choice.temperature,
         "counted": len(keeper.tally.counts),
-        "settled": keeper.is_settled,
         "waiting": list(book.pending),
         "suspects": [pair.sentence for pair in keeper.comparisons.all],
         "trouble": keeper.trouble,

@@ -134,6 +134,7 @@ class Adoption:
         self._counting, self._counted = "", ""  # totals: being counted against, and of no use
         self._process: ChildProcess | None = None
         self._tested = ""  # the bundle that the process tests, and may have moved already
+        self._counts = ("", ("", ""))  # which total it counts against, and the file that it reads
         self._enrolled_at, self._enrolled_stamp, self._enrolled = 0.0, 0, 0
         self._remarked = ""  # what was said last of samples that are not in it
         self._next_at, self._wait = 0.0, FIRST_WAIT
@@ -269,7 +270,7 @@ class Adoption:
         about, run = state.bank.about, state.envelope.run or ""
         if not (about.lineage.startswith("extractor:") and about.bundle):
             about = NOTHING
-        before, self._state = (self._named, self._run), payload
+        before, total, self._state = (self._named, self._run), self._about.total, payload
         if about.bundle != self._named:
             self._clear()
         self._about, self._run = about, run
@@ -283,7 +284,7 @@ class Adoption:
             write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
         here = self._fits or self._new.exists() or self._tested == self._named
         self._follow_fetch(lambda: self._fetch.want("" if here else self._named))
-        if self._counting not in ("", about.total):
+        if about.total != total:
             self._counting = ""
             self.deliveries.withdraw(COUNTS)
         self._want_total()
@@ -303,6 +304,8 @@ class Adoption:
         total, done = self._about.total, (self._counted, self.deliveries.taken(COUNTS))
         if not (total and self._fits and self.deliveries.taken(OWN)) or total in done:
             return False
+        if self._counts[0] == total or self.deliveries.offers(COUNTS, total):
+            return False  # it is at it
         return drawn(total, self._config.id) < self._about.asked
 
     def _want_total(self) -> None:
@@ -355,6 +358,7 @@ class Adoption:
             self._tested = self._named
         elif self._counting:
             words += ["--total", str(cache.total_file(self.file))]
+            self._counts, self._counting = (self._counting, self._total_here), ""
         # By flags and not by the daemon's file: its settings may have come from the environment.
         words += ["--set", f"limits.nice={config.limits.nice}"]
         for name, setting in vars(config.data).items():
@@ -368,16 +372,17 @@ class Adoption:
         if code is None:
             return
         self._process, self._tested = None, ""
-        report, counting = _report(process.stdout), self._counting
+        report, (counting, file) = _report(process.stdout), self._counts
+        self._counts = ("", ("", ""))
         words = _last_words(process) or f"the process ended with {code}"
         if code and self._new.exists():
             self._clear()
             self._fetch.refuse()
             self._log.warning(f"the fleet's bundle cannot be used: {words}")
             return
-        self._in_use, self._counting = archive.name_of(self.file), ""
+        self._in_use = archive.name_of(self.file)
         if code and counting:
-            self._counted = counting  # a total of no use: the next one may be
+            self._counted, self._speech_due = counting, True  # the next total may be of use
             self._log.warning(f"no counts for the fleet: {words}")
         elif code:
             self._speech_due = True
@@ -385,6 +390,8 @@ class Adoption:
             self._log.warning(f"nothing to say through the fleet's extractor: {words}")
         elif self._fits:
             self._clear()
+            if counting and report.get("total") != counting and self._total_here == file:
+                self._total_here = ("", "")  # of another total than the one that the state names
             self._offer(report, counting)
             self._retry_now()
 
@@ -396,14 +403,10 @@ class Adoption:
             write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
             if report.get("samples"):
                 self.deliveries.offer(OWN, (folder / statement.CONTRIBUTION).read_bytes())
-            total = report.get("total")
-            if counting and total == counting:
+            if counting and report.get("total") == counting == self._about.total:
                 message = (folder / statement.COUNTS).read_bytes()
                 self.deliveries.offer(COUNTS, message, mark=counting)
-            elif counting:
-                self._total_here = ("", "")  # of another total than the one that the state names
-        if not counting:
-            self._want_total()
+        self._want_total()
 
     def _remark(self, report: Mapping[str, Any]) -> None:
         """What was read, and once what is not in it."""

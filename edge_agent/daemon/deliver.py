@@ -94,6 +94,11 @@ class Deliveries:
         """The mark of the message of this name that was taken last; empty if there is none."""
         return self._taken.get(name, "")
 
+    def offers(self, name: str, mark: str) -> bool:
+        """Whether such a message is on its way, or was not taken on this connection."""
+        waiting, refused = self._waiting.get(name), self._refused.get(name)
+        return any(offer is not None and offer.mark == mark for offer in (waiting, refused))
+
     def offer(self, name: str, payload: bytes, mark: str = "") -> None:
         """Bring this to the coordinator, if it does not have it."""
         digest = sha256(wire.unseal(payload)[1]).hexdigest()

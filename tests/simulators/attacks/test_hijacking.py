@@ -30,7 +30,6 @@ PARTS = {
     "fedpac": ("prototypes",),  # and not the means from before training
     "fleet": ("prototypes",),
     "fedavg": (),
-    "ifca": (),
 }
 
 

@@ -121,7 +121,7 @@ class Adoption:
         self.file = folder / "fleet.pfb"
         spool = folder / "bundle-spool"
         self._receiver = device_receiver(
-            outbound.topics, config.id, spool, outbound, clock, LARGEST_BUNDLE, LARGEST_TOTAL
+            outbound.topics, config.id, spool, outbound, clock, LARGEST_BUNDLE, LARGEST_STATE
         )
         self._fetch = Fetch(self._receiver)
         self._in_use = archive.name_of(self.file)
@@ -258,10 +258,10 @@ class Adoption:
         if blob is None:
             return
         file = blob.file
-        if file is not None:
+        if file is not None and blob.parts.rest == (TOTAL,):
+            self._total_fetched(file)
+        elif file is not None:
             self._follow_fetch(lambda: self._fetch.whole(file))
-        elif blob.parts.rest == (TOTAL,):
-            self._total_came(blob.payload)
         else:
             self._state_came(blob.payload)
 
@@ -319,6 +319,8 @@ class Adoption:
             place, message = self._total
             base, digest = message.envelope.base, str(message.body.get("digest"))
             if base in (None, self._about.total) and digest != self._total_here[0]:
+                if BlobDescriptor.from_body(message.body).size > LARGEST_TOTAL:
+                    raise WireError(f"a total of more than {LARGEST_TOTAL} bytes")
                 self._blob_complete(self._receiver.announce(place, message, TOTAL))
                 return
         usable = self._total_here[0] and self._total_here[1] in ("", self._about.total)
@@ -330,6 +332,14 @@ class Adoption:
         write_whole(cache.total_file(self.file), payload, mode=OWN_FILE)
         envelope = wire.unseal(payload)[0]
         self._total_here = (sha256(payload).hexdigest(), envelope.base or "")
+        self._want_total()
+
+    def _total_fetched(self, file: Path) -> None:
+        """The same as a file, which is not read here: who counts against it looks whose it is."""
+        file.replace(cache.total_file(self.file))
+        if self._total is not None:
+            message = self._total[1]
+            self._total_here = (str(message.body.get("digest")), message.envelope.base or "")
         self._want_total()
 
     def _offer_enrolled(self) -> None:

@@ -134,6 +134,8 @@ def _bundle(contents: Contents, what: str) -> Bundle:
         manifest = from_plain(Manifest, contents.document)
     except SettingError as error:
         raise BundleError(f"{MANIFEST}: {str(error)[:160]}") from None
+    if not manifest.lineages:
+        raise BundleError(f"{MANIFEST}: it names no lineage")
     if not 0 <= manifest.tolerance <= TOLERANCE[manifest.precision]:
         raise BundleError(
             f"{MANIFEST}: a tolerance of {manifest.tolerance:g} for the self-test, at most "

@@ -330,7 +330,10 @@ def _session(ort: Any, bundle: Bundle, threads: int) -> Any:
     options.add_session_config_entry("session.load_model_format", "ONNX")
     graph.check(bundle.model)
     try:
-        session = ort.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
+        # Without its second try with the same provider, which it announces on standard output.
+        session = ort.InferenceSession(
+            bundle.model, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:  # onnxruntime raises a class of its own for each of its codes
         raise BundleError(f"the graph cannot be loaded: {_line(error)}") from None
     manifest = bundle.manifest

@@ -13,12 +13,12 @@ package for it is needed. Weights are skipped over, so a graph of any size costs
 #
 #   where               what is refused
 #   any message         a field that the standard has not (as `_FIELDS` has it), one of another wire
-#                       type, one that may stand there once and stands there twice: two readers may
-#                       take such bytes for two graphs
+#                       type, a text that is none, one that may stand there once and stands
+#                       there twice: two readers may take such bytes for two graphs
 #   ModelProto          functions, training
 #   NodeProto           an operator or domain that is not among `OPERATORS`
-#   AttributeProto      references (of functions), graphs of anything but `If`, types and strings
-#                       in bulk, which no operator here takes
+#   AttributeProto      references (of functions), graphs of anything but `If`, tensors, graphs
+#                       and types in bulk, which no operator here takes
 #   TensorProto         data elsewhere, segments, texts; another number of elements than its sizes
 #                       say; no more than ELEMENTS in all
 #   SparseTensorProto   sizes that would make more than ELEMENTS when it is filled up
@@ -92,31 +92,31 @@ _ELEMENTS: Mapping[int, tuple[int, str]] = {
 _DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "raw_data")
 
 # A message's fields by number: a name, and what is in it. `int`, `float` (4 bytes) and `double` are
-# numbers, `bytes` is a text or data, a name with a capital is a message; `*` behind it is any
-# number of them, `-` in its place is a field that nobody may use here.
+# numbers, `text` is UTF-8, `bytes` is data, a name with a capital is a message; `*` behind it is
+# any number of them, `-` in its place is a field that nobody may use here.
 _FIELDS: Mapping[str, Mapping[int, tuple[str, str]]] = {
     name: {int(number): (field, kind) for number, field, kind in (row.split() for row in rows)}
     for name, rows in {
         "Model": (
             "1 ir_version int",
-            "2 producer_name bytes",
-            "3 producer_version bytes",
-            "4 domain bytes",
+            "2 producer_name text",
+            "3 producer_version text",
+            "4 domain text",
             "5 model_version int",
-            "6 doc_string bytes",
+            "6 doc_string text",
             "7 graph Graph",
             "8 opset_import Opset*",
             "14 metadata_props Entry*",
             "20 training_info -",
             "25 functions -",
         ),
-        "Opset": ("1 domain bytes", "2 version int"),
-        "Entry": ("1 key bytes", "2 value bytes"),
+        "Opset": ("1 domain text", "2 version int"),
+        "Entry": ("1 key text", "2 value text"),
         "Graph": (
             "1 node Node*",
-            "2 name bytes",
+            "2 name text",
             "5 initializer Tensor*",
-            "10 doc_string bytes",
+            "10 doc_string text",
             "11 input Value*",
             "12 output Value*",
             "13 value_info Value*",
@@ -124,20 +124,20 @@ _FIELDS: Mapping[str, Mapping[int, tuple[str, str]]] = {
             "15 sparse_initializer Sparse*",
             "16 metadata_props Entry*",
         ),
-        "Annotation": ("1 tensor_name bytes", "2 parameters Entry*"),
+        "Annotation": ("1 tensor_name text", "2 parameters Entry*"),
         "Node": (
-            "1 input bytes*",
-            "2 output bytes*",
-            "3 name bytes",
-            "4 op_type bytes",
+            "1 input text*",
+            "2 output text*",
+            "3 name text",
+            "4 op_type text",
             "5 attribute Attribute*",
-            "6 doc_string bytes",
-            "7 domain bytes",
+            "6 doc_string text",
+            "7 domain text",
             "8 overload -",
             "9 metadata_props Entry*",
         ),
         "Attribute": (
-            "1 name bytes",
+            "1 name text",
             "2 f float",
             "3 i int",
             "4 s bytes",
@@ -148,7 +148,7 @@ _FIELDS: Mapping[str, Mapping[int, tuple[str, str]]] = {
             "9 strings bytes*",
             "10 tensors -",
             "11 graphs -",
-            "13 doc_string bytes",
+            "13 doc_string text",
             "14 tp -",
             "15 type_protos -",
             "20 type int",
@@ -164,29 +164,29 @@ _FIELDS: Mapping[str, Mapping[int, tuple[str, str]]] = {
             "5 int32_data int*",
             "6 string_data -",
             "7 int64_data int*",
-            "8 name bytes",
+            "8 name text",
             "9 raw_data bytes",
             "10 double_data double*",
             "11 uint64_data int*",
-            "12 doc_string bytes",
+            "12 doc_string text",
             "13 external_data -",
             "14 data_location int",
             "16 metadata_props Entry*",
         ),
         "Sparse": ("1 values Tensor", "2 indices Tensor", "3 dims int*"),
-        "Value": ("1 name bytes", "2 type Type", "3 doc_string bytes", "4 metadata_props Entry*"),
+        "Value": ("1 name text", "2 type Type", "3 doc_string text", "4 metadata_props Entry*"),
         "Type": (
             "1 tensor_type TensorType",
             "4 sequence_type -",
             "5 map_type -",
-            "6 denotation bytes",
+            "6 denotation text",
             "7 opaque_type -",
             "8 sparse_tensor_type -",
             "9 optional_type -",
         ),
         "TensorType": ("1 elem_type int", "2 shape Shape"),
         "Shape": ("1 dim Dim*",),
-        "Dim": ("1 dim_value int", "2 dim_param bytes", "3 denotation bytes"),
+        "Dim": ("1 dim_value int", "2 dim_param text", "3 denotation text"),
     }.items()
 }
 _WIRE = {"int": 0, "double": 1, "float": 5}
@@ -235,6 +235,8 @@ class _Walk:
             if rows and not many:
                 raise BundleError(f"the graph cannot be loaded: {name} has {field} twice")
             rows.append(span)
+            if kind == "text":
+                self._must_be_text(span)
             if kind[0].isupper():
                 inner = self.message(kind, span, depth + 1)
                 self._hold(kind, inner)
@@ -280,6 +282,12 @@ class _Walk:
             self._tensor(inner)
         elif kind == "Sparse":
             self._spend(self._product(inner))
+
+    def _must_be_text(self, at: _Span) -> None:
+        try:
+            self._data[at.begin : at.end].decode()
+        except UnicodeDecodeError:
+            raise BundleError("the graph cannot be loaded: a name that is no text") from None
 
     def _text(self, message: _Message, field: str) -> bytes:
         at = message[field][0] if field in message else _Span(0, 0)

@@ -36,8 +36,8 @@ what is missing, and hands over what is whole.
 #   chunk, wrong number or length       nothing
 #   chunk, there already                nothing
 #   chunk, new                          stored; the wait for the next request begins anew
-#   last chunk, the hash fits           handed over, and its files are removed; a bundle is handed
-#                                       over as the file that it is
+#   last chunk, the hash fits           handed over, and its files are removed; bundles and totals
+#                                       are handed over as the files that they are
 #   last chunk, the hash does not fit   everything is missing again
 #   asked, but the store forgot it      forgotten here, too
 #
@@ -70,7 +70,7 @@ OWNERS = {"shared_state": "train", "own_state": "down"}
 
 # Topics whose payloads may be larger than a device's memory should be: they are handed over as
 # files, and what is done with them is done by a process of its own.
-AS_FILES = ("bundle",)
+AS_FILES = (("bundle",), ("proto", "total"))
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class BlobReceiver:
         before = self._expected.get(owner)
         if before is not None and before.descriptor != descriptor:
             self._drop(owner)
-        if parts.kind not in AS_FILES and descriptor.size > self._message:
+        if not _as_file(parts) and descriptor.size > self._message:
             raise BlobError(f"{descriptor.size} bytes, at most {self._message} are a message")
         self._store.open(owner, descriptor)
         ask_at = self._clock() + (PATIENCE if parts.kind == "shared_state" else 0.0)
@@ -198,7 +198,7 @@ class BlobReceiver:
         incoming = self._store.find(owner, digest)
         if incoming is None:
             return None
-        if parts.kind in AS_FILES:
+        if _as_file(parts):
             file = incoming.file()
             if file is None:
                 return None
@@ -210,6 +210,11 @@ class BlobReceiver:
             return None
         self._drop(owner)
         return Blob(parts, payload)
+
+
+def _as_file(parts: TopicParts) -> bool:
+    words = (parts.kind, *parts.rest)
+    return any(words[: len(some)] == some for some in AS_FILES)
 
 
 def device_receiver(

@@ -42,6 +42,11 @@ def truncated(bundle):
     (bundle / "model.onnx").write_bytes(data[: len(data) // 2])
 
 
+def unnamed(bundle):
+    data = (bundle / "model.onnx").read_bytes()
+    (bundle / "model.onnx").write_bytes(data.replace(b"image", b"im\xffge"))
+
+
 def other_model(bundle):
     made = export(device(embedding=12), Wanted(by="prototype"))
     (bundle / "model.onnx").write_bytes(made.files["model.onnx"])
@@ -124,6 +129,7 @@ NEEDED = ("model.onnx", "prototypes.cbor", "selftest.npz")
 DAMAGE = {
     "bad hash": (lambda b: (b / "model.onnx").write_bytes(b"x"), "model.onnx is damaged"),
     "truncated graph": (lambda b: (truncated(b), rewrite(b)), "the graph cannot be loaded"),
+    "a name that is no text": (lambda b: (unnamed(b), rewrite(b)), "the graph"),
     "other embedding size": (
         lambda b: (other_model(b), rewrite(b)),
         "sizes are not the manifest's",
@@ -146,6 +152,7 @@ DAMAGE = {
         "outside of the file|external data",
     ),
     "an endless loop": (lambda b: (endless(b), rewrite(b)), "operator 'Loop'"),
+    "of no lineage": (lambda b: rewrite(b, lineages=[]), "no lineage"),
     "its own tolerance": (lambda b: rewrite(b, tolerance=1e30), "a tolerance of 1e\\+30"),
     "a self-test of a TiB": (lambda b: (announced_array(b), rewrite(b)), r"selftest\.npz"),
     "a self-test of nothing": (lambda b: (nothing_to_test(b), rewrite(b)), "nothing to test by"),
@@ -167,13 +174,14 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_is_wrong_is_refused_in_one_line(bundle, damage, monkeypatch):
+def test_what_is_wrong_is_refused_in_one_line(bundle, damage, monkeypatch, capfd):
     monkeypatch.chdir(bundle)  # a runtime would look there for what a graph names
     harm, words = DAMAGE[damage]
     harm(bundle)
     with pytest.raises(BundleError, match=words) as refusal:
         Classifier(bundle)
     assert "\n" not in str(refusal.value)
+    assert capfd.readouterr().out == ""  # of a command it is the answer
 
 
 def test_a_file_that_is_no_bundle(tmp_path):

@@ -116,6 +116,7 @@ REFUSED = {
     "the same twice": (twice(), "twice"),
     "a field of tomorrow": (unknown(model().SerializeToString()), "no field"),
     "a group": (b"\x3b\x3c", "longer than"),
+    "a name that is no text": (model().SerializeToString().replace(b"g", b"\xff"), "no text"),
     "nested": (None, "deep"),
 }
 

@@ -113,6 +113,28 @@ def test_a_state_for_all_is_put_together_in_any_order_and_asked_for_once_its_sen
     assert device.due is None
 
 
+LARGE = [TopicParts(None, "bundle", ("stable",)), TopicParts(None, "proto", ("total",))]
+
+
+@pytest.mark.parametrize("parts", LARGE)
+def test_what_may_be_larger_than_a_device_s_memory_is_handed_over_as_a_file(
+    parts, tmp_path, clock, publisher
+):
+    device = device_receiver(TOPICS, "a", tmp_path, publisher, clock, 1 << 20, 5000)
+    blob = OutgoingBlob(PAYLOAD, 1000)
+    with pytest.raises(BlobError, match="at most 5000 are a message"):
+        device.announce(SHARED, announcement(blob))
+    assert device.announce(parts, announcement(blob)) is None
+    bad = chunk_topic(blob, 0)
+    device.chunk(bad, bytes(1000))
+    assert feed(device, blob, range(1, 11)) is None  # its hash is wrong: all is missing again
+    whole = feed(device, blob, range(11))
+    assert (whole.parts, whole.payload, whole.file.read_bytes()) == (parts, b"", PAYLOAD)
+    assert device.due is None
+    assert list(tmp_path.iterdir()) == [whole.file]  # the caller's, and nothing beside it
+    assert device.announce(parts, announcement(blob)) is None  # and it may be fetched again
+
+
 def test_a_devices_own_part_is_asked_for_at_once_and_a_newer_one_replaces_it(device, publisher):
     first, second = OutgoingBlob(PAYLOAD, 1000), OutgoingBlob(PAYLOAD[::-1], 1000)
     for blob in (first, second):

@@ -687,7 +687,7 @@ def ledger_terms(terms: Terms) -> LedgerTerms:
     fleet = registry.load(LEDGER)
     hyper = terms.hyper if terms.expected.recipe.name == LEDGER else fleet.hyper()
     made_by = VersionTerms(terms.expected.contract.wire, fleet.precision, hyper.alarms)
-    return LedgerTerms(terms.ledger, terms.expected.limits, made_by)
+    return LedgerTerms(terms.ledger, terms.expected.limits, terms.devices, made_by)
 
 
 def _in_words(error: Exception) -> str:

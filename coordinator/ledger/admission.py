@@ -46,6 +46,7 @@ Policy = Literal["auto", "manual", "off"]
 LONGEST_NAME = 64
 MOST_CLASSES = 256  # in one contribution, beside those agreed on
 BROUGHT, ENROLLED = 256, 1024  # classes beside those agreed on, of one device, of all devices
+SOURCES = 64  # contributions of one device: its own samples, and classes that it enrolled
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Standing:
     agreed: frozenset[str]  # what the contract and the extractor's bundle name
     in_bundle: frozenset[str]  # and of which the bundle has prototypes
     policy: Policy
+    most_devices: int = 10_000
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def placed(agent: str, claim: Claim, there: Standing) -> Placed | Refusal:
             return Refusal(Reason.CONFLICT, f"what devices call {first!r} is shown as {shown!r}")
     refusal = _enrolled(agent, claim.source, there) if claim.source else None
     fresh = [name for name in claim.classes if _is_new(name, claim.source, there)]
-    refusal = refusal or _too_many(agent, fresh, book)
+    refusal = refusal or _no_room(agent, claim.source, there) or _too_many(agent, fresh, book)
     if refusal is not None:
         return refusal
     superseded: tuple[Place, ...] = ()
@@ -175,6 +177,19 @@ def _enrolled(agent: str, name: str, there: Standing) -> Refusal | None:
     free = not others and name not in there.in_bundle
     if owners.get(name, agent if free else "") != agent:
         return Refusal(Reason.CONFLICT, f"there is a class {name!r} already")
+    return None
+
+
+def _no_room(agent: str, source: str, there: Standing) -> Refusal | None:
+    """Whether the ledger is full: each contribution takes its room in the journal."""
+    if (agent, source) in there.ledger.entries:
+        return None
+    own, agents = there.ledger.of(agent), there.ledger.agents
+    if len(own) >= SOURCES:
+        words = f"{len(own)} contributions of one device are here, more are not taken"
+        return Refusal(Reason.MANY, words)
+    if not own and len(agents) >= there.most_devices:
+        return Refusal(Reason.MANY, f"{len(agents)} devices contributed, more are not taken")
     return None
 
 

@@ -88,6 +88,7 @@ class LedgerTerms:
 
     rules: LedgerSection
     limits: UploadLimits
+    devices: int  # at most
     version: VersionTerms
 
 
@@ -142,7 +143,9 @@ class Keeper:
         chose another extractor.
         """
         tables, lineage = self._journal.ledger, self._catalogue.lineage
-        self.ledger = read_ledger(tables, lineage, like=self.ledger)
+        self.ledger, unreadable = read_ledger(tables, lineage, like=self.ledger)
+        for agent in unreadable:
+            self._log.error("a contribution cannot be read, and is in no sum", agent=agent)
         self.tally = read_tally(tables, lineage)
         offered = json.loads(self._journal.meta(OFFERED) or "{}")
         self.offered = from_plain(OfferedTotal, offered) if offered else OfferedTotal()
@@ -232,6 +235,7 @@ class Keeper:
             frozenset(agreed),
             frozenset() if extractor is None else frozenset(display.in_bundle(extractor)),
             self._catalogue.policy,
+            self._terms.devices,
         )
         limits = AdmissionLimits(
             self._catalogue.lineage, self._width, len(agreed) + MOST_CLASSES, self._terms.limits
@@ -257,9 +261,8 @@ class Keeper:
                 ledger = ledger.without(
                     who, read_contribution(tables, self._catalogue.lineage, who, source)
                 )
-        except FusionError as error:
-            words = " ".join(str(error).split())
-            refusal = Refusal(Reason.BAD_FUSION, words)
+        except (FusionError, WireError) as error:
+            refusal = Refusal(Reason.BAD_FUSION, " ".join(str(error).split()))
             return self._refuse(agent, 0, message.digest, refusal, REFUSED)
         record = ContributionRecord(agent, claim.source, message.digest)
         names = ", ".join(claim.classes)

@@ -14,7 +14,7 @@ from coordinator.ledger.display import Learnt
 from coordinator.ledger.ledger import Ledger
 from coordinator.uploads.fuse import as_published
 from protofleet.contract import Wire
-from protofleet.errors import FusionError
+from protofleet.errors import FusionError, WireError
 from protofleet.exchange import contributed, learned
 from protofleet.exchange.contributed import Claim, Contributed, CountReport
 from protofleet.exchange.published import About
@@ -123,17 +123,22 @@ def read_contribution(tables: LedgerTables, lineage: str, agent: str, source: st
 
 def read_ledger(
     tables: LedgerTables, lineage: str, but: Iterable[str] = (), like: Ledger | None = None
-) -> Ledger:
-    """What the journal has of a lineage, without these devices; `like`, where that is the same."""
+) -> tuple[Ledger, list[str]]:
+    """What the journal has of a lineage, without these devices, and whose bytes are damaged;
+    `like`, where that is the same.
+    """
     absent = frozenset(but)
     records = [record for record in tables.contributions(lineage) if record.agent not in absent]
     digests = {(record.agent, record.source): record.digest for record in records}
     if like is not None and like.lineage == lineage and digests == like.digests:
-        return like
-    ledger = Ledger(lineage)
+        return like, []
+    ledger, damaged = Ledger(lineage), []
     for agent, source in digests:
-        ledger = ledger.plus(agent, read_contribution(tables, lineage, agent, source))
-    return ledger
+        try:
+            ledger = ledger.plus(agent, read_contribution(tables, lineage, agent, source))
+        except (FusionError, WireError):
+            damaged.append(agent)
+    return ledger, damaged
 
 
 def read_tally(tables: LedgerTables, lineage: str) -> CountTotal:

@@ -75,7 +75,7 @@ def refolded(journal: Journal) -> LedgerVersion | None:
     of_contract = Messages(Topics(contract.fleet), contract, recipe, hyper, 0, "", 1 << 20)
     catalogue = Catalogue(journal, of_contract, "off", Log(io.StringIO()))
     lineage = catalogue.lineage
-    ledger, tally = read_ledger(journal.ledger, lineage), read_tally(journal.ledger, lineage)
+    (ledger, _), tally = read_ledger(journal.ledger, lineage), read_tally(journal.ledger, lineage)
     return version(ledger, catalogue.agreed(), tally, ledger_terms(terms).version)
 
 

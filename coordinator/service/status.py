@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.core import Core
+from coordinator.devices import DeviceRecord
 from coordinator.messages import Messages
 from protofleet.errors import UsageError
 
@@ -101,9 +102,15 @@ def agents(core: Core, now: float) -> dict[str, Any]:
                 "declines": d.declines,
                 **d.about,
             }
-            for d in sorted(core.devices.values(), key=lambda d: d.agent)
+            for d in sorted(_everybody(core), key=lambda d: d.agent)
         ]
     }
+
+
+def _everybody(core: Core) -> list[DeviceRecord]:
+    """Devices that were born, and those that contributed by hand and never were."""
+    unborn = set(core.keeper.ledger.agents) - core.devices.keys()
+    return [*core.devices.values(), *(DeviceRecord(agent, left=True) for agent in unborn)]
 
 
 def _contributions(core: Core, agent: str, classes: Sequence[str]) -> dict[str, Any]:

@@ -132,6 +132,11 @@ def test_what_an_operator_removed_is_brought_anew_without_the_photos_that_were_r
 def test_what_devices_bring_is_bounded_by_device_and_fleet(monkeypatch):
     monkeypatch.setattr(admission, "BROUGHT", 2)
     monkeypatch.setattr(admission, "ENROLLED", 3)
+    monkeypatch.setattr(admission, "SOURCES", 1)
+    full = standing(contributions=[("a", ["apple"], "")])
+    assert outcome("a", ["owl"], full, "owl").code == "many"
+    assert not isinstance(outcome("a", ["apple"], full), Refusal)
+    assert outcome("b", ["apple"], replace(full, most_devices=1)).code == "many"
     own, others = {"c1": "a", "c2": "a"}, {"c1": "x", "c2": "y", "c3": "z"}
     assert outcome("a", ["c3"], standing(brought=own)).code == "many"
     assert outcome("a", ["c4"], standing(pending=others)).code == "many"

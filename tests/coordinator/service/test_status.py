@@ -94,3 +94,6 @@ def test_a_ledger_says_who_contributed_what_and_what_is_doubtful(tmp_path):
     assert (row["contributed"], row["unsaid"]) == ({"owl": 6, "plum": 6}, ["rare"])
     assert row["refused"].startswith("features of another extractor")
     assert "\n".join(status_lines(document)).count("waiting    owl") == 1
+    made.take([arrived("by-hand", message("by-hand", ["plum"]))], 4.0)
+    rows = {row["agent"]: row for row in status.agents(made, 5.0)["agents"]}
+    assert (rows["by-hand"]["left"], rows["by-hand"]["contributed"]) == (True, {"plum": 6})

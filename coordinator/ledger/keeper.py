@@ -307,8 +307,8 @@ class Keeper:
         record = CountsRecord(agent, claim.total, message.digest, payload)
         with self._journal.commit():
             self._journal.ledger.put_counts(offered.lineage, record)
-        self.tally = self.tally.plus(agent, message)
         self._counted_at = min(self._counted_at, now)
+        self.tally = self.tally.plus(agent, message)
         self._log.info("counts", agent=agent, samples=message.counts.samples)
         return answer
 
@@ -344,14 +344,16 @@ class Keeper:
 
     def _publish(self, now: float) -> None:
         """Make the version of what is there; its hash is on disk before anybody hears of it."""
-        self._dirty, self._counted_at, self._published_at = False, math.inf, now
+        self._published_at = now
         try:
             fresh = version(self.ledger, self._catalogue.agreed(), self.tally, self._terms.version)
         except Exception as error:  # whatever what was let in comes to
             self.trouble = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             self._log.error(f"no classifier can be made, the last one stays: {self.trouble}")
+            self._dirty, self._counted_at = False, math.inf
             return
         self.version, self.trouble = fresh, ""
+        self._dirty, self._counted_at = False, math.inf
         newest, hashed = self._journal.ledger.newest(), fresh.state.sha256
         same = newest is not None and (newest.lineage, newest.sha256) == (fresh.lineage, hashed)
         self.number = 0 if newest is None else newest.version

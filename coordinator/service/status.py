@@ -62,6 +62,8 @@ def status(
 def ledger(core: Core) -> dict[str, Any] | None:
     """What devices contributed comes to; None where nothing is frozen."""
     keeper, book = core.keeper, core.catalogue.book
+    # Whether there is anything newer comes first: the version that is read after it has all of it.
+    settled, counted = keeper.is_settled, len(keeper.tally.counts)
     version = keeper.version
     if not version.lineage:
         return None
@@ -79,7 +81,8 @@ def ledger(core: Core) -> dict[str, Any] | None:
         "current": whole is not None and whole.calibration.current,
         "shrinkage": None if whole is None else whole.choice.shrinkage,
         "temperature": None if whole is None else whole.choice.temperature,
-        "counted": len(keeper.tally.counts),
+        "counted": counted,
+        "settled": settled,
         "waiting": list(book.pending),
         "suspects": [pair.sentence for pair in keeper.comparisons.all],
         "trouble": keeper.trouble,

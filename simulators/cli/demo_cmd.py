@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +14,7 @@ prototype: nearest prototype among the classes a device has; \
 head: its classifier, among all classes.
 FedProto sends class means only, a small part of FedAvg's bytes, \
 and every device keeps its own network.
-fleet sends class means and a covariance once, under an extractor that nobody trains.
+fleet sends what its samples are like once, under an extractor that nobody trains.
 
 Where to look next:
   docs/operate.md                                            \
@@ -40,9 +39,9 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     """A fleet on this machine: a broker, a coordinator, and devices that each hold few of the ten
     digits.
     """
+    from coordinator.service.extractors import RANDOM
     from protofleet.contract import Training
-    from simulators.live import fleet, ondevice
-    from simulators.run import rounds as lab
+    from simulators.live import contributions, fleet, ondevice
     from simulators.run.comparison import compared, render
     from simulators.run.config import LabConfig, Run
     from simulators.run.partitions import PartitionOptions
@@ -65,7 +64,7 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
             run, PartitionOptions(alpha=0.3), Training(batch_size=8, lr=0.03, momentum=0.5)
         )
 
-    setup = prepare(config("fedproto"))
+    setup = prepare(config("fleet"))
     click.echo(
         f"{agents} devices hold 1,797 images of digits, each mostly a few of the ten classes "
         "(non-IID)."
@@ -74,21 +73,22 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     click.echo(
         f"Live: a broker, a coordinator and {agents} edge agents, each a process of its own."
     )
-    with TemporaryDirectory(prefix="protofleet-") as folder, watched("live fleet", rounds) as watch:
+    with TemporaryDirectory(prefix="protofleet-") as folder, watched("live fleet", 1) as watch:
         live = fleet.run(setup, Path(folder), watch, broker)  # type: ignore[arg-type]
         device = ondevice.answer(live, Path(folder), setup.agents[0])
-    here = lab.run(setup, lab.LabOptions(workers), lambda row: None)
-    click.echo(f"after {rounds} rounds: {_percent(live.rows[-1].accuracy)}")
-    same = (
-        "the same, to the bit"
-        if here.state.sha256 == live.state.sha256
-        else f"another: {here.state.sha256}"
+        here = contributions.laboratory(setup, Path(folder) / "coordinator-data" / RANDOM).sha256
+    accuracy, up = live.rows[-1].accuracy["head"], live.rows[-1].up_bytes
+    click.echo(
+        f"each said once what its images are like, {up / agents / 1e3:.0f} kB a device: "
+        f"{100 * accuracy:.2f} % of all devices' test images right"
     )
+    same = "the same, to the bit" if here == live.state.sha256 else f"another: {here}"
     click.echo(f"state {live.state.sha256[:16]}...; the laboratory ends in {same}\n")
     click.echo(
-        f"On a device: {device.agent}'s network and the fleet's prototypes in "
-        f"{device.bundle_bytes / 1e3:.0f} kB;\n{device.right} of its {device.images} test images "
-        "right, by numpy and onnxruntime alone.\n"
+        "On a device: the fleet's extractor and classifier in "
+        f"{device.bundle_bytes / 1e3:.0f} kB;\n"
+        f"{device.right} of {device.agent}'s {device.images} test images right, "
+        "by numpy and onnxruntime alone.\n"
     )
     click.echo("In the laboratory, on the same devices:")
     comparison = compared(
@@ -99,9 +99,3 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     )
     click.echo(render(comparison))
     click.echo(WORDS_AT_THE_END)
-
-
-def _percent(accuracy: Mapping[str, float]) -> str:
-    return ", ".join(
-        f"{name} {100 * accuracy[name]:.2f} %" for name in ("prototype", "head") if name in accuracy
-    )

@@ -1,5 +1,5 @@
-"""What a live fleet learned, on a device: a bundle of one agent's network, and a process that
-answers with it.
+"""What a live fleet learned, on a device: a bundle of one agent's network, or of the extractor that
+all devices see through, and a process that answers with it.
 
 The process is `edge-agent infer`: numpy and onnxruntime, no torch.
 """
@@ -7,6 +7,7 @@ The process is `edge-agent infer`: numpy and onnxruntime, no torch.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,11 +16,18 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from coordinator.service.extractors import RANDOM
+from edge_agent.inference.bundle import open_bundle
 from edge_agent.store import Store
+from edge_agent.updates import cache
 from export import source, writer
 from protofleet.errors import FleetError
+from protofleet.exchange import learned, published
+from protofleet.exchange.published import About, Bank
 from protofleet.exchange.snapshot import unpack
-from simulators.live.fleet import last_words
+from protofleet.values.prototypes import Head
+from protofleet.wire import Envelope
+from simulators.live.fleet import FLEET, last_words
 from simulators.run.result import Outcome
 from simulators.run.setup import RUN_ID
 
@@ -38,6 +46,32 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> DeviceAnswers:
     """Export this agent as it stands in a fleet's folder, and let a process classify its test
     images.
     """
+    bundle = folder / "device.pfb"
+    if outcome.setup.recipe.traits.frozen:
+        _fetched(outcome, folder / "coordinator-data" / RANDOM, bundle)
+    else:
+        _exported(outcome, folder, agent, bundle)
+    return _answers(outcome, folder, agent, bundle)
+
+
+def _fetched(outcome: Outcome, extractor: Path, bundle: Path) -> None:
+    """What every device of a ledger has: the extractor for all, and the fleet's state beside it."""
+    shutil.copy(extractor, bundle)
+    opened, shared = open_bundle(bundle), outcome.state.shared
+    head = shared[learned.HEAD]
+    assert isinstance(head, Head)
+    about = About(
+        opened.manifest.lineages[0],
+        outcome.setup.contract.classes,
+        opened.digest,
+        learned.calibration(shared),
+    )
+    message = published.write(Bank(about, head), Envelope("global", FLEET), "float32")
+    cache.state_file(bundle).write_bytes(message)
+
+
+def _exported(outcome: Outcome, folder: Path, agent: str, bundle: Path) -> None:
+    """The agent's own network, and what it classifies by."""
     setup = outcome.setup
     store = Store(folder / "agents" / agent / "agent-data", create=False)
     try:
@@ -55,8 +89,10 @@ def answer(outcome: Outcome, folder: Path, agent: str) -> DeviceAnswers:
     )
     samples = source.trials(setup.data, setup.contract, setup.usage)
     device = source.of_agent(setup.contract, setup.recipe, setup.hyper, trained, samples)
-    bundle = folder / "device.pfb"
     writer.write(writer.export(device, writer.Wanted()), bundle)
+
+
+def _answers(outcome: Outcome, folder: Path, agent: str, bundle: Path) -> DeviceAnswers:
     labels = _photos(outcome, agent, folder / "photos")
     command = [
         sys.executable,

@@ -138,6 +138,11 @@ class Keeper:
     def ledger(self, ledger: Ledger) -> None:
         self._catalogue.ledger = ledger
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that came is in the version that is published."""
+        return not self._dirty and self._counted_at == math.inf
+
     def recover(self, now: float) -> None:
         """Stand where the journal is: at the start, after writing failed, and where an operator
         chose another extractor.

@@ -142,7 +142,7 @@ class Victim:
         after = {name: parts for name, parts in self.agent.checkpoint().items() if name}
         # A method that speaks once is asked as it was before it spoke; one that took statistics
         # down in training as it is after.
-        for memory in (after, self.before):
+        for memory in (after, self.before) if _vectors(self.upload) else ():
             for copies in _COPIES:
                 parts = self._varying(memory, copies)
                 if parts:

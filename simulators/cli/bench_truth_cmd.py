@@ -15,17 +15,14 @@ def truth(agents: int, rounds: int, only: tuple[str, ...]) -> None:
     """Every method in the lab and on a live fleet of processes over a real broker: the same state,
     to the bit.
 
-    A method that has no rounds on a live fleet (fleet) is left out: the tests of the coordinator's
-    ledger hold it to the laboratory's state.
+    A method that has no rounds on a live fleet (fleet) is held to the laboratory's sums of what its
+    devices see through the fleet's own extractor.
     """
     from protofleet import registry
     from simulators.live.truth import compare_engines
 
     differing = 0
     for name in only or registry.names():
-        if registry.load(name).traits.frozen:
-            click.echo(f"{name:<12} has no rounds: held to it by tests of coordinator/ledger")
-            continue
         compared = compare_engines(name, agents, rounds)
         differing += not compared.same
         verdict = "same" if compared.same else "DIFFERS"

@@ -50,7 +50,7 @@ import numpy as np
 
 from coordinator.journal.journal import Journal
 from coordinator.service.control import NotRunning, ask
-from protofleet.errors import FleetError, UsageError
+from protofleet.errors import FleetError
 from protofleet.mqtt.broker.run import Prefer, running_broker
 from protofleet.recipe import Turn
 from protofleet.settings.fields import to_plain
@@ -78,10 +78,9 @@ class FleetProcess:
 def run(setup: Setup, folder: Path, watch: Watch, prefer: Prefer = "auto") -> Outcome:
     """All rounds on a live fleet; everything is stopped at the end."""
     if setup.recipe.traits.frozen:
-        raise UsageError(
-            f"{setup.config.run.method} has no rounds on a live fleet that could be compared",
-            "--engine lab; or `coordinator serve`, which keeps a ledger of contributions",
-        )
+        from simulators.live import contributions  # which is made of this module's parts
+
+        return contributions.run(setup, folder, watch, prefer)
     began = time.perf_counter()
     with running_broker(folder / "broker", prefer=prefer) as broker:
         write(setup, folder, str(broker.address))
@@ -110,6 +109,8 @@ def write(setup: Setup, folder: Path, url: str) -> None:
                 },
                 "broker": {"url": url},
                 "contract": contract,
+                # Of a ledger everybody counts, and soon: nobody else is waited for.
+                "ledger": {"settle": 2.0, "asked": 1_000_000},
                 "admission": to_plain(setup.config.admission),
                 "settings": to_plain(setup.hyper),
             }
@@ -180,8 +181,8 @@ def _watched(setup: Setup, folder: Path, fleet: list[FleetProcess], watch: Watch
     began, counted_bytes = time.perf_counter(), 0
     while True:
         time.sleep(POLL)
-        _expect_alive(fleet)
-        status = _status(folder)
+        expect_alive(fleet)
+        status = status_of(folder)
         position = (0, 0) if status is None else (status["round"], status["answered"])
         if position != before:
             before, since = position, time.monotonic()
@@ -211,7 +212,7 @@ def _watched(setup: Setup, folder: Path, fleet: list[FleetProcess], watch: Watch
             return _filled(setup, folder, rows, last)
 
 
-def _expect_alive(fleet: list[FleetProcess]) -> None:
+def expect_alive(fleet: list[FleetProcess]) -> None:
     for member in fleet:
         if member.process.poll() is not None:
             raise FleetError(
@@ -219,7 +220,7 @@ def _expect_alive(fleet: list[FleetProcess]) -> None:
             )
 
 
-def _status(folder: Path) -> dict[str, Any] | None:
+def status_of(folder: Path) -> dict[str, Any] | None:
     """What the coordinator says of itself; None before it can be asked."""
     try:
         return ask(folder / "coordinator-data", "status")
@@ -236,7 +237,7 @@ def _all_measured(status: Mapping[str, Any], setup: Setup, since: float) -> bool
 
 def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]) -> list[Row]:
     """What the journal knows of each round: accuracy, bytes and floats."""
-    journal = _reader(folder)
+    journal = reader(folder)
     try:
         measured = {e["round"]: e for e in journal.events(10**6) if e["kind"] == "measured"}
         filled = []
@@ -272,7 +273,7 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
 
 
 def _final(folder: Path) -> Any:
-    journal = _reader(folder)
+    journal = reader(folder)
     try:
         snapshot = journal.state()
     finally:
@@ -282,7 +283,7 @@ def _final(folder: Path) -> Any:
     return snapshot[1]
 
 
-def _reader(folder: Path) -> Journal:
+def reader(folder: Path) -> Journal:
     return Journal.read(folder / "coordinator-data")
 
 

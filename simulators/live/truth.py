@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from simulators.live import fleet
+from coordinator.service.extractors import RANDOM
+from simulators.live import contributions, fleet
 from simulators.run import rounds as lab
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
-from simulators.run.setup import prepare
+from simulators.run.setup import Setup, prepare
 
 # Settings under which a method exchanges within a few rounds on digits; both kinds of round are in
 # such a run.
@@ -46,9 +47,24 @@ def compare_engines(method: str, agents: int, rounds: int, participation: float 
         seed=3,
     )
     setup = prepare(LabConfig(run, PartitionOptions(alpha=0.3), settings=SETTINGS.get(method, ())))
+    if setup.recipe.traits.frozen:
+        return _of_a_ledger(setup)
     began = time.perf_counter()
     here = lab.run(setup, lab.LabOptions(), lambda row: None).state.sha256
     between = time.perf_counter()
     with TemporaryDirectory(prefix="protofleet-") as folder:
         there = fleet.run(setup, Path(folder), lambda row: None).state.sha256
     return Compared(here, there, between - began, time.perf_counter() - between)
+
+
+def _of_a_ledger(setup: Setup) -> Compared:
+    """Where there are no rounds: the laboratory adds up what devices see through the fleet's own
+    extractor, so the fleet comes first.
+    """
+    began = time.perf_counter()
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        there = fleet.run(setup, Path(folder), lambda row: None).state.sha256
+        between = time.perf_counter()
+        bundle = Path(folder) / "coordinator-data" / RANDOM
+        here = contributions.laboratory(setup, bundle).sha256
+    return Compared(here, there, time.perf_counter() - between, between - began)

@@ -30,6 +30,7 @@ PARTS = {
     "fedpac": ("prototypes",),  # and not the means from before training
     "fleet": ("prototypes",),
     "fedavg": (),
+    "ifca": (),
 }
 
 

@@ -1,0 +1,23 @@
+"""A live ledger of real processes ends in the laboratory's sums, to the bit."""
+
+import pytest
+
+from coordinator.journal.journal import Journal
+from coordinator.service.extractors import RANDOM
+from coordinator.service.replay import replayed
+from protofleet.mqtt.broker import mosquitto
+from simulators.live import contributions, fleet
+from tests.simulators.live.test_fleet import setup_of
+
+
+@pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+def test_devices_that_contribute_and_count_end_in_the_laboratorys_state(tmp_path):
+    setup = setup_of("fleet")
+    live = fleet.run(setup, tmp_path, lambda row: None, "mosquitto")
+    here = contributions.laboratory(setup, tmp_path / "coordinator-data" / RANDOM)
+    assert live.state.sha256 == here.sha256
+    assert live.rows[-1].accuracy["head"] > 0.7
+    assert list(live.rows[-1].per_agent) == setup.agents
+    journal = Journal.read(tmp_path / "coordinator-data")
+    assert {state.verdict for state in replayed(journal)} == {"same"}
+    assert journal.rounds() == []

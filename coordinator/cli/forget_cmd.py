@@ -35,6 +35,8 @@ def forget(agent: str, data_dir: Path, as_json: bool) -> None:
         click.echo(json.dumps({**answer, "proof": same}))
         return
     click.echo(f"{agent}: {answer['contributions']} contributions taken away")
+    if not answer["contributions"]:
+        return
     click.echo(f"before {answer['before']}")
     click.echo(f"after  {answer['after']}")
     verdict = {

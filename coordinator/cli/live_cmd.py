@@ -84,7 +84,9 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     if ledger is not None and status["phase"] == "ledger":
         return _lines(_common(status) | ledger_rows(ledger) | _traffic(status))
     rows = _common(status) | _round_rows(status) | _traffic(status)
-    return _lines(rows | (ledger_rows(ledger) if ledger is not None else {}))
+    beside = {} if ledger is None else ledger_rows(ledger)
+    # Rounds have a state of their own.
+    return _lines(rows | {("its state" if n == "state" else n): row for n, row in beside.items()})
 
 
 def _lines(rows: dict[str, str]) -> list[str]:

@@ -78,7 +78,9 @@ def service(
     plan = replace(plan, serve=replace(plan.serve, enrol=enrol_policy(plan, address)))
     journal = Journal(plan.data_dir, wall)
     try:
-        for words in filter(None, (exposed(plan.data_dir), address.in_the_open)):
+        idle = "it has no rounds: what is said of them means nothing here"
+        no_rounds = idle if recipe.traits.frozen and plan.serve.rounds else ""
+        for words in filter(None, (exposed(plan.data_dir), address.in_the_open, no_rounds)):
             log.warning(words)
         identity = _identity(journal, plan, options.epoch_above)
         file = extractors.of_plan(plan, recipe, journal, log)

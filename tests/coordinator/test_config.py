@@ -85,6 +85,18 @@ def test_paths_in_the_file_are_relative_to_the_file(written, tmp_path):
             "fedic cannot fuse uploads as they come; use --mode sync",
         ),
         (CONTRACT.replace('"a", "b"', '"a", "a"'), {}, None, ""),
+        (
+            CONTRACT.replace('"a", "b"', ""),
+            {"serve": {"method": "fedproto"}},
+            SettingError,
+            "the fleet's [contract] is not given",
+        ),
+        (
+            CONTRACT.replace("classes", 'extractor = "x.pfb"\nclasses'),
+            {"serve": {"method": "fedproto"}},
+            SettingError,
+            "contract.extractor: devices of fedproto train their own",
+        ),
     ],
 )
 def test_a_mistake_is_named_in_one_line(written, text, flags, error, words):
@@ -97,6 +109,15 @@ def test_a_mistake_is_named_in_one_line(written, text, flags, error, words):
         load(written(text), {}, flags)
     assert isinstance(caught.value, FleetError)
     assert "\n" not in str(caught.value)
+
+
+def test_an_extractor_says_what_a_fleet_that_adds_up_contributions_needs(written, tmp_path):
+    config = load(written('[contract]\nextractor = "eye/x.pfb"\n[ledger]\nsettle = 5\n'), {}, {})
+    assert config.contract.extractor == str(tmp_path / "eye/x.pfb")
+    assert (config.ledger.settle, config.ledger.interval, config.ledger.asked) == (5.0, 1.0, 50)
+    kind = Input("image", (8, 8, 3))
+    contract = config.contract_for("r", registry.load("fleet"), kind)
+    assert (contract.classes, contract.input) == ((), kind)
 
 
 def test_a_methods_settings_are_kept_as_they_are_written(written):

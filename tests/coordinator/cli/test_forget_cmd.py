@@ -9,7 +9,7 @@ from coordinator.cli import coordinator, forget_cmd
 from protofleet.errors import FleetError
 from protofleet.settings.fields import to_plain
 from tests.contributing import arrived, message
-from tests.coordinator.made import ledger
+from tests.coordinator.made import birth, ledger
 
 
 @pytest.fixture
@@ -54,6 +54,12 @@ def test_what_came_meanwhile_is_no_proof_of_anything(tmp_path, made, monkeypatch
 
     monkeypatch.setattr(forget_cmd, "ask", ask)
     assert "others contributed meanwhile" in call(tmp_path, "b").stdout
+
+
+def test_a_device_that_contributed_nothing_is_forgotten_without_a_proof(tmp_path, made):
+    made.take([birth("d")], 2.0)
+    assert call(tmp_path, "d").stdout == "d: 0 contributions taken away\n"
+    assert "d" not in made.devices
 
 
 def test_nobody_of_that_name_is_one_clear_line(tmp_path, made):

@@ -43,6 +43,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from protofleet.errors import FleetError
@@ -53,7 +54,7 @@ from protofleet.util.processes import die_with_parent
 # Bytes of data, and how many more for each of the bundle's own, which are unpacked, parsed, made
 # weights of and prepared. Of lite0 (11 MB) the test takes 136 MB, of resnet152 (205 MB) 1,079.
 MEMORY, TIMES = 256 << 20, 6
-SHARE = 0.5  # of the machine's memory; it is less than the others on small devices only
+SHARE = 0.5  # of the memory that there is; it is less than the others on small devices only
 SECONDS = 120  # of processor time; the self-test of a large network on a small device takes 20
 PATIENCE = 600.0  # seconds by the clock, however busy the machine is
 # What is handed on of the environment: where Python and its libraries are.
@@ -62,7 +63,7 @@ _NEEDED = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_AL
 
 def tried(path: Path, name: str = "") -> None:
     """`BundleError` if the bundle in this file, which is to have this name, must not be used."""
-    with tempfile.TemporaryDirectory(prefix="protofleet-") as empty, path.open("rb") as file:
+    with _empty_folder(path.parent) as empty, path.open("rb") as file:
         command = [sys.executable, "-m", "edge_agent.inference.sandbox", str(os.getpid()), name]
         process = subprocess.Popen(
             command,
@@ -105,8 +106,26 @@ def examine(data: bytes, name: str = "") -> None:
 
 def room(size: int) -> int:
     """How much memory the test of a bundle of so many bytes may take."""
+    return min(MEMORY + TIMES * size, int(SHARE * _memory()))
+
+
+def _memory() -> int:
+    """Bytes of this machine, or of the service or container that this process is in."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(MEMORY + TIMES * size, int(SHARE * machine))
+    try:
+        group = Path("/proc/self/cgroup").read_text().strip().rpartition(":")[2]
+        most = Path(f"/sys/fs/cgroup{group}/memory.max").read_text().strip()
+    except OSError:
+        return machine
+    return min(machine, int(most)) if most.isdigit() else machine
+
+
+def _empty_folder(other: Path) -> tempfile.TemporaryDirectory[str]:
+    """Where the system has them, or else beside the bundle, which was written there."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="protofleet-")
+    except OSError:
+        return tempfile.TemporaryDirectory(prefix="protofleet-", dir=other)
 
 
 def confine(memory: int, seconds: int | None = SECONDS) -> None:
@@ -154,6 +173,8 @@ def main() -> None:
     """Try what comes on standard input."""
     die_with_parent(int(sys.argv[1]))
     memory = room(os.fstat(0).st_size)
+    with suppress(OSError):  # where memory ends, this process does, and not who started it
+        Path("/proc/self/oom_score_adj").write_text("1000")
     confine(memory)
     too_much = f"error: its test needs more than {memory >> 20} MB of memory"
     try:

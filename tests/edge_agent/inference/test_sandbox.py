@@ -54,6 +54,18 @@ def test_what_breaks_or_does_not_end_is_refused_by_how_it_ended():
     assert sandbox._why(1, b"noise\nerror: a reason (x)\n") == "a reason (x)"
 
 
+def test_it_may_take_no_more_than_half_of_what_there_is(monkeypatch):
+    assert sandbox.room(0) == min(sandbox.MEMORY, sandbox._memory() // 2)
+    monkeypatch.setattr(sandbox, "_memory", lambda: 400 << 20)
+    assert sandbox.room(1 << 30) == 200 << 20
+
+
+def test_without_a_place_for_temporary_files_it_is_beside_the_bundle(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox.tempfile, "gettempdir", lambda: str(tmp_path / "none"))
+    with sandbox._empty_folder(tmp_path) as folder:
+        assert os.path.dirname(folder) == str(tmp_path)
+
+
 def test_it_inherits_nothing_and_may_do_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("PROTOFLEET_MQTT_PASSWORD", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

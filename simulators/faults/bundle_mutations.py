@@ -23,6 +23,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from edge_agent.inference import sandbox
+from export import verify
 from export.contents import npz
 from protofleet import wire
 from protofleet.errors import FleetError
@@ -48,7 +49,6 @@ def sound(lineage: str = LINEAGE) -> Files:
     that there may be.
     """
     rng = np.random.default_rng(7)
-    weight = rng.normal(size=(SIDE * SIDE, WIDTH)).astype(np.float32)
     bank = Bank(
         About(lineage, ("a", "b")),
         Prototypes(np.arange(2), rng.normal(size=(2, WIDTH)).astype(np.float32), np.array([9, 9])),
@@ -58,9 +58,8 @@ def sound(lineage: str = LINEAGE) -> Files:
     assert isinstance(points, Prototypes)
     inputs = {"proto_w": 2 * points.vectors.T, "proto_b": -(points.vectors**2).sum(1)}
     x = rng.integers(0, 256, (16, SIDE, SIDE, 1), dtype=np.uint8)
-    feature = np.maximum(x.reshape(16, -1).astype(np.float32) / np.float32(255) @ weight, 0)
-    score = feature @ inputs["proto_w"] + inputs["proto_b"]
-    model = _graph(weight)
+    model = _graph(rng)
+    score, feature = verify.scores(model, x, inputs)
     return {
         MODEL: model,
         PROTOTYPES: message,
@@ -71,21 +70,47 @@ def sound(lineage: str = LINEAGE) -> Files:
     }
 
 
-def _graph(weight: Any) -> bytes:
+def _graph(rng: np.random.Generator) -> bytes:
+    """A little of what networks are made of: convolution, pooling, eight bits, a branch, shapes."""
     value, float_ = helper.make_tensor_value_info, TensorProto.FLOAT
-    branch = helper.make_node("Identity", ["flat"], ["branched"])
+    branch = helper.make_node("Identity", ["small"], ["branched"])
     kept = helper.make_graph([branch], "then", [], [value("branched", float_, None)])
-    whole = numpy_helper.from_array(np.array(255, np.float32))
+    whole = numpy_helper.from_array(np.array(1 / 255, np.float32))
+    node = helper.make_node
     nodes = [
-        helper.make_node("Cast", ["image"], ["floats"], to=float_),
-        helper.make_node("Constant", [], ["whole"], value=whole),
-        helper.make_node("Div", ["floats", "whole"], ["scaled"]),
-        helper.make_node("Flatten", ["scaled"], ["flat"]),
-        helper.make_node("If", ["yes"], ["same"], then_branch=kept, else_branch=kept),
-        helper.make_node("MatMul", ["same", "weight"], ["product"]),
-        helper.make_node("Relu", ["product"], ["feature"]),
-        helper.make_node("Gemm", ["feature", "proto_w", "proto_b"], ["score"]),
+        node("Transpose", ["image"], ["turned"], perm=[0, 3, 1, 2]),
+        node("Cast", ["turned"], ["floats"], to=float_),
+        node("Constant", [], ["whole"], value=whole),
+        node("Mul", ["floats", "whole"], ["scaled"]),
+        node("Conv", ["scaled", "filters", "bias"], ["seen"], pads=[1, 1, 1, 1], strides=[1, 1]),
+        node("Clip", ["seen", "low", "high"], ["clipped"]),
+        node("QuantizeLinear", ["clipped", "step", "zero"], ["bytes"]),
+        node("DequantizeLinear", ["bytes", "step", "zero"], ["again"]),
+        node("MaxPool", ["again"], ["pooled"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Resize", ["pooled", "", "scales"], ["larger"], mode="linear"),
+        node("Concat", ["larger", "seen"], ["joined"], axis=1),
+        node("ReduceMean", ["joined", "places"], ["small"], keepdims=0),
+        node("If", ["yes"], ["same"], then_branch=kept, else_branch=kept),
+        node("Reshape", ["same", "shape"], ["flat"]),
+        node("Gather", ["flat", "picked"], ["some"], axis=1),
+        node("MatMul", ["some", "weight"], ["product"]),
+        node("Relu", ["product"], ["feature"]),
+        node("Gemm", ["feature", "proto_w", "proto_b"], ["score"]),
     ]
+    weights: dict[str, Any] = {
+        "filters": rng.normal(size=(4, 1, 3, 3)).astype(np.float32),
+        "bias": np.zeros(4, np.float32),
+        "low": np.array(0, np.float32),
+        "high": np.array(6, np.float32),
+        "step": np.array(6 / 255, np.float32),
+        "zero": np.array(0, np.uint8),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+        "places": np.array([2, 3]),
+        "shape": np.array([-1, 8]),
+        "picked": np.array([7, 5, 3, 1, 0]),
+        "weight": rng.normal(size=(5, WIDTH)).astype(np.float32),
+        "yes": np.array(True),
+    }
     graph = helper.make_graph(
         nodes,
         "g",
@@ -95,10 +120,7 @@ def _graph(weight: Any) -> bytes:
             value("proto_b", float_, ["p"]),
         ],
         [value("score", float_, ["n", "p"]), value("feature", float_, ["n", WIDTH])],
-        [
-            numpy_helper.from_array(weight, "weight"),
-            numpy_helper.from_array(np.array(True), "yes"),
-        ],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     written: bytes = model.SerializeToString()

@@ -83,7 +83,7 @@ def _hijack(data: str, by_seed: Figures) -> Iterator[str]:
     yield ""
     yield HIJACK
     runs = [by_seed[seed] for seed in sorted(by_seed)]
-    settings, silent = [], []
+    settings, silent, whole_counts, few_counts = [], [], [], []
     for name in sorted({name for run in runs for name in run}):
         there = [run[name] for run in runs if run.get(name)]
         if not there:
@@ -101,6 +101,8 @@ def _hijack(data: str, by_seed: Figures) -> Iterator[str]:
             ]
             by_samples = [{r["samples"]: r for r in part["by_samples"][:-1]} for part in parts]
             row.append(_ssim([part["by_samples"][-1] for part in parts]))
+            whole_counts.append(sum(part["by_samples"][-1]["vectors"] for part in parts))
+            few_counts += [r["vectors"] for rows in by_samples for r in rows.values()]
             for n in (5, 1):
                 few = [rows[n] for rows in by_samples if n in rows]
                 row += [_ssim(few), _share(few)] if few else ["silent", "–"]
@@ -109,8 +111,9 @@ def _hijack(data: str, by_seed: Figures) -> Iterator[str]:
     if settings:
         rounds, seeds, steps, public = zip(*settings, strict=True)
         yield (
-            f"Overheard in round {_range(rounds)}, seeds: {_range(seeds)}; decoders of "
-            f"{_range(steps)} steps on {_range(public)} public images."
+            f"Overheard in round {_range(rounds)}, seeds a method: {_range(seeds)}; decoders of "
+            f"{_range(steps)} steps on {_range(public)} public images. As sent: means over "
+            f"{_range(whole_counts)} vectors; of fewer samples over {_range(few_counts)}."
         )
     if silent:
         yield f"No vectors are sent by {', '.join(silent)}."

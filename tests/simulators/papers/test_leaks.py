@@ -4,7 +4,7 @@ import json
 
 from simulators.papers.leaks import FILE, section, tables
 
-FIGURES = {"ssim": 0.4, "stranger": 0.3, "retrieved": 0.25, "chance": 0.01}
+FIGURES = {"vectors": 60, "ssim": 0.4, "stranger": 0.3, "retrieved": 0.25, "chance": 0.01}
 METHOD = {
     "round": 20,
     "public": 900,
@@ -14,7 +14,10 @@ METHOD = {
             "part": "prototypes",
             "width": 64,
             "loss": [[30, 0.5], [300, 0.0312]],
-            "by_samples": [{"samples": 1, **FIGURES}, {"samples": 100, **FIGURES, "ssim": 0.35}],
+            "by_samples": [
+                {"samples": 1, **FIGURES},
+                {"samples": 100, **FIGURES, "ssim": 0.35, "vectors": 3},
+            ],
         }
     ],
 }
@@ -25,7 +28,8 @@ def test_a_method_has_a_row_a_part_and_its_settings(tmp_path):
     (tmp_path / FILE).write_text(json.dumps(document))
     text = "\n".join(section(tmp_path))
     assert "| fedproto | prototypes | 64 | 0.0312 | 0.35 (0.30) | silent | – | 0.40 (0.30)" in text
-    assert "round 20, seeds: 1; decoders of 300 steps on 900 public images" in text
+    assert "round 20, seeds a method: 1; decoders of 300 steps on 900 public images." in text
+    assert "As sent: means over 3 vectors; of fewer samples over 60." in text
     assert "No vectors are sent by fedavg." in text
     assert "consistently fails" in text
 

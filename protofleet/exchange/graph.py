@@ -38,7 +38,7 @@ package for it is needed. Weights are skipped over, so a graph of any size costs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -193,20 +193,38 @@ _WIRE = {"int": 0, "double": 1, "float": 5}
 _WIDTH = {"double": 8, "float": 4}
 
 
-class _Span(NamedTuple):
-    """Where a field's bytes lie; of a number that lies by itself `number` is it, and no bytes."""
+class _Row(NamedTuple):
+    """What a field's key stands for."""
 
-    begin: int
-    end: int
-    number: int = -1
+    field: str
+    kind: str
+    many: bool
+    is_text: bool
+    is_message: bool
 
 
+def _rows() -> dict[str, dict[int, _Row]]:
+    """Fields by the key that they begin with; repeated numbers have one more, where packed."""
+    rows: dict[str, dict[int, _Row]] = {name: {} for name in _FIELDS}
+    for name, fields in _FIELDS.items():
+        for number, (field, kind) in fields.items():
+            plain, many = kind.rstrip("*"), kind[-1] == "*"
+            row = _Row(field, plain, many, plain == "text", plain[0].isupper())
+            for wire in {_WIRE.get(plain, 2), 2} if many else {_WIRE.get(plain, 2)}:
+                if plain != "-":
+                    rows[name][number << 3 | wire] = row
+    return rows
+
+
+_ROWS = _rows()
+# Where a field's bytes lie; of a number that lies by itself the third is it, and there are none.
+_Span = tuple[int, int, int]
 _Message = Mapping[str, list[_Span]]
 
 
 def check(data: bytes) -> None:
     """`BundleError` says in one line what such a graph must not have."""
-    if "graph" not in _Walk(data).message("Model", _Span(0, len(data)), 0):
+    if "graph" not in _Walk(data).message("Model", (0, len(data), -1), 0):
         raise BundleError("the graph cannot be loaded: there is none")
 
 
@@ -216,53 +234,48 @@ class _Walk:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._fields, self._nodes, self._elements = FIELDS, NODES, ELEMENTS
+        self._with_graph: set[_Span] = set()  # attributes
 
     def message(self, name: str, at: _Span, depth: int) -> dict[str, list[_Span]]:
         """Every field of a message, all that is inside it checked."""
         if depth > DEPTH:
             raise BundleError(f"the graph is nested more than {DEPTH} deep")
-        fields, values = _FIELDS[name], dict[str, list[_Span]]()
-        for number, wire, span in self._rows(at):
-            field, kind = fields.get(number, ("", ""))
-            if not field:
-                raise BundleError(f"the graph cannot be loaded: {name} has no field {number}")
-            if kind == "-":
-                raise BundleError(f"the graph has {field.replace('_', ' ')}, which is not allowed")
-            many, kind = kind[-1] == "*", kind.rstrip("*")
-            if wire != _WIRE.get(kind, 2) and not (many and wire == 2):
-                raise BundleError(f"the graph cannot be loaded: {name}.{field} is of another type")
-            rows = values.setdefault(field, [])
-            if rows and not many:
-                raise BundleError(f"the graph cannot be loaded: {name} has {field} twice")
-            rows.append(span)
-            if kind == "text":
-                self._must_be_text(span)
-            if kind[0].isupper():
-                inner = self.message(kind, span, depth + 1)
-                self._hold(kind, inner)
-        return values
-
-    def _rows(self, at: _Span) -> Iterator[tuple[int, int, _Span]]:
-        """Number, wire type and place of one field after the other."""
-        here, end = at.begin, at.end
+        rows, values, here, end = _ROWS[name], dict[str, list[_Span]](), at[0], at[1]
         while here < end:
             self._fields -= 1
             if self._fields < 0:
                 raise BundleError(f"the graph has more than {FIELDS} fields")
             key, here = self._varint(here, end)
-            number, wire = key >> 3, key & 7
-            if wire == 0:
-                value, here = self._varint(here, end)
-                yield number, wire, _Span(here, here, value)
-                continue
-            if wire == 2:
-                length, here = self._varint(here, end)
+            row = rows.get(key)
+            if row is None:
+                raise BundleError(_stranger(name, key))
+            span = self._span(key & 7, here, end)
+            here = span[1]
+            field = row.field
+            if field not in values:
+                values[field] = [span]
+            elif row.many:
+                values[field].append(span)
             else:
-                length = {1: 8, 5: 4}.get(wire, end)
-            if here + length > end or wire not in (1, 2, 5):
-                raise BundleError("the graph cannot be loaded: a field is longer than the message")
-            yield number, wire, _Span(here, here + length)
-            here += length
+                raise BundleError(f"the graph cannot be loaded: {name} has {field} twice")
+            if row.is_text:
+                self._must_be_text(span)
+            elif row.is_message:
+                self._hold(row.kind, span, self.message(row.kind, span, depth + 1))
+        return values
+
+    def _span(self, wire: int, here: int, end: int) -> _Span:
+        """Where a field of this type lies whose key ends here."""
+        if wire == 0:
+            number, here = self._varint(here, end)
+            return here, here, number
+        if wire == 2:
+            length, here = self._varint(here, end)
+        else:
+            length = 8 if wire == 1 else 4
+        if here + length > end:
+            raise BundleError("the graph cannot be loaded: a field is longer than the message")
+        return here, here + length, -1
 
     def _varint(self, here: int, end: int) -> tuple[int, int]:
         if here < end and self._data[here] < 128:  # nearly all of them
@@ -275,8 +288,10 @@ class _Walk:
                 return value, here
         raise BundleError("the graph cannot be loaded: a number without an end")
 
-    def _hold(self, kind: str, inner: _Message) -> None:
-        if kind == "Node":
+    def _hold(self, kind: str, at: _Span, inner: _Message) -> None:
+        if kind == "Attribute" and "g" in inner:
+            self._with_graph.add(at)
+        elif kind == "Node":
             self._node(inner)
         elif kind == "Tensor":
             self._tensor(inner)
@@ -285,13 +300,13 @@ class _Walk:
 
     def _must_be_text(self, at: _Span) -> None:
         try:
-            self._data[at.begin : at.end].decode()
+            self._data[at[0] : at[1]].decode()
         except UnicodeDecodeError:
             raise BundleError("the graph cannot be loaded: a name that is no text") from None
 
     def _text(self, message: _Message, field: str) -> bytes:
-        at = message[field][0] if field in message else _Span(0, 0)
-        return self._data[at.begin : min(at.end, at.begin + 60)]
+        begin, end, _ = message[field][0] if field in message else (0, 0, -1)
+        return self._data[begin : min(end, begin + 60)]
 
     def _node(self, node: _Message) -> None:
         self._nodes -= 1
@@ -302,16 +317,13 @@ class _Walk:
         if domain not in DOMAINS or name not in OPERATORS:
             whose = f" of {domain.decode('ascii', 'replace')}" if domain not in DOMAINS else ""
             raise BundleError(f"the graph has the operator {name!r}{whose}, which is not allowed")
-        if name != "If" and any(self._has_graph(at) for at in node.get("attribute", ())):
+        if name != "If" and not self._with_graph.isdisjoint(node.get("attribute", ())):
             raise BundleError(f"the graph has a graph inside {name!r}, which is not allowed")
 
-    def _has_graph(self, attribute: _Span) -> bool:
-        return any(number == 6 for number, _, _ in self._rows(attribute))
-
     def _tensor(self, tensor: _Message) -> None:
-        if any(at.number != 0 for at in tensor.get("data_location", ())):
+        if any(number != 0 for _, _, number in tensor.get("data_location", ())):
             raise BundleError("the graph has data outside of the file, which is not allowed")
-        of_type = tensor["data_type"][0].number if "data_type" in tensor else 0
+        of_type = tensor["data_type"][0][2] if "data_type" in tensor else 0
         if of_type not in _ELEMENTS:
             raise BundleError(f"the graph has a tensor of type {of_type}, which is not allowed")
         width, home = _ELEMENTS[of_type]
@@ -322,7 +334,7 @@ class _Walk:
         if len(places) != 1 or places[0] not in ("raw_data", home):
             raise BundleError("the graph cannot be loaded: a tensor without data of its type")
         have = (
-            sum(at.end - at.begin for at in tensor["raw_data"]) / width
+            sum(end - begin for begin, end, _ in tensor["raw_data"]) / width
             if places == ["raw_data"]
             else self._count(tensor[home], home)
         )
@@ -333,7 +345,7 @@ class _Walk:
         """Of a tensor's sizes; a negative one is larger than any."""
         places = tensor.get("dims", [])
         # Lengths first: the product of a million sizes is a number of megabytes.
-        if sum(at.end - at.begin for at in places) > 10 * RANK or len(places) > RANK:
+        if sum(end - begin for begin, end, _ in places) > 10 * RANK or len(places) > RANK:
             raise BundleError(f"the graph has a tensor of more than {RANK} sizes")
         sizes = [size for at in places for size in self._numbers(at)]
         if any(size > ELEMENTS for size in sizes):
@@ -341,11 +353,12 @@ class _Walk:
         return math.prod(sizes)
 
     def _numbers(self, at: _Span) -> list[int]:
-        if at.number >= 0:
-            return [at.number]
-        numbers, here = [], at.begin
-        while here < at.end:
-            number, here = self._varint(here, at.end)
+        here, end, number = at
+        if number >= 0:
+            return [number]
+        numbers = []
+        while here < end:
+            number, here = self._varint(here, end)
             numbers.append(number)
         return numbers
 
@@ -353,17 +366,27 @@ class _Walk:
         """How many numbers lie there, packed or one by one."""
         width = _WIDTH.get(field.removesuffix("_data"), 0)
         if width:
-            return sum((at.end - at.begin) // width for at in places)
+            return sum((end - begin) // width for begin, end, _ in places)
         return sum(
             # The last byte of a varint is the one below 128.
-            1 if at.number >= 0 else int(np.count_nonzero(self._bytes(at) < 128))
+            1 if at[2] >= 0 else int(np.count_nonzero(self._bytes(at) < 128))
             for at in places
         )
 
     def _bytes(self, at: _Span) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        return np.frombuffer(self._data, np.uint8, at.end - at.begin, at.begin)
+        return np.frombuffer(self._data, np.uint8, at[1] - at[0], at[0])
 
     def _spend(self, elements: int) -> None:
         self._elements -= elements
         if self._elements < 0:
             raise BundleError(f"the graph has tensors of more than {ELEMENTS} elements")
+
+
+def _stranger(name: str, key: int) -> str:
+    """What is wrong with a field that begins so."""
+    field, kind = _FIELDS[name].get(key >> 3, ("", ""))
+    if not field:
+        return f"the graph cannot be loaded: {name} has no field {key >> 3}"
+    if kind == "-":
+        return f"the graph has {field.replace('_', ' ')}, which is not allowed"
+    return f"the graph cannot be loaded: {name}.{field} is of another type"

@@ -115,7 +115,8 @@ REFUSED = {
     "nothing": (b"", "there is none"),
     "the same twice": (twice(), "twice"),
     "a field of tomorrow": (unknown(model().SerializeToString()), "no field"),
-    "a group": (b"\x3b\x3c", "longer than"),
+    "a group": (b"\x3b\x3c", "another type"),
+    "more than there is": (b"\x3a\x09\x0a", "longer than"),
     "a name that is no text": (model().SerializeToString().replace(b"g", b"\xff"), "no text"),
     "nested": (None, "deep"),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from protofleet import registry
-from protofleet.errors import UsageError
+from protofleet.errors import DataError, UsageError
 from protofleet.util.files import write_whole
 from simulators.attacks import decoder, difference, membership, restoring
 from simulators.attacks.decoder import Say
@@ -90,6 +90,8 @@ def on_uploads(
     """What one contribution tells under the extractor of `fleet`, before and after defences."""
     say("looking at images")
     people = population(LabConfig(Run(method="fleet", dataset=data, seed=seed)), options.images)
+    if not people.enough_for(min(_SPANNED)):
+        raise DataError(f"{data}: too few images of some class to be attacked", "more --images")
     document: Plain = {}
     settings: Plain = {
         "public": len(people.public.labels),

@@ -326,7 +326,7 @@ def _public(setup: Setup, most: int) -> tuple[Ints, Ints]:
     count = min(most, 2 * len(free) // 3)
     if count < 20:
         raise DataError(
-            "no images are left to the public", "deal out fewer: --partition few-shot, fewer shots"
+            f"{count} images are left to the public, too few for a decoder", "a larger --public"
         )
     return free[:count], free[count:]
 

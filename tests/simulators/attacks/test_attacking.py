@@ -5,8 +5,16 @@ import json
 import pytest
 
 from protofleet import registry
-from protofleet.errors import UnknownMethod, UsageError
-from simulators.attacks.attacking import AttackOptions, check, keep, merged, named, protocol
+from protofleet.errors import DataError, UnknownMethod, UsageError
+from simulators.attacks.attacking import (
+    AttackOptions,
+    check,
+    keep,
+    merged,
+    named,
+    on_uploads,
+    protocol,
+)
 
 
 def test_methods_are_those_of_the_registry():
@@ -27,6 +35,11 @@ def test_what_cannot_be_run_is_refused():
         check(["hijack"], AttackOptions(rounds=0), 1)
     with pytest.raises(UsageError):
         check([], AttackOptions(), 1)
+
+
+def test_too_few_images_are_refused():
+    with pytest.raises(DataError, match="too few images"):
+        on_uploads("digits", ["membership"], 0, AttackOptions(images=50), lambda words: None)
 
 
 def test_figures_are_put_among_those_that_are_there(tmp_path):

@@ -135,7 +135,8 @@ def fetched_total(
                 else:
                     return arrival.payload
                 if blob is not None:
-                    return blob.payload
+                    # A total is larger than a message may be, so it came as a file.
+                    return blob.payload if blob.file is None else blob.file.read_bytes()
             if link.connected:
                 receiver.ask_due()
     return None

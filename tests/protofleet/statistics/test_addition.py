@@ -6,7 +6,7 @@ import pytest
 from protofleet.errors import FusionError
 from protofleet.exchange import learned
 from protofleet.statistics import addition
-from protofleet.statistics.closed_form import SHRINKAGE, head, moments
+from protofleet.statistics.closed_form import PRIOR, SHRINKAGE, head, moments
 from protofleet.statistics.contribution import Grid, contribution, fold
 from tests.protofleet.statistics.test_contribution import samples
 
@@ -43,13 +43,14 @@ def test_the_row_is_the_fleets_own_and_the_others_stay():
     assert np.array_equal(more.bias[:-1], rows.bias)
     # d of the theory, by hand: what the row answers for is where the photos lie
     mean, centre = own.means.vectors[0].astype(float), of.centre
-    g = 5 / (5 + 8)
+    g = 5 / (5 + PRIOR)
     inverse = np.linalg.inv(of.shrunk(0.1))
     a = g * (mean - centre)
     for point in (mean, centre, of.means[0]):
         due = a @ inverse @ (point - centre) - 0.5 * a @ inverse @ a + 0.5 * 2 * 9.0 * g**2 / 5
         assert more.weight[-1] @ point + more.bias[-1] == pytest.approx(due, rel=0.02, abs=0.02)
-    assert (mean @ more.weight.T + more.bias).argmax() == 5
+    answers = [more.weight[-1] @ point for point in (mean, *of.means)]
+    assert max(answers) == answers[0]
 
 
 def test_what_does_not_belong_together_is_refused():

@@ -28,7 +28,8 @@ by one that passed its self-test and by no other.
 #   its last chunk came                    fleet-<name>.pfb
 #   a bundle waits, or samples changed     the process is started
 #   it ended well                          its contribution is offered (`deliver`)
-#   it failed, the bundle waits still      the self-test failed: the bundle is never fetched again
+#   it failed, the bundle waits still      the self-test failed: the bundle is never fetched again;
+#                                          after MANY the next ones wait for their test
 #   it failed, the bundle is in use        nothing to say: tried again later and later
 #   a class was enrolled here              its contribution is offered, too
 #   the state asks this device to count    the total is fetched, the process counts, the counts are
@@ -81,6 +82,7 @@ LOOK = 1.0  # seconds between looks for classes that were enrolled
 # over 4,096 numbers are half of it.
 LARGEST_STATE, LARGEST_TOTAL = 8 << 20, 32 << 20
 TOTAL = "total"  # the channel of the sums
+MANY = 3  # bundles that failed, one after the other: further ones wait for their test
 SPOKEN_BY = ("minimum", "changed", "rank")  # what the fleet's settings say of contributions
 NOTHING = About("none", ())
 
@@ -138,6 +140,7 @@ class Adoption:
         self._enrolled_at, self._enrolled_stamp, self._enrolled = 0.0, 0, 0
         self._remarked = ""  # what was said last of samples that are not in it
         self._next_at, self._wait = 0.0, FIRST_WAIT
+        self._bad, self._test_at = 0, 0.0  # bundles in a row that failed, and when to try another
 
     @property
     def _named(self) -> str:
@@ -210,7 +213,7 @@ class Adoption:
         """When to look again; never, if nothing goes on."""
         if self._process is not None:
             return self._clock() + POLL
-        times = [self._next_at] if self._ready else []
+        times = [self._start_at] if self._ready else []
         if self._fits:
             times.append(self._clock() + LOOK)
         if connected:
@@ -223,6 +226,10 @@ class Adoption:
         return bool(self._named) and (
             self._new.exists() or (self._fits and (self._speech_due or bool(self._counting)))
         )
+
+    @property
+    def _start_at(self) -> float:
+        return max(self._next_at, self._test_at) if self._new.exists() else self._next_at
 
     def connected(self) -> None:
         """What was not answered is worth another try."""
@@ -239,7 +246,7 @@ class Adoption:
         """Do what is due."""
         if self._process is not None:
             self._check_process(self._process)
-        elif self._ready and self._clock() >= self._next_at:
+        elif self._ready and self._clock() >= self._start_at:
             self._start_process()
         if self._fits and self._clock() >= self._enrolled_at:
             self._enrolled_at = self._clock() + LOOK
@@ -388,8 +395,13 @@ class Adoption:
         if code and self._new.exists():
             self._clear()
             self._fetch.refuse()
+            self._bad += 1
+            if self._bad >= MANY:
+                wait = FIRST_WAIT * 2.0 ** min(self._bad - MANY, 10)
+                self._test_at = self._clock() + min(LONGEST_WAIT, wait)
             self._log.warning(f"the fleet's bundle cannot be used: {words}")
             return
+        self._bad, self._test_at = 0, 0.0
         self._in_use = archive.name_of(self.file)
         if code and counting:
             self._counted, self._speech_due = counting, True  # the next total may be of use

@@ -179,6 +179,26 @@ def adoption(tmp_path):
     return SimpleNamespace(it=made, topics=topics, published=published, started=started)
 
 
+def test_many_bundles_that_fail_are_tried_later_and_later(adoption, tmp_path):
+    """A test may take two minutes of the processor, and somebody may name one after the other."""
+    now, started = [0.0], []
+
+    def start(words):
+        started.append(now[0])
+        last = io.BytesIO(b"error: it fails")
+        return SimpleNamespace(poll=lambda: 1, stderr=last, stdout=io.BytesIO(), terminate=None)
+
+    it = adoption.it
+    it._clock, it._start = lambda: now[0], start
+    while len(started) < 6:
+        it._about = replace(it._about, bundle=f"{len(started)}" * 64)
+        it._new.write_bytes(b"a bundle")
+        it.look(may_send=False)
+        it.look(may_send=False)
+        now[0] = max(now[0], it._start_at) if it._new.exists() else now[0]
+    assert started == [0.0, 0.0, 0.0, 10.0, 30.0, 70.0]
+
+
 def test_the_fleets_settings_go_to_the_process(adoption, bundle, tmp_path):
     (tmp_path / "fleet.pfb").write_bytes(bundle.read_bytes())
     again = replace_start(adoption)

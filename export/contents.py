@@ -168,7 +168,7 @@ def _files(
         name: forms.finished(data, notes) for name, data in files.items() if name.endswith(".onnx")
     }
     if want.ort:
-        files |= mobile.to_ort(files[MODEL])
+        files |= mobile.to_ort(files[MODEL], files.get("fixed.onnx"))
     return files
 
 

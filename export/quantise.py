@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from edge_agent.inference.bundle import Precision, Reading
 from edge_agent.inference.inputs import Ready, ready
 from edge_agent.inference.session import runtime
 from export import verify
-from export.forms import cleaned, in_order
+from export.forms import cleaned, in_order, reads
 from export.trial import Trial
 from protofleet.exchange.published import Bank
 from protofleet.values.prototypes import Floats
@@ -100,8 +101,50 @@ def halved(model: bytes) -> bytes:
         graph, keep_io_types=True, node_block_list=_head(graph), disable_shape_infer=False
     )
     # It puts its conversions at the end, wherever they belong.
-    written: bytes = in_order(half).SerializeToString()
+    written: bytes = in_order(_direct(half)).SerializeToString()
     return written
+
+
+def _direct(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Without the detours over half precision between two nodes that stay in full, which the
+    converter makes one by one: they would round the points and the scores after all.
+    """
+    graph = model.graph
+    # A node that reads a value twice gets the same conversion twice.
+    makers = {name: node for node in graph.node for name in node.output}
+    outer = {node.name for node in graph.output}
+    instead: dict[str, str] = {}
+    for name, node in makers.items():
+        before = makers.get(node.input[0]) if _casts(node, TensorProto.FLOAT) else None
+        if before is not None and _casts(before, TensorProto.FLOAT16):
+            instead[name] = before.input[0]
+    for name in outer & instead.keys():
+        # An output keeps its name: the value that it was made of takes it.
+        direct = instead.pop(name)
+        instead = {a: name if b == direct else b for a, b in instead.items()} | {direct: name}
+        del makers[name]
+    nodes = {id(node): node for node in makers.values()}
+    for node in nodes.values():
+        node.input[:] = [instead.get(value, value) for value in node.input]
+        node.output[:] = [
+            instead[value] if instead.get(value) in outer else value for value in node.output
+        ]
+    kept = _needed(list(nodes.values()), outer)
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+    del graph.node[:]
+    graph.node.extend(copies)
+    return model
+
+
+def _casts(node: onnx.NodeProto, to: int) -> bool:
+    return node.op_type == "Cast" and node.attribute[0].i == to
+
+
+def _needed(nodes: Sequence[onnx.NodeProto], outputs: Collection[str]) -> list[onnx.NodeProto]:
+    """Those that anything depends on."""
+    used = {value for node in nodes for value in reads(node)} | set(outputs)
+    kept = [node for node in nodes if used & set(node.output)]
+    return kept if len(kept) == len(nodes) else _needed(kept, outputs)
 
 
 def to_int8(model: bytes, calibration: Trial, inputs: Mapping[str, Floats]) -> bytes:

@@ -132,9 +132,12 @@ def check_features(
     due = expected.astype(np.float64)
     lengths = np.linalg.norm(computed, axis=1) * np.linalg.norm(due, axis=1)
     cosine = (computed * due).sum(1) / np.maximum(lengths, 1e-30)
+    largest = float(np.abs(due).max())
+    if largest == 0:
+        raise ExportError("every feature is nothing", "is the scale the right one?")
     return FeatureCheck(
         samples=len(trial.x),
-        difference=float(np.abs(computed - due).max() / np.abs(due).max()),
+        difference=float(np.abs(computed - due).max()) / largest,
         cosine=float(cosine.min()),
         bytes=len(finished(model, {})),
         milliseconds=latency(model, trial.x[:1], inputs),

@@ -4,7 +4,8 @@ import numpy as np
 import onnx
 import pytest
 
-from export.mobile import to_ort
+from export.forms import fixed
+from export.mobile import in_one_order, to_ort
 from export.verify import patterns, session
 from export.writer import Wanted, export
 from tests.bundles import device
@@ -39,9 +40,17 @@ def test_operators_are_all_that_the_graph_is_made_of(bundle):
     assert "com.microsoft;1;FusedGemm" in lines
 
 
+def test_the_same_graph_has_the_same_bytes_and_phones_are_asked_about_fixed_sizes(bundle):
+    model = bundle.files["baked.onnx"]
+    first, again = to_ort(model), to_ort(model, fixed(model, 10))
+    assert first["model.ort"] == again["model.ort"] == in_one_order(first["model.ort"])
+    assert b"/model.onnx" in first["mobile.txt"]
+    assert b"/fixed.onnx" in again["mobile.txt"]
+
+
 def test_nothing_in_it_is_a_folder_of_this_machine_and_standard_output_stays_clean(bundle, capfd):
     files = to_ort(bundle.files["baked.onnx"])
-    assert capfd.readouterr().out == ""
+    assert capfd.readouterr() == ("", "")
     assert set(files) == {"model.ort", "operators.config", "mobile.txt"}
     for name in ("operators.config", "mobile.txt"):
         assert b"/tmp" not in files[name], name

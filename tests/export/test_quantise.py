@@ -63,6 +63,25 @@ def test_half_precision_moves_nothing_and_keeps_its_inputs(full):
     assert (types["image"], types["proto_w"]) == (onnx.TensorProto.UINT8, onnx.TensorProto.FLOAT)
 
 
+def test_mixtures_are_compared_with_in_full_precision_whatever_the_features_are():
+    made = export(device(), Wanted(precision="fp16", by="mixture", ort=True))
+    graph_of = onnx.load_from_string(made.files["model.onnx"])
+    onnx.checker.check_model(graph_of, full_check=True)
+    assert made.report["fp16"]["agreement"] >= 0.97
+    names = [node.name for node in graph_of.graph.node]
+    assert len(set(names)) == len(names)
+    halves = {
+        name
+        for node in graph_of.graph.node
+        if node.op_type == "Cast" and node.attribute[0].i == onnx.TensorProto.FLOAT16
+        for name in node.input
+    }
+    # One way into half precision and one out of it: points and scores never go there.
+    assert len(halves) == 1
+    (last,) = [node for node in graph_of.graph.node if "score" in node.output]
+    assert {"proto_w", "proto_b"} <= set(last.input)
+
+
 def test_what_is_seen_and_what_it_is_compared_with_stay_in_full_precision(full):
     source, _, points, model = full
     whole = onnx.load_from_string(to_int8(model, source.calibration, points.inputs))

@@ -15,7 +15,7 @@ import click
 from edge_agent.cli.common import device_options, settings, warned
 from edge_agent.cli.infer_cmd import bundle_option
 from protofleet.errors import DataError, FleetError
-from protofleet.util.allocator import give_freed_memory_back
+from protofleet.util.allocator import give_freed_memory_back, keep_no_large_block
 
 if TYPE_CHECKING:
     from edge_agent.contributing.statement import Spoken, Statement
@@ -93,6 +93,7 @@ def summarise(
 
     config = need_source(settings(file, flags))
     os.nice(config.limits.nice)  # it works beside its owner's work
+    keep_no_large_block()
     if to is not None:
         sandbox.tried(bundle, name)
     path, kind = to or bundle, open_bundle(bundle).manifest.input

@@ -45,7 +45,7 @@ from protofleet.errors import DataError
 from protofleet.exchange import contributed
 from protofleet.exchange.contributed import CONTRIBUTE, COUNT, Claim
 from protofleet.statistics import counts
-from protofleet.statistics.contribution import RANK, Grid, contribution
+from protofleet.statistics.contribution import RANK, Contribution, Grid, contribution
 from protofleet.statistics.held_out import Samples
 from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.values.prototypes import Floats, Ints
@@ -169,13 +169,17 @@ class Statement:
         if not all(name in claim.classes for name in names):
             raise DataError("the fleet's total does not have this device's samples yet")
         ids = np.array([claim.classes.index(name) for name in names], np.int64)
-        features, labels = self._features(self._cache, spoken)
-        own = Samples.of(features, ids[labels], message.contribution.keyed(ids))
+        own = self._samples(spoken, ids, message.contribution)
         answer = counts.count(moments, own)
         about = Claim(self.lineage, total=claim.total)
         payload = contributed.write_counts(about, answer, speaker.envelope(COUNT))
         write_whole(self.counts, payload, mode=OWN_FILE)
         return claim.total
+
+    def _samples(self, spoken: Mapping[str, Keys], ids: Ints, own: Contribution) -> Samples:
+        """All that is said, under the class ids of a total."""
+        features, labels = self._features(self._cache, spoken)
+        return Samples.of(features, ids[labels], own.keyed(ids))
 
     def _features(self, cache: FeatureCache, spoken: Mapping[str, Keys]) -> tuple[Floats, Ints]:
         """Features of all that is said, and the place of each one's class among the names."""

@@ -78,7 +78,8 @@ class Moments:
 
     def shrunk(self, shrinkage: float) -> Matrix:
         """S_ρ."""
-        floor: Matrix = self.within + shrinkage * self.size * np.eye(len(self.within))
+        floor: Matrix = self.within.copy()
+        floor[np.diag_indices(len(floor))] += shrinkage * self.size
         return floor
 
 

@@ -194,7 +194,8 @@ def scatter(own: Contribution) -> Matrix:
     factor = scaled(own.rows, own.exponents)
     rows = own.means.vectors.astype(np.float64)
     weighted = rows * np.asarray(own.means.counts, np.float64)[:, None]
-    total: Matrix = factor.T @ factor + weighted.T @ rows
+    total: Matrix = factor.T @ factor
+    total += weighted.T @ rows
     total[np.diag_indices(len(total))] += own.residual
     return total
 

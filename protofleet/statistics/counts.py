@@ -45,6 +45,7 @@ from protofleet.statistics.held_out import (
     folds,
     held_out,
     log_loss,
+    scored,
     steps,
 )
 from protofleet.statistics.reliability import Reliability, reliability
@@ -99,10 +100,14 @@ class Counts:
 
 def count(of: Moments, own: Samples) -> Counts:
     """A device's own samples, held out fold by fold, over the whole grid."""
-    parts = list(folds(of, own))
+    # Fold by fold, as each has a matrix of its own; what is left of it is a few numbers a sample.
+    folded = []
+    for part in folds(of, own):
+        folded.append([scored(part, of.classes, shrinkage) for shrinkage in SHRINKAGE])
+        del part
     distances, table, sure, right, odd = [], [], [], [], []
-    for shrinkage in SHRINKAGE:
-        out = held_out(parts, of.classes, shrinkage)
+    for column in range(len(SHRINKAGE)):
+        out = held_out([row[column] for row in folded], of.classes)
         distances.append(steps(out.distances))
         table.append([steps(log_loss(out, temperature)) for temperature in TEMPERATURES])
         histograms = [reliability(out, temperature) for temperature in TEMPERATURES]
@@ -110,7 +115,7 @@ def count(of: Moments, own: Samples) -> Counts:
         right.append([histogram.right for histogram in histograms])
         odd.append(histograms[0].odd)  # scores do not depend on the temperature
     whole = (np.array(numbers, np.int64) for numbers in (distances, table, sure, right, odd))
-    return Counts(sum(len(part.labels) for part in parts), *whole)
+    return Counts(sum(len(row[0].labels) for row in folded), *whole)
 
 
 def parts_of(counts: Counts) -> Parts:

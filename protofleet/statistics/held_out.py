@@ -105,40 +105,58 @@ def folds(of: Moments, own: Samples) -> Iterator[Fold]:
         if rest.any():
             # What was thinned out of the folds was sent all the same.
             told = contribution(own.features[rest], own.labels[rest], own.grid, len(own.own.rows))
-            sums = total + scatter(told), others.plus(told, 1)
+            whole = scatter(told)
+            whole += total  # in its place: each of these is d × d, and devices have little memory
+            sums = whole, others.plus(told, 1)
         without = _moments(*sums)
         out &= np.isin(own.labels, without.classes)
         if out.any():
             yield Fold(without, own.features[out], own.labels[out])
+        del without  # or it would be there beside the next one
 
 
-def held_out(parts: Sequence[Fold], classes: Ints, shrinkage: float) -> HeldOut:
-    """All folds' samples scored at one ρ, by class ids in `classes`."""
+@dataclass(frozen=True, eq=False)
+class ScoredFold:
+    """A fold's samples at one ρ: scores without the credit of a mean that is not sure, that credit
+    for D̄ = 1, distances to the own class, and whose class.
+    """
+
+    scores: Matrix
+    credits: Matrix
+    distances: Matrix
+    labels: Ints
+
+
+def scored(part: Fold, classes: Ints, shrinkage: float) -> ScoredFold:
+    """By class ids in `classes`."""
+    of = part.moments
+    belief = of.counts / (of.counts + PRIOR)
+    means, points = belief[:, None] * (of.means - of.centre), part.features - of.centre
+    both = np.concatenate([means, points])
+    solved = np.linalg.solve(of.shrunk(shrinkage), both.T).T
+    rows, at = solved[: len(means)], np.searchsorted(of.classes, part.labels)
+    near = points @ rows.T
+    size = (rows * means).sum(1)
+    columns = np.searchsorted(classes, of.classes)
+    scores = np.full((len(points), len(classes)), -np.inf)
+    scores[:, columns] = near - 0.5 * size
+    credits = np.zeros(scores.shape)
+    credits[:, columns] = 0.5 * UNSURE * belief**2 / of.counts
+    # ‖z − a‖² under S⁻¹; S came in half precision, so a distance may end below nothing.
+    own = (solved[len(means) :] * points).sum(1) - 2 * near[np.arange(len(at)), at] + size[at]
+    return ScoredFold(scores, credits, np.maximum(own, 0.0), columns[at].astype(np.int64))
+
+
+def held_out(parts: Sequence[ScoredFold], classes: Ints) -> HeldOut:
+    """All folds' samples at one ρ."""
     nobody = np.zeros((0, len(classes)))
-    scores, credits, far, labels = [nobody], [nobody], [np.zeros(0)], [np.zeros(0, np.int64)]
-    for part in parts:
-        of = part.moments
-        belief = of.counts / (of.counts + PRIOR)
-        means, points = belief[:, None] * (of.means - of.centre), part.features - of.centre
-        both = np.concatenate([means, points])
-        solved = np.linalg.solve(of.shrunk(shrinkage), both.T).T
-        rows, at = solved[: len(means)], np.searchsorted(of.classes, part.labels)
-        near = points @ rows.T
-        size = (rows * means).sum(1)
-        columns = np.searchsorted(classes, of.classes)
-        scores.append(np.full((len(points), len(classes)), -np.inf))
-        scores[-1][:, columns] = near - 0.5 * size
-        credits.append(np.zeros(scores[-1].shape))
-        credits[-1][:, columns] = 0.5 * UNSURE * belief**2 / of.counts
-        # ‖z − a‖² under S⁻¹; S came in half precision, so a distance may end below nothing.
-        own = (solved[len(means) :] * points).sum(1) - 2 * near[np.arange(len(at)), at] + size[at]
-        far.append(np.maximum(own, 0.0))
-        labels.append(columns[at])
-    distances = np.concatenate(far)
+    distances = np.concatenate([np.zeros(0), *(part.distances for part in parts)])
     # The device's own D̄ stands for the fleet's, which is not known yet.
     usual = float(distances.mean()) if len(distances) else 0.0
-    whole = np.concatenate(scores) + usual * np.concatenate(credits)
-    return HeldOut(whole, np.concatenate(labels).astype(np.int64), distances)
+    whole = np.concatenate([nobody, *(part.scores for part in parts)])
+    whole = whole + usual * np.concatenate([nobody, *(part.credits for part in parts)])
+    labels = np.concatenate([np.zeros(0, np.int64), *(part.labels for part in parts)])
+    return HeldOut(whole, labels, distances)
 
 
 def choose(samples: int, distances: Ints, losses: Ints) -> Choice | None:
@@ -192,8 +210,12 @@ def _moments(total: Matrix, of: _Sums) -> Moments:
     keep = of.counts > 0.5  # whole numbers, but for rounding
     counts = of.counts[keep]
     means = of.sums[keep] / counts[:, None]
-    within = (total - (means * counts[:, None]).T @ means) / max(float(counts.sum()), 1.0)
-    return Moments(of.classes[keep], counts, means, (within + within.T) / 2)
+    within: Matrix = (means * counts[:, None]).T @ means
+    np.subtract(total, within, out=within)
+    within /= max(float(counts.sum()), 1.0)
+    whole: Matrix = within + within.T
+    whole /= 2
+    return Moments(of.classes[keep], counts, means, whole)
 
 
 def _dealt(own: Samples) -> Ints:

@@ -68,6 +68,16 @@ def room_to_load() -> Iterator[None]:
         give_freed_memory_back()
 
 
+def keep_no_large_block() -> None:
+    """Have what is freed of a megabyte and more go back at once, for a process that makes a few
+    large matrices and has to stay small.
+    """
+    try:
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 20)
+    except (AttributeError, OSError, TypeError):
+        return
+
+
 def give_freed_memory_back() -> None:
     """What loading a model took and no longer needs, where glibc holds on to it."""
     try:

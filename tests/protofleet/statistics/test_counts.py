@@ -19,6 +19,7 @@ from protofleet.statistics.held_out import (
     folds,
     held_out,
     log_loss,
+    scored,
 )
 from protofleet.values.sums import digest, merge, merge_all, subtract
 from tests.protofleet.statistics.test_contribution import samples
@@ -41,7 +42,8 @@ def test_they_are_those_of_each_sample_held_out():
     row, column = 4, 6
     by_hand = 0.0
     for own in OWN:
-        out = held_out(list(folds(WHOLE, own)), WHOLE.classes, SHRINKAGE[row])
+        parts = [scored(part, WHOLE.classes, SHRINKAGE[row]) for part in folds(WHOLE, own)]
+        out = held_out(parts, WHOLE.classes)
         by_hand += float(log_loss(out, TEMPERATURES[column]).sum())
     whole = COUNTS[0].plus(COUNTS[1]).plus(COUNTS[2])
     assert whole.samples == 90

@@ -13,6 +13,7 @@ from protofleet.statistics.held_out import (
     choose,
     folds,
     held_out,
+    scored,
 )
 from protofleet.values.sums import merge, merge_all
 from tests.protofleet.statistics.test_contribution import samples
@@ -46,7 +47,7 @@ def test_a_folds_sums_are_those_of_a_fleet_that_never_had_it(rank):
 def test_scores_and_distances_are_those_of_the_head_without_the_fold():
     of, whole = own(3, 64, n=30)
     parts, shrinkage = list(folds(whole, of)), 0.3
-    out = held_out(parts, whole.classes, shrinkage)
+    out = held_out([scored(part, whole.classes, shrinkage) for part in parts], whole.classes)
     usual, at = float(out.distances.mean()), 0
     for part in parts:
         rows, end = head(part.moments, shrinkage, usual), at + len(part.labels)
@@ -72,7 +73,7 @@ def test_a_class_that_only_the_fold_has_is_scored_by_nobody():
     whole = moments(merge(OTHERS, fold(sent, GRID)))
     parts = list(folds(whole, Samples.of(x, y, sent)))
     assert 9 not in np.concatenate([part.labels for part in parts])
-    out = held_out(parts, whole.classes, 1.0)
+    out = held_out([scored(part, whole.classes, 1.0) for part in parts], whole.classes)
     missing = whole.classes.tolist().index(9)
     assert np.isneginf(out.scores[:, missing]).any()
     assert np.isfinite(np.delete(out.scores, missing, 1)).all()

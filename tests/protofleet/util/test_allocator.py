@@ -44,3 +44,31 @@ def test_what_loading_took_is_given_back(where):
     for during, after in zip(found[::2], found[1::2], strict=True):
         assert during > before + 20
         assert after < before + 5
+
+
+LARGE = """
+import re
+from protofleet.util.allocator import keep_no_large_block
+
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+
+def block(megabytes):
+    return bytearray(b"x") * (megabytes << 20)
+
+keep_no_large_block()
+block(24)  # after one of these glibc would keep whatever is smaller
+one, two = block(8), block(8)
+before = resident()
+del one
+print(before, resident())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what is resident")
+def test_a_large_block_goes_back_whatever_was_freed_before():
+    run = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    before, after = map(float, run.stdout.split())
+    assert before - after > 7

@@ -26,11 +26,13 @@ def show(data_dir: Path, as_json: bool) -> None:
 
 
 @classes.command()
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @where
-def admit(name: str, data_dir: Path, as_json: bool) -> None:
-    """Let a class in that waits (policy manual)."""
-    echo_classes(ask(data_dir, "classes", what="admit", name=name), as_json)
+def admit(names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
+    """Let classes in that wait (policy manual), or that were removed."""
+    for name in names:
+        listing = ask(data_dir, "classes", what="admit", name=name)
+    echo_classes(listing, as_json)
 
 
 @classes.command()

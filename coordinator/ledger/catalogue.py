@@ -76,6 +76,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 
 PLAUSIBLE = UploadLimits()
 NAMED = "extractor"  # what the journal calls the bundle that the settings named last
+BY_NAME = ("brought", "pending", "removed", "renamed")  # of a book
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -120,6 +121,11 @@ class Catalogue:
     def _freeze(self, extractor: FrozenExtractor, data: bytes, round: int) -> None:
         prototypes = b64encode(extractor.prototypes).decode()
         book = Book(prototypes, extractor.bundle, extractor.blob, extractor.size)
+        before = self.versions[-1]
+        if before.frozen:
+            # Whose a class is, and what it is called, is said of its name and not of any features.
+            names = {name: getattr(before, name) for name in BY_NAME}
+            book = replace(book, **names)
         self._write(book, f"freeze {extractor.bundle[:16]}", round, {extractor.blob: data})
 
     def bank(self, round: int, state: GlobalState, book: Book | None = None) -> Bank | None:

@@ -14,12 +14,14 @@ from coordinator.ledger import keeper
 from coordinator.uploads.fuse import fuse_round
 from protofleet import registry
 from protofleet.exchange import contributed, learned
+from protofleet.exchange.published import About, Bank
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.statistics import contribution, counts
 from protofleet.statistics.held_out import Samples
+from protofleet.values.prototypes import Prototypes
 from tests.contributing import GRID, LINEAGE, arrived, counted, message, read, samples
-from tests.coordinator.made import CONTRACT, banks, birth, ledger, receipts, totals
+from tests.coordinator.made import CONTRACT, banks, birth, frozen, ledger, receipts, totals
 
 FLEET = {"a": ("apple", "plum"), "b": ("plum", "apple", "pear"), "c": ("pear", "apple")}
 SETTLED = 20.0  # seconds after which all that is to be counted against was offered
@@ -275,11 +277,20 @@ def test_rename_remove_and_back_concern_what_is_shown_alone(tmp_path):
     assert made.state.sha256 == before
 
 
-def test_an_extractor_has_a_ledger_of_its_own_to_come_back_to(tmp_path):
-    from protofleet.exchange.published import About, Bank
-    from protofleet.values.prototypes import Prototypes
-    from tests.coordinator.made import frozen
+def test_another_extractor_leaves_classes_to_whom_they_are_and_as_they_are_called(tmp_path):
+    made = ledger(tmp_path)
+    said(made)
+    made.classes("rename", {"name": "pear", "to": "conference"}, 2.0)
+    nothing = Prototypes([], np.zeros((0, 4)))
+    for lineage in (LINEAGE, "extractor:g"):
+        frozen(made, Bank(About(lineage, ()), nothing), schema_note=lineage)
+        book = made.catalogue.versions[-1]
+        assert (book.brought, book.renamed) == ({"pear": "b"}, {"pear": "conference"})
+    pears = made.take([arrived("c", message("c", ["pear"], lineage="extractor:g"))], 70.0)
+    assert banks(pears)[-1].about.classes == ("plum", "apple", "conference")
 
+
+def test_an_extractor_has_a_ledger_of_its_own_to_come_back_to(tmp_path):
     made = ledger(tmp_path)
     said(made)
     first = settled(made)

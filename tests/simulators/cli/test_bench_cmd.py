@@ -20,6 +20,7 @@ def test_the_tables_there_are():
         "overhead",
         "papers",
         "photos",
+        "rogues",
         "truth",
     }
 

@@ -26,6 +26,8 @@ RATES = {
     "report": Rate(200, 20),
     "offer": Rate(20, 0.2),
     "request": Rate(60, 4),
+    "refusal": Rate(60, 1),  # uploads that are answered at once: refused, or here already
+    "chunk": Rate(20_000, 2_000),
     "bytes": Rate(1 << 28, 1 << 24),  # of chunks that are asked for
 }
 
@@ -56,6 +58,14 @@ class Allowance:
         tokens, since = self._buckets.get((kind, agent), (1.0, now))
         ready = tokens + (now - since) * RATES[kind].refill >= 1
         return ready and self.spend(kind, agent, now)
+
+    def is_spent(self, kind: str, agent: str, now: float) -> bool:
+        """Whether a device has nothing left of what is spent afterwards; then that is counted."""
+        bucket = self._buckets.get((kind, agent))
+        if bucket is None or bucket[0] + (now - bucket[1]) * RATES[kind].refill >= 1:
+            return False
+        self.count(kind)
+        return True
 
     def count(self, kind: str) -> None:
         """One more was dropped."""

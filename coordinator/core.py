@@ -225,8 +225,13 @@ class Core:
                 continue
             # Round 0 is never opened: what is sent there are classes, for whatever is learnt.
             if topic.kind == "upload" and topic.rest != ("0",):
+                if self.allowance.is_spent("refusal", topic.agent, now):
+                    continue
                 round = int(topic.rest[0])
-                publications += self.intake.take(topic.agent, round, payload, self.run_state)
+                answers = self.intake.take(topic.agent, round, payload, self.run_state)
+                if answers:  # what is let in is answered when it is written
+                    self.allowance.spend("refusal", topic.agent, now)
+                publications += answers
             else:
                 publications += self._take_small(topic.kind, topic.agent, payload, now, events)
         births, epoch = self._births_to_write(), self._heard_epoch

@@ -98,6 +98,8 @@ class BlobServer:
 
     def chunk(self, parts: TopicParts, payload: bytes) -> Blob | None:
         """A chunk from a device; the whole upload once it is there."""
+        if not self.allowance.spend("chunk", str(parts.agent), self._clock()):
+            return None  # what is missing of an upload is asked for
         owners = (_owner(parts.agent, offer=offer) for offer in (False, True))
         blobs = (self._receiver.chunk(parts, payload, owner) for owner in owners)
         return next((blob for blob in blobs if blob is not None), None)

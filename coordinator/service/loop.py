@@ -183,7 +183,8 @@ class Service:
         carried: set[str] = set()  # whose chunks, or requests for them, are among these
         for arrival in arrivals:
             topic = self.deps.topics.parse(arrival.topic)
-            if topic is None:
+            if topic is None:  # one that means nothing
+                self.deps.core.allowance.count("topic")
                 continue
             try:
                 if topic.kind == "coordinator_state":

@@ -60,8 +60,15 @@ from protofleet.settings.fields import from_plain
 from protofleet.wire import Envelope
 from protofleet.wire.codes import UploadStatus
 
-# A device is subscribed to more than this (its bundle's channel, commands): that is for others.
-KINDS = frozenset({"coordinator_state", "round", "shared_state", "own_state", "receipt"})
+# What is said where; a state that is too large is said by a slip. A device is subscribed to more
+# than this (its bundle's channel, commands): that is for others.
+TYPES = {
+    "coordinator_state": "state",
+    "round": "round",
+    "shared_state": "global",
+    "own_state": "own",
+    "receipt": "receipt",
+}
 # What a slip on such a topic may stand for.
 STATE_TYPES = {"shared_state": "global", "own_state": "own"}
 
@@ -81,13 +88,15 @@ class InboundDecoder:
         if place.kind in ("shared_chunk", "own_chunk"):
             blob = self.transfers.receiver.chunk(place, payload)
             return None if blob is None else self.take_in(blob.parts, blob.payload)
-        if place.kind not in KINDS or not payload:
+        if place.kind not in TYPES or not payload:
             return None  # an empty payload takes a retained message back
         envelope, body = wire.unseal(payload)
         if envelope.fleet != self.topics.fleet:
             raise LinkError(
                 f"it is of fleet {envelope.fleet!r}, this device is of {self.topics.fleet!r}"
             )
+        if envelope.t != TYPES[place.kind] and envelope.t != "slip":
+            raise LinkError(f"a message of type {envelope.t} has no place here")
         if envelope.t in ("global", "own"):
             event = read_state(envelope)
             self.store.hold(envelope.t, HeldState(event.run, event.round, event.base, payload))

@@ -26,11 +26,14 @@ buckets agree on.
 # further from it than NEAR times their median distance. Of these the weighted mean is taken, and
 # where nobody lies it usually is the mean of all.
 #
+# Of two buckets that differ nothing says who lies, and classes that two devices hold are common. So
+# a bucket that is far off in most of the keys that three or more speak of is doubted, and is not
+# heard of any other key either, unless nobody else speaks of it.
+#
 # What it withstands. For a key of m buckets, fewer than m / 2 of them liars: what they say is
 # either left out or within NEAR times the distance at which most honest buckets are. So there
-# should be several times more buckets than devices, two of which would otherwise share a voice. A
-# class that one honest device alone holds has no majority; there admission's limits are all there
-# is.
+# should be several times more buckets than devices, two of which would otherwise share a voice. Who
+# lies only where no majority can tell is not found out; there admission's limits are all there is.
 #
 # What it costs. Memory is a row a bucket and key.
 #
@@ -59,6 +62,7 @@ Matrix = NDArray[np.float64]
 
 MOST_WEIGHT = 2**31 - 1  # of a row that is made here: no sum takes a larger one
 NEAR = 2.0  # times the median distance to the median: who is further away is not believed
+MAJORITY = 3  # of this many buckets it is seen who is far off
 TINY = 1e-9  # buckets that say the same differ by less
 
 
@@ -79,15 +83,18 @@ def agreed(part: Sum, buckets: int) -> Sum:
         return part
     weighty = part.weights > 0
     rows, weights = part.mean()[weighty], part.weights[weighty]
-    keys, first, sizes = np.unique(
-        part.keys[weighty] // buckets, return_index=True, return_counts=True
-    )
-    shared = np.zeros((len(keys), *rows.shape[1:]))
-    # Rows are sorted by key, so those of one are neighbours.
-    for at, (begin, size) in enumerate(zip(first, sizes, strict=True)):
-        shared[at] = _shared(rows[begin : begin + size], weights[begin : begin + size])
-    together = np.add.reduceat(weights, first) if len(first) else weights
-    return Sum.of(keys, shared, np.minimum(together, MOST_WEIGHT))
+    keys, voices = part.keys[weighty] // buckets, part.keys[weighty] % buckets
+    doubted = _doubted(rows, keys, voices)
+    distinct = np.unique(keys)
+    shared = np.zeros((len(distinct), *rows.shape[1:]))
+    together = np.zeros(len(distinct), np.int64)
+    for at, key in enumerate(distinct):
+        mine = keys == key
+        trusted = mine & ~np.isin(voices, doubted)
+        believed = trusted if trusted.any() else mine
+        shared[at] = _shared(rows[believed], weights[believed])
+        together[at] = weights[mine].sum()
+    return Sum.of(distinct, shared, np.minimum(together, MOST_WEIGHT))
 
 
 def agreed_contributions(total: Partial, buckets: int) -> Partial:
@@ -115,10 +122,29 @@ def agreed_contributions(total: Partial, buckets: int) -> Partial:
     return {**total, MEANS: shared, SCATTER: Sum.of([0], triangle(whole)[None], weight)}
 
 
-def _shared(rows: Matrix, weights: Ints) -> Matrix:
-    """The weighted mean of the rows near their median; `rows` are of one key, a bucket each."""
+def _doubted(rows: Matrix, keys: Ints, voices: Ints) -> Ints:
+    """Buckets that are far off in most of what three or more speak of."""
+    spoke, against = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for key in np.unique(keys):
+        mine = np.flatnonzero(keys == key)
+        if len(mine) >= MAJORITY:
+            spoke[mine], against[mine] = 1, ~_near(rows[mine])
+    distinct, place = np.unique(voices, return_inverse=True)
+    often = 2 * np.bincount(place, against) > np.bincount(place, spoke)
+    doubted: Ints = distinct[often]
+    return doubted
+
+
+def _near(rows: Matrix) -> NDArray[np.bool_]:
+    """Which of these are no further from their median than most."""
     flat = rows.reshape(len(rows), -1)
     off = np.linalg.norm(flat - np.median(flat, axis=0), axis=1)
-    near = off <= NEAR * float(np.median(off)) + TINY
+    near: NDArray[np.bool_] = off <= NEAR * float(np.median(off)) + TINY
+    return near
+
+
+def _shared(rows: Matrix, weights: Ints) -> Matrix:
+    """The weighted mean of the rows near their median; `rows` are of one key, a bucket each."""
+    near = _near(rows)
     mean: Matrix = np.average(rows[near], axis=0, weights=weights[near])
     return mean

@@ -504,6 +504,17 @@ def test_a_report_of_thousands_of_measures_or_of_no_shares_ends_and_stalls_nothi
     assert made.devices["a"].declines == ""
 
 
+def test_a_flood_of_uploads_that_are_refused_costs_one_device_its_answers_for_a_while(tmp_path):
+    made = core(tmp_path)
+    _, _, base = joined(made)
+    topic, honest = upload("a", 1, base)
+    said = made.take([(topic, b"junk")] * 100, 1.0)
+    assert (len(receipts(said)), made.allowance.dropped) == (60, {"refusal": 40})
+    assert receipts(made.take([upload("b", 1, base)], 1.0)) == [("b", "accepted", "")]
+    assert receipts(made.take([(topic, honest)], 1.5)) == []  # its device sends it again
+    assert receipts(made.take([(topic, honest)], 9.0)) == [("a", "accepted", "")]
+
+
 def test_a_flood_of_reports_and_offers_is_counted_and_not_decoded(tmp_path):
     made = core(tmp_path)
     joined(made)

@@ -51,11 +51,12 @@ what is missing, and hands over what is whole.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from protofleet import wire
-from protofleet.errors import BlobError
+from protofleet.errors import BlobError, LinkBusy
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, Ranges
 from protofleet.mqtt.blobs.sender import Publisher
 from protofleet.mqtt.blobs.store import BlobStore
@@ -162,14 +163,13 @@ class BlobReceiver:
         return min((expected.ask_at for expected in self._expected.values()), default=None)
 
     def ask_due(self) -> None:
-        """Ask for what has been missing for long enough."""
+        """Ask for what has been missing for long enough; where the link is full, the next time."""
         now = self._clock()
-        for owner, expected in list(self._expected.items()):
-            if (
-                now >= expected.ask_at
-                or self._store.find(owner, expected.descriptor.digest) is None
-            ):
-                self.ask(owner)
+        with suppress(LinkBusy):
+            for owner, expected in list(self._expected.items()):
+                absent = self._store.find(owner, expected.descriptor.digest) is None
+                if absent or now >= expected.ask_at:
+                    self.ask(owner)
 
     def ask(self, owner: str) -> None:
         """Ask now for what is missing."""

@@ -9,6 +9,7 @@ from simulators.faults.cases import (
     deaths,
     disks,
     intruders,
+    liars,
     links,
     rivals,
     trained,
@@ -23,6 +24,7 @@ CASES: tuple[Case, ...] = (
     *clocks.CASES,
     *trained.CASES,
     *intruders.CASES,
+    *liars.CASES,
 )
 
 

@@ -292,6 +292,7 @@ def test_chunks_that_come_and_requests_for_them_are_signs_of_life(made):
 
 def test_what_devices_say_too_often_is_shown(made):
     service, link, _ = made
-    link.script = [[came(TOPICS.chunk_request("a"), b"junk")] * 100]
+    nowhere = came(f"{TOPICS.prefix}/d/a/up/x", b"junk")
+    link.script = [[came(TOPICS.chunk_request("a"), b"junk")] * 100 + [nowhere] * 3]
     service.run()
-    assert service.look(Request("status", {}))["dropped"] == {"request": 40}
+    assert service.look(Request("status", {}))["dropped"] == {"request": 40, "topic": 3}

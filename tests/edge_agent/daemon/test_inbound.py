@@ -137,6 +137,9 @@ def test_what_is_of_another_fleet_or_in_the_wrong_place_changes_nothing(decoder)
     stranger = wire.enclose(Envelope("global", "g", "r", 3, round=2, base=BASE), b"\xa0")
     with pytest.raises(LinkError, match="it is of fleet 'g', this device is of 'f'"):
         decoder.take_in(SHARED, stranger)
+    elsewhere = wire.enclose(STATE, b"\xa0")  # a state of all on the topic of a device's own
+    with pytest.raises(LinkError, match="a message of type global has no place here"):
+        decoder.take_in(OWN, elsewhere)
     blob = OutgoingBlob(LARGE, 1000)
     with pytest.raises(LinkError, match="a slip for 'global' has no place here"):
         decoder.take_in(OWN, descriptor_message(STATE, blob.descriptor))

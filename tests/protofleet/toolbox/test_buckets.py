@@ -68,6 +68,20 @@ def test_where_all_are_near_each_other_it_is_the_mean_of_all():
     assert shared.weights.tolist() == plain.weights.tolist() == [18]
 
 
+def test_of_two_that_differ_the_one_is_believed_who_lied_of_nothing_else():
+    rng = np.random.default_rng(2)
+
+    def speaks(agent, classes, far=0.0):
+        rows = rng.normal(size=(len(classes), 4)) * 0.1 + np.array(classes)[:, None] + far
+        return buckets.placed({"rows": Sum.of(classes, rows, 1)}, agent, COUNT, 0, "run")
+
+    said_by = [speaks(a, [0, 1, 2]) for a in AGENTS[:3]] + [speaks(AGENTS[3], [0, 1, 2, 5])]
+    total = merge_all([*said_by, speaks(AGENTS[4], [0, 1, 2, 5, 6], far=40.0)])["rows"]
+    shared = dict(zip([0, 1, 2, 5, 6], buckets.agreed(total, COUNT).mean(), strict=True))
+    assert all(np.abs(shared[c] - c).max() < 1 for c in (0, 1, 2, 5))
+    assert shared[6] == pytest.approx(46, abs=1)  # of which nobody else speaks
+
+
 def test_with_one_bucket_nothing_changes():
     bag = Bag.of("a", 1, {})
     plain = {"rows": Sum.of([2, 5], np.eye(2), 3), "devices": bag}

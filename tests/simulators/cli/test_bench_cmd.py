@@ -16,6 +16,7 @@ def test_the_tables_there_are():
         "device",
         "ingest",
         "lab",
+        "ledger",
         "memory",
         "overhead",
         "papers",

@@ -148,6 +148,9 @@ class Keeper:
         chose another extractor.
         """
         tables, lineage = self._journal.ledger, self._catalogue.lineage
+        number = len(tables.contributions(lineage))
+        if number and self.ledger.lineage != lineage:
+            self._log.info("adding up what devices contributed", contributions=number)
         self.ledger, unreadable = read_ledger(tables, lineage, like=self.ledger)
         for agent in unreadable:
             self._log.error("a contribution cannot be read, and is in no sum", agent=agent)

@@ -49,8 +49,8 @@ ORDER = {
     "export": (
         ("forms", "trial", "feeding", "reading", "mobile", "page"),
         ("source", "graph", "verify", "onnx_source", "torch_source"),
-        ("agent", "quantise", "extractor", "contents"),
-        ("writer",),
+        ("quantise", "extractor", "contents"),
+        ("agent", "writer"),
         ("cli",),
     ),
     "simulators": (

@@ -42,20 +42,33 @@ def export(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Write a bundle of this device's network and the newest state it has."""
+    """Write a bundle of this device's network and the newest state it has.
+
+    Where a fleet shares one extractor and adds up contributions, it is that extractor with the
+    newest classes; to train and to lower precision there is nothing then.
+    """
     from edge_agent.config import need_source
     from export import agent, writer
     from export.cli.export_cmd import lines
 
     config = need_source(settings(file, flags))
     data = os.environ.get("PROTOFLEET_DATA")
-    source = agent.from_store(config, Path(data) if data else None, run)
-    exported = writer.export(source, writer.Wanted(precision, smallest, by, freeze=freeze))
+    exported = None if run or by else agent.of_ledger(config)
+    shared = exported is not None
+    if exported is None:
+        source = agent.from_store(config, Path(data) if data else None, run)
+        exported = writer.export(source, writer.Wanted(precision, smallest, by, freeze=freeze))
     target = out or Path(config.agent.export_to)
     bundle = writer.write(exported, target)
     report = exported.report
     if as_json:
         document = {"out": str(target), "digest": bundle.digest, "report": report}
         click.echo(json.dumps(document, indent=1))
+    elif shared:
+        manifest = exported.manifest
+        click.echo(
+            f"{target}: {manifest.backbone} with the fleet's {len(manifest.classes)} classes, "
+            f"{bundle.digest[:16]}\nlineage {manifest.lineages[0]}"
+        )
     else:
         click.echo("\n".join(lines(exported.manifest, report, str(target), bundle.digest)))

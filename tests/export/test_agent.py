@@ -4,6 +4,7 @@ itself.
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,22 @@ from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import Checkpoint, HeldState, OutboxEntry
 from edge_agent.store import Store
 from edge_agent.training.context import settle
+from edge_agent.updates import cache
 from edge_agent.worker.ipc import Job, TaskDone, Work
 from edge_agent.worker.supervisor import WorkerSupervisor
 from export import agent, writer
 from protofleet import wire
 from protofleet.errors import CheckpointError
+from protofleet.exchange import learned, published
+from protofleet.exchange.published import About, Bank
 from protofleet.exchange.snapshot import pack
 from protofleet.exchange.state import Upload
 from protofleet.recipe import Turn
 from protofleet.settings.fields import to_plain
+from protofleet.statistics.contribution import Grid, contribution, fold
+from protofleet.wire import Envelope
 from simulators.run.setup import prepare, samples_of
+from tests.networks import extractor_bundle, pictures
 
 BOOT = "b" * 16
 
@@ -152,3 +159,21 @@ def test_a_method_that_brings_its_own_backbone_is_exported_with_it(small_lab, tm
     finally:
         store.close()
     assert agent.from_store(config, None).backbone == lab.backbone
+
+
+def test_of_a_ledgers_device_it_is_the_fleets_extractor_with_its_classes(tmp_path):
+    made = extractor_bundle(tmp_path / "fleet.pfb")
+    lineage, names = made.manifest.lineages[0], ("blue", "red")
+    x = np.concatenate([pictures(2, 30), pictures(1, 30)])
+    own = contribution(Classifier(made).embed(x), np.repeat([0, 1], 30), Grid())
+    whole = learned.state(fold(own, Grid()))[1]
+    config = replace(Config(), agent=AgentSection(id="a", data_dir=str(tmp_path)))
+    assert agent.of_ledger(config) is None  # nobody contributed yet
+    bank = Bank(About(lineage, names, made.digest, whole.calibration, "t"), whole.head)
+    message = published.write(bank, Envelope("global", "f", "r", round=7), "float32")
+    cache.state_file(tmp_path / "fleet.pfb").write_bytes(message)
+    bundle = writer.write(agent.of_ledger(config), tmp_path / "out.pfb")
+    assert (bundle.manifest.classes, bundle.manifest.round) == (names, 7)
+    answer = Classifier(bundle).look(pictures(1, 20))
+    assert answer.best.count("red") > 18
+    assert answer.probabilities is not None

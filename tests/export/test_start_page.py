@@ -16,7 +16,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "start.md").read_text()
 LINES = next(
     block.strip().splitlines()
     for block in re.findall(r"```\n(.*?)```", TEXT, re.S)
-    if block.startswith("protofleet extractor")
+    if block.startswith("protofleet extractor net.onnx")
 )
 COMMANDS = {"protofleet": {"extractor": extractor}, "edge-agent": edge_agent.commands}
 

@@ -48,8 +48,8 @@ def test_the_message_is_left_beside_the_bundle_and_counts_with_it(call, bundle, 
     (tmp_path / "total").write_bytes(
         contributed.write_total(claim, state.shared, Envelope("global", "f"))
     )
-    again = call("summarise", "--bundle", "kept.pfb", *WORDS, "--total", "total", "--minimum", "2")
-    assert "18 samples of 3 classes\n" in again.stdout
+    again = call("summarise", "--bundle", "kept.pfb", *WORDS, "--total", "total")
+    assert "16 samples of 2 classes; nothing changed since\n" in again.stdout
     assert contributed.read(statement.counts.read_bytes()).counts.samples == 16
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import (
     Batch,
@@ -40,6 +42,11 @@ class Hyper:
     weighted: bool = setting(
         False, "weigh a device's means by their sample counts (the official code does not)"
     )
+    minimum: int = setting(
+        1,
+        "samples below which a device sends no mean of a class: of few it is mostly chance",
+        low=1,
+    )
     buckets: int = setting(
         1,
         "devices in so many buckets by the hash of their name, and what most buckets say instead of"
@@ -73,7 +80,9 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     # (3). The official code collects embeddings batch by batch in the last local epoch, so its
     # early batches are seen through other weights than its late ones, with dropout on; not copied.
     features = me.features()
-    return {"prototypes": summaries.class_means(features.high, features.labels)}
+    means = summaries.class_means(features.high, features.labels)
+    enough = means.classes[np.asarray(means.counts) >= turn.hyper.minimum]
+    return {"prototypes": means.only(enough)}
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:

@@ -35,6 +35,9 @@ buckets agree on.
 # should be several times more buckets than devices, two of which would otherwise share a voice. Who
 # lies only where no majority can tell is not found out; there admission's limits are all there is.
 #
+# Means of very few samples are far off whoever sends them, and hide who lies: a method that has
+# buckets should send no such means.
+#
 # What it costs. Memory is a row a bucket and key.
 #
 # Means with scatter (`statistics.contribution`). Means first, M_c. About these each bucket's

@@ -138,7 +138,7 @@ def one_round(
     state, up, down, counted = before, Traffic(), Traffic(), 0
     refused: Mapping[str, str] = {}
     if recipe.talks(turn):
-        sent = [_open(setup, messages[name]) for name in sorted(messages)]
+        sent = [opened(setup, messages[name]) for name in sorted(messages)]
         refused = refusals(setup, sent)
         uploads = [upload for upload in sent if upload.agent not in refused]
         up = Traffic(sum(map(len, messages.values())), sum(count_floats(u.parts) for u in sent))
@@ -158,7 +158,8 @@ def refusals(setup: Setup, sent: Sequence[Upload]) -> dict[str, str]:
     return {agent: refusal.words for agent, refusal in found.items() if refusal is not None}
 
 
-def _open(setup: Setup, message: bytes) -> Upload:
+def opened(setup: Setup, message: bytes) -> Upload:
+    """An upload as it came over the wire."""
     upload = wire.decode(message)
     envelope = upload.envelope
     return Upload(str(envelope.agent), int(envelope.round or 0), str(envelope.base), upload.body)

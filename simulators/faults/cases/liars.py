@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-from coordinator.uploads.fuse import start_state
-from protofleet import registry, wire
+from coordinator.uploads.fuse import fuse_round, start_state
+from protofleet import registry
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Parts
 from simulators.faults import extremes
@@ -14,7 +14,7 @@ from simulators.faults.case import Attempt, Case
 from simulators.faults.verdict import PromiseBroken
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import PartitionOptions
-from simulators.run.rounds import one_round
+from simulators.run.rounds import opened
 from simulators.run.setup import Setup, prepare
 from simulators.run.workers import Here
 
@@ -30,14 +30,15 @@ def honest_uploads(method: str) -> tuple[Setup, list[Parts]]:
     run = Run(method=method, agents=4, rounds=ROUNDS, eval_every=ROUNDS + 1)
     settings = SETTINGS.get(method, ())
     setup = prepare(LabConfig(run, PartitionOptions(alpha=0.5, limit=300), settings=settings))
-    crew, uploads = Here(setup, setup.agents), []
+    crew = Here(setup, setup.agents)
+    uploads: list[Parts] = []
     state = start_state(setup.recipe, Turn(setup.contract, setup.hyper, 0))
     crew.receive(0, state)
     for round in range(1, ROUNDS + 1):
-        before = {name: agent.checkpoint() for name, agent in crew.agents.items()}
-        uploads += [wire.decode(m).body for m in crew.work(round, setup.agents).values()]
-        crew.restore(before)
-        state, _ = one_round(setup, crew, state, round)
+        sent = [opened(setup, m) for m in crew.work(round, setup.agents).values()]
+        uploads += [upload.parts for upload in sent]
+        state = fuse_round(setup.recipe, Turn(setup.contract, setup.hyper, round), state, sent)
+        crew.receive(round, state)
     return setup, [parts for parts in uploads if parts]
 
 

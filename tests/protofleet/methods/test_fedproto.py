@@ -11,6 +11,7 @@ from protofleet.methods import fedproto
 from protofleet.recipe import Batch, Turn
 from protofleet.toolbox.access import as_given
 from protofleet.values.prototypes import Prototypes
+from simulators.run.setup import prepare
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (2,)), 2)
 
@@ -82,3 +83,26 @@ def test_a_class_nobody_sent_keeps_its_prototype():
     fused = fuse_round(fedproto.recipe, turn(), before, UPLOADS).shared["prototypes"]
     assert fused.classes.tolist() == [0, 1, 2]
     assert fused.vectors[2].tolist() == [7, 7]
+
+
+def test_with_buckets_one_of_four_that_lies_moves_nothing():
+    honest = [upload(a, [0, 1], [[1.0, 0.1 * i], [2.0, 4.0]], [3, 4]) for i, a in enumerate("abc")]
+    rogue = upload("d", [0, 1, 2], [[-90.0, 90.0], [50.0, 0.0], [7.0, 7.0]], [900, 900, 900])
+    hyper = fedproto.Hyper(buckets=512)
+    fused = fuse_round(fedproto.recipe, turn(hyper), GlobalState(), [*honest, rogue])
+    alone = fuse_round(fedproto.recipe, turn(), GlobalState(), honest)
+    rows = fused.shared["prototypes"]
+    assert rows.only([0, 1]) == alone.shared["prototypes"]
+    assert rows.only([2]).vectors.tolist() == [[7.0, 7.0]]  # of which nobody else speaks
+
+
+def test_a_class_of_too_few_samples_is_not_spoken_of(small_lab):
+    sent = {}
+    for minimum in (1, 8):
+        setup = prepare(small_lab("fedproto", (f"minimum={minimum}",)))
+        agent = setup.agent(setup.partition.shards[0], setup.context())
+        agent.receive(0, {}, {})
+        sent[minimum] = agent.work(1)["prototypes"]
+    enough = sent[1].counts >= 8
+    assert 0 < enough.sum() < len(enough)
+    assert sent[8] == sent[1].only(sent[1].classes[enough])

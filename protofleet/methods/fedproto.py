@@ -25,6 +25,7 @@ from protofleet.recipe import (
 from protofleet.settings.fields import setting
 from protofleet.toolbox import buckets, fusions, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
+from protofleet.values.nearest import squared_distances
 from protofleet.values.prototypes import Parts, Prototypes
 from protofleet.values.sums import Partial, Sum
 
@@ -46,6 +47,11 @@ class Hyper:
         1,
         "samples below which a device sends no mean of a class: of few it is mostly chance",
         low=1,
+    )
+    guard: bool = setting(
+        False,
+        "a device takes its own mean of a class instead of the fleet's prototype where that lies"
+        " nearer to another of its classes: against devices that lie",
     )
     buckets: int = setting(
         1,
@@ -71,8 +77,27 @@ def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     # Without prototypes the table is all zeros with `have` at 0: the first round has the shapes of
     # the later ones, so that one compiled step serves them all, and nothing is pulled.
     fleet = turn.contract
-    prototypes = find(state, "prototypes", Prototypes)
+    prototypes = believed(turn, me, state)
     return [Phase(loss, given=as_given(prototypes, fleet.n_classes, fleet.embedding))]
+
+
+def believed(turn: Turn[Hyper], me: Learner, state: Parts) -> Prototypes | None:
+    """The fleet's prototypes; those that a device's own samples speak against are its own means."""
+    prototypes = find(state, "prototypes", Prototypes)
+    if prototypes is None or not turn.hyper.guard or not me.samples:
+        return prototypes
+    features = me.features()
+    own = _enough(turn, summaries.class_means(features.high, features.labels))
+    own = own.only(prototypes.classes)
+    if not own.classes.size:
+        return prototypes
+    # Among its own classes: those are what it tells apart, and of others it knows nothing.
+    near = squared_distances(own.vectors, prototypes.only(own.classes).vectors).argmin(1)
+    against = own.classes[near != np.arange(len(near))]
+    rest, mine = prototypes.only(np.setdiff1d(prototypes.classes, against)), own.only(against)
+    return Prototypes(
+        np.concatenate([rest.classes, mine.classes]), np.concatenate([rest.vectors, mine.vectors])
+    )
 
 
 def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
@@ -81,8 +106,11 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     # early batches are seen through other weights than its late ones, with dropout on; not copied.
     features = me.features()
     means = summaries.class_means(features.high, features.labels)
-    enough = means.classes[np.asarray(means.counts) >= turn.hyper.minimum]
-    return {"prototypes": means.only(enough)}
+    return {"prototypes": _enough(turn, means)}
+
+
+def _enough(turn: Turn[Hyper], means: Prototypes) -> Prototypes:
+    return means.only(means.classes[np.asarray(means.counts) >= turn.hyper.minimum])
 
 
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
@@ -110,7 +138,7 @@ def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The nearest global prototype; the classifier beside it."""
     # The official code tests by squared distance to the *global* prototypes, among the device's own
     # classes. The head is reported beside it because it is often the better of the two.
-    prototypes = find(state, "prototypes", Prototypes)
+    prototypes = believed(turn, me, state)
     return (
         {"head": ByHead()}
         if prototypes is None

@@ -66,6 +66,7 @@ Matrix = NDArray[np.float64]
 MOST_WEIGHT = 2**31 - 1  # of a row that is made here: no sum takes a larger one
 NEAR = 2.0  # times the median distance to the median: who is further away is not believed
 MAJORITY = 3  # of this many buckets it is seen who is far off
+OFTEN = 3  # keys of that kind, at least, before anybody is doubted
 TINY = 1e-9  # buckets that say the same differ by less
 
 
@@ -133,8 +134,8 @@ def _doubted(rows: Matrix, keys: Ints, voices: Ints) -> Ints:
         if len(mine) >= MAJORITY:
             spoke[mine], against[mine] = 1, ~_near(rows[mine])
     distinct, place = np.unique(voices, return_inverse=True)
-    often = 2 * np.bincount(place, against) > np.bincount(place, spoke)
-    doubted: Ints = distinct[often]
+    times, off = np.bincount(place, spoke), np.bincount(place, against)
+    doubted: Ints = distinct[(times >= OFTEN) & (2 * off > times)]
     return doubted
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     "--defence",
     multiple=True,
     metavar="NAME=VALUE",
-    default=("buckets=256", "minimum=5"),
-    help="Settings of the method where it is defended; by default buckets=256 and minimum=5.",
+    default=("buckets=256", "minimum=5", "guard=yes"),
+    help="Settings of the method where it is defended; by default fedproto's, all three.",
 )
 @click.option(
     "--margin", default=2.0, show_default=True, help="Times what most honest uploads stay below."

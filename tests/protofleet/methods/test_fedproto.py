@@ -8,7 +8,7 @@ from coordinator.uploads.fuse import fuse_round
 from protofleet.contract import Contract, Input
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedproto
-from protofleet.recipe import Batch, Turn
+from protofleet.recipe import Batch, Features, Turn
 from protofleet.toolbox.access import as_given
 from protofleet.values.prototypes import Prototypes
 from simulators.run.setup import prepare
@@ -106,3 +106,23 @@ def test_a_class_of_too_few_samples_is_not_spoken_of(small_lab):
     enough = sent[1].counts >= 8
     assert 0 < enough.sum() < len(enough)
     assert sent[8] == sent[1].only(sent[1].classes[enough])
+
+
+class Learned:
+    """A device with ten samples each of two classes and one of a third."""
+
+    samples = 21
+
+    def features(self):
+        high = np.float32([[0, 0]] * 10 + [[4, 0]] * 10 + [[9, 9]])
+        return Features(high, high, np.repeat([0, 1, 2], [10, 10, 1]))
+
+
+def test_a_guarded_device_believes_its_own_mean_where_the_fleets_is_another_class():
+    guarded = turn(fedproto.Hyper(guard=True, minimum=5))
+    near = {"prototypes": Prototypes([0, 1, 2], [[1.0, 0.0], [3.0, 0.0], [0.0, 0.0]])}
+    assert fedproto.believed(guarded, Learned(), near) == near["prototypes"]
+    swapped = {"prototypes": Prototypes([0, 1, 2], [[3.0, 0.0], [1.0, 0.0], [0.0, 0.0]])}
+    rows = fedproto.believed(guarded, Learned(), swapped)
+    assert rows == Prototypes([0, 1, 2], [[0.0, 0.0], [4.0, 0.0], [0.0, 0.0]])
+    assert fedproto.believed(turn(), Learned(), swapped) == swapped["prototypes"]

@@ -136,9 +136,17 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
 
 def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The nearest global prototype; the classifier beside it."""
+    return _nearest(find(state, "prototypes", Prototypes))
+
+
+def guarded_scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
+    """The same, by the prototypes that the device believes."""
+    return _nearest(believed(turn, me, state))
+
+
+def _nearest(prototypes: Prototypes | None) -> Mapping[str, Scorer]:
     # The official code tests by squared distance to the *global* prototypes, among the device's own
     # classes. The head is reported beside it because it is often the better of the two.
-    prototypes = believed(turn, me, state)
     return (
         {"head": ByHead()}
         if prototypes is None
@@ -154,6 +162,6 @@ recipe = Recipe(
     summarise=summarise,
     fold=fold,
     fuse=fuse,
-    scorers=scorers,
+    scorers=guarded_scorers,
     traits=Traits(asynchronous=True),
 )

@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from protofleet import registry
 from protofleet.errors import CheckpointError
 from protofleet.exchange.snapshot import unpack_state
 from simulators.run.rounds import LabOptions, run, run_in
@@ -21,7 +20,9 @@ def ended(config, **how):
     return run(prepare(config), LabOptions(**how), lambda row: None)
 
 
-@pytest.mark.parametrize("method", registry.names())
+# One of each thing that a checkpoint has to bring back: weights, prototypes that a server trains,
+# what devices remember, clusters, sums.
+@pytest.mark.parametrize("method", ["fedavg", "fedtgp", "gfpl", "fedic", "ifca", "fleet"])
 def test_a_run_that_was_cut_continues_to_the_same_state(method, small_lab, tmp_path):
     config = small_lab(method, rounds=5)
     whole = ended(config)

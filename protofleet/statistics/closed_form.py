@@ -46,7 +46,7 @@ from protofleet.values.sums import Partial, Sum
 
 Matrix = NDArray[np.float64]
 
-PRIOR = 12.0  # samples that a class's mean is worth before any came
+PRIOR = 8.0  # samples that a class's mean is worth before any came
 UNSURE = 2.0  # how much of the expected error of a mean is given back
 SHRINKAGE = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # the values of ρ that are tried
 

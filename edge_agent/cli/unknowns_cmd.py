@@ -72,7 +72,7 @@ def _cosines(bundle: Path, bank: Any, ring: Any) -> Any:
             "what is alike is told by the fleet's sums, which are not on this device",
             "a running edge-agent fetches them by itself",
         )
-    choice = cache.choice_of(bank, total)
+    choice = bank.about.calibration
     return grouping.cosines(ring.features(ring.keys), total[1], choice.shrinkage)
 
 

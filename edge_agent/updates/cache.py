@@ -24,13 +24,10 @@ from protofleet.exchange import contributed, published
 from protofleet.exchange.archive import BundleError
 from protofleet.exchange.contributed import Claim, Contributed
 from protofleet.exchange.published import About, Bank, Published
-from protofleet.statistics.addition import chosen, with_class
+from protofleet.statistics.addition import with_class
 from protofleet.statistics.closed_form import Moments
 from protofleet.statistics.contribution import Contribution
-from protofleet.statistics.held_out import Choice
 from protofleet.values.prototypes import Head, Prototypes
-
-NOBODYS = 1 << 30  # ids of classes that a total has and a bank does not
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,37 +156,19 @@ def total(bundle: Path, about: About) -> tuple[Claim, Moments] | None:
     return (claim, moments) if claim.lineage == about.lineage else None
 
 
-def choice_of(bank: Bank, of: tuple[Claim, Moments]) -> Choice:
-    """What the fleet's head was made with, as its rows tell."""
-    head = bank.points
-    assert isinstance(head, Head)
-    return chosen(head, _under_ids(bank.about.classes, of))
-
-
-def _under_ids(names: Sequence[str], of: tuple[Claim, Moments]) -> Moments:
-    """The total under a bank's ids. Classes that the bank does not show have rows in no head, but
-    are in the middle of all classes: they stay, under ids of nobody.
-    """
-    claim, moments = of
-    shown = [claim.classes[i] for i in moments.classes.tolist()]
-    ids = np.array(
-        [names.index(n) if n in names else NOBODYS + i for i, n in enumerate(shown)], np.int64
-    )
-    order = np.argsort(ids)
-    return Moments(ids[order], moments.counts[order], moments.means[order], moments.within)
-
-
 def _more_rows(
     bank: Bank, head: Head, of: tuple[Claim, Moments], classes: Sequence[EnrolledClass]
 ) -> Bank:
-    names, same = bank.about.classes, _under_ids(bank.about.classes, of)
+    names, sure, moments = bank.about.classes, bank.about.calibration, of[1]
+    if sure is None:
+        return bank
     for own in classes:
         if own.label not in names:
             names = (*names, own.label)
         try:
-            head = with_class(head, same, own.contribution, names.index(own.label))
+            head = with_class(head, sure, moments, own.contribution, names.index(own.label))
         except FusionError:
-            continue  # a total of no class that the head has
+            continue  # a head or a total of other features
     return Bank(replace(bank.about, classes=names), head)
 
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protofleet.statistics.closed_form import PRIOR, SHRINKAGE, UNSURE, Moments
+from protofleet.statistics.closed_form import SHRINKAGE, Belief, Moments
 from protofleet.statistics.contribution import Contribution, Grid, contribution, scatter
 from protofleet.values.prototypes import Ints
 
@@ -42,6 +42,7 @@ Matrix = NDArray[np.float64]
 FOLDS = 5
 TEMPERATURES = tuple(2.0 ** (step / 2) for step in range(-4, 23))
 STEP = 2.0**-16  # of log-loss and distance, so that they add up
+TIE = 64  # steps a sample that say nothing: a thousandth of a nat
 CONFIDENCES, ODDITIES = 50, 400  # bins
 WORST = 2.0**16  # of one sample's loss or distance: nobody's sum can run away
 MOST = 4096  # samples of one device that are held out: more tell little, and cost
@@ -117,55 +118,60 @@ def folds(of: Moments, own: Samples) -> Iterator[Fold]:
 
 @dataclass(frozen=True, eq=False)
 class ScoredFold:
-    """A fold's samples at one ρ: scores without the credit of a mean that is not sure, that credit
-    for D̄ = 1, distances to the own class, and whose class.
+    """A fold's samples at one ρ, as far as D̄ is not needed for it: products with the classes'
+    means about m₀, distances to the own class, whose class; and of each class that there is its
+    place among all, its samples and how far it lies from m₀.
     """
 
-    scores: Matrix
-    credits: Matrix
-    distances: Matrix
-    labels: Ints
+    products: Matrix  # [n, k]
+    distances: Matrix  # [n]
+    labels: Ints  # [n], places among all classes
+    columns: Ints  # [k]
+    counts: Matrix  # [k]
+    apart: Matrix  # [k]
 
 
 def scored(part: Fold, classes: Ints, shrinkage: float) -> ScoredFold:
     """By class ids in `classes`."""
     of = part.moments
-    belief = of.counts / (of.counts + PRIOR)
-    means, points = belief[:, None] * (of.means - of.centre), part.features - of.centre
-    both = np.concatenate([means, points])
-    solved = np.linalg.solve(of.shrunk(shrinkage), both.T).T
+    means, points = of.means - of.centre, part.features - of.centre
+    solved = np.linalg.solve(of.shrunk(shrinkage), np.concatenate([means, points]).T).T
     rows, at = solved[: len(means)], np.searchsorted(of.classes, part.labels)
-    near = points @ rows.T
-    size = (rows * means).sum(1)
+    products, apart = points @ rows.T, (rows * means).sum(1)
     columns = np.searchsorted(classes, of.classes)
-    scores = np.full((len(points), len(classes)), -np.inf)
-    scores[:, columns] = near - 0.5 * size
-    credits = np.zeros(scores.shape)
-    credits[:, columns] = 0.5 * UNSURE * belief**2 / of.counts
-    # ‖z − a‖² under S⁻¹; S came in half precision, so a distance may end below nothing.
-    own = (solved[len(means) :] * points).sum(1) - 2 * near[np.arange(len(at)), at] + size[at]
-    return ScoredFold(scores, credits, np.maximum(own, 0.0), columns[at].astype(np.int64))
+    # ‖x − M‖² under S⁻¹; S came in half precision, so a distance may end below nothing.
+    own = (solved[len(means) :] * points).sum(1) - 2 * products[np.arange(len(at)), at] + apart[at]
+    labels = columns[at].astype(np.int64)
+    return ScoredFold(products, np.maximum(own, 0.0), labels, columns, of.counts, apart)
 
 
 def held_out(parts: Sequence[ScoredFold], classes: Ints) -> HeldOut:
     """All folds' samples at one ρ."""
-    nobody = np.zeros((0, len(classes)))
     distances = np.concatenate([np.zeros(0), *(part.distances for part in parts)])
     # The device's own D̄ stands for the fleet's, which is not known yet.
     usual = float(distances.mean()) if len(distances) else 0.0
-    whole = np.concatenate([nobody, *(part.scores for part in parts)])
-    whole = whole + usual * np.concatenate([nobody, *(part.credits for part in parts)])
+    scores = [np.zeros((0, len(classes)))]
+    for part in parts:
+        belief = Belief.of(part.counts, part.apart, usual)
+        row = np.full((len(part.labels), len(classes)), -np.inf)
+        size = belief.shares**2 * part.apart
+        row[:, part.columns] = part.products * belief.shares + 0.5 * (belief.credit - size)
+        scores.append(row)
     labels = np.concatenate([np.zeros(0, np.int64), *(part.labels for part in parts)])
-    return HeldOut(whole, labels, distances)
+    return HeldOut(np.concatenate(scores), labels, distances)
 
 
 def choose(samples: int, distances: Ints, losses: Ints) -> Choice | None:
     """The shrinkage and temperature of least log-loss; None where no sample could be held out."""
     if not samples:
         return None
-    row, column = np.unravel_index(int(losses.argmin()), losses.shape)
+    # Of settings that are equally good the one that claims least. A few samples that are all told
+    # apart lose nothing anywhere, and the first of the grid would be the least shrunk.
+    as_good = losses <= int(losses.min()) + samples * TIE
+    row = int(np.flatnonzero(as_good.any(1))[-1])
+    column = int(np.flatnonzero(as_good[row])[-1])
     distance = float(distances[row]) * STEP / samples
-    return Choice(SHRINKAGE[int(row)], TEMPERATURES[int(column)], distance)
+    return Choice(SHRINKAGE[row], TEMPERATURES[column], distance)
 
 
 def log_loss(out: HeldOut, temperature: float) -> Matrix:

@@ -53,10 +53,11 @@ def knowledge(
     """
     choice = None if counts is None else counts.choice
     if counts is None or choice is None:
-        chosen = by_evidence(of)
-        return Knowledge(
-            head(of, chosen.shrinkage, chosen.distance), chosen, Calibration(chosen.temperature)
-        )
-    sure = calibration(counts.at(choice), choice.temperature, false_alarms)
+        choice = by_evidence(of)
+        sure = Calibration(choice.temperature)
+    else:
+        sure = calibration(counts.at(choice), choice.temperature, false_alarms)
+        sure = replace(sure, current=current)
     rows = head(of, choice.shrinkage, choice.distance)
-    return Knowledge(rows, choice, replace(sure, current=current))
+    sure = replace(sure, shrinkage=choice.shrinkage, distance=choice.distance)
+    return Knowledge(rows, choice, sure)

@@ -71,6 +71,8 @@ class Calibration:
     usual: tuple[float, float] | None = None
     samples: int = 0  # that were held out for it
     current: bool = False  # they were held out of the very total that the scores are made of
+    shrinkage: float = 0.0  # ρ and D̄ of the head: what a device needs to add a class to it
+    distance: float = 0.0
 
     def __post_init__(self) -> None:
         # It comes over the wire, and with bundles from elsewhere.

@@ -6,8 +6,9 @@ import pytest
 from protofleet.errors import FusionError
 from protofleet.exchange import learned
 from protofleet.statistics import addition
-from protofleet.statistics.closed_form import PRIOR, SHRINKAGE, head, moments
+from protofleet.statistics.closed_form import head, moments
 from protofleet.statistics.contribution import Grid, contribution, fold
+from protofleet.statistics.reliability import Calibration
 from tests.protofleet.statistics.test_contribution import samples
 
 GRID = Grid()
@@ -23,41 +24,47 @@ def five(dim=12):
     return contribution(rng.normal(size=(5, dim)) - 3, np.zeros(5), GRID)
 
 
-@pytest.mark.parametrize("shrinkage", [SHRINKAGE[0], SHRINKAGE[3], SHRINKAGE[-1]])
-def test_what_a_head_was_made_with_is_read_off_its_rows(shrinkage):
-    of = fleet()
-    rows = head(of, shrinkage, 7.5)
-    # as it comes over the wire: S in half precision
-    arrived = learned.moments(learned.parts(of))
-    choice = addition.chosen(rows, arrived)
-    assert choice.shrinkage == shrinkage
-    assert choice.distance == pytest.approx(7.5, rel=0.05)
+def made(of, shrinkage, distance):
+    """A head, and what is said of how it was made."""
+    sure = Calibration(1.0, shrinkage=shrinkage, distance=distance)
+    return head(of, shrinkage, distance), sure
 
 
 def test_the_row_is_the_fleets_own_and_the_others_stay():
     of, own = fleet(), five()
-    rows = head(of, 0.1, 9.0)
-    more = addition.with_class(rows, of, own, 3 if 3 not in rows.classes else 77)
+    rows, sure = made(of, 0.1, 9.0)
+    # as the total comes over the wire: S in half precision
+    arrived = learned.moments(learned.parts(of))
+    more = addition.with_class(rows, sure, arrived, own, 77)
     assert more.classes.tolist() == [*rows.classes.tolist(), 77]
     assert np.array_equal(more.weight[:-1], rows.weight)
     assert np.array_equal(more.bias[:-1], rows.bias)
     # d of the theory, by hand: what the row answers for is where the photos lie
     mean, centre = own.means.vectors[0].astype(float), of.centre
-    g = 5 / (5 + PRIOR)
     inverse = np.linalg.inv(of.shrunk(0.1))
+    off = of.means - centre
+    apart = np.einsum("kd,de,ke->k", off, inverse, off) - 9 / of.counts
+    between = float(np.mean(apart))
+    g = between / (between + 9.0 / 5)
     a = g * (mean - centre)
     for point in (mean, centre, of.means[0]):
-        due = a @ inverse @ (point - centre) - 0.5 * a @ inverse @ a + 0.5 * 2 * 9.0 * g**2 / 5
+        due = a @ inverse @ (point - centre) - 0.5 * a @ inverse @ a
+        due += 0.5 * (g**2 * 9.0 / 5 + (1 - g) ** 2 * between)
         assert more.weight[-1] @ point + more.bias[-1] == pytest.approx(due, rel=0.02, abs=0.02)
     assert (mean @ more.weight.T + more.bias).argmax() == 5
 
 
 def test_what_does_not_belong_together_is_refused():
-    of, rows = fleet(), head(fleet(), 0.1, 9.0)
-    with pytest.raises(FusionError):
-        addition.with_class(rows, of, five(), int(rows.classes[0]))
-    with pytest.raises(FusionError):
-        addition.with_class(head(fleet(), 0.1, 1.0), moments_of_other(), five(), 9)
+    of = fleet()
+    rows, sure = made(of, 0.1, 9.0)
+    for wrong in (
+        (rows, sure, of, five(), int(rows.classes[0])),
+        (rows, sure, moments_of_other(), five(), 9),
+        (rows, sure, of, five(7), 9),
+        (rows, Calibration(1.0), of, five(), 9),
+    ):
+        with pytest.raises(FusionError):
+            addition.with_class(*wrong)
 
 
 def moments_of_other():

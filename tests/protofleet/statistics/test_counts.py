@@ -15,6 +15,7 @@ from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.statistics.held_out import (
     STEP,
     TEMPERATURES,
+    TIE,
     Samples,
     folds,
     held_out,
@@ -51,7 +52,7 @@ def test_they_are_those_of_each_sample_held_out():
     choice = whole.choice
     assert whole.at(choice).samples == 90
     chosen = SHRINKAGE.index(choice.shrinkage), TEMPERATURES.index(choice.temperature)
-    assert whole.losses.min() == whole.losses[chosen]
+    assert whole.losses[chosen] <= whole.losses.min() + 90 * TIE
 
 
 def test_as_exact_sums_they_add_up_in_any_order_and_can_be_taken_away():

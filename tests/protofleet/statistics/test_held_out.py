@@ -93,10 +93,19 @@ def test_many_samples_are_thinned_evenly(monkeypatch):
 
 
 def test_the_least_loss_is_chosen_and_nothing_where_nobody_could_be_held_out():
-    losses = np.full((len(SHRINKAGE), len(TEMPERATURES)), 9)
+    losses = np.full((len(SHRINKAGE), len(TEMPERATURES)), 9000)
     losses[3, 5] = 1
     distances = np.arange(len(SHRINKAGE)) * 2**16
     choice = choose(2, distances, losses)
     assert (choice.shrinkage, choice.temperature) == (SHRINKAGE[3], TEMPERATURES[5])
     assert choice.distance == 1.5
     assert choose(0, distances, losses) is None
+
+
+def test_of_what_is_equally_good_the_most_careful_is_taken():
+    losses = np.full((len(SHRINKAGE), len(TEMPERATURES)), 10**6)
+    losses[1, 2] = losses[4, 3] = 500
+    losses[4, 6] = 500 + 10 * 64  # a thousandth of a nat for each of ten samples
+    losses[5, 8] = 501 + 10 * 64
+    choice = choose(10, np.zeros(len(SHRINKAGE), np.int64), losses)
+    assert (choice.shrinkage, choice.temperature) == (SHRINKAGE[4], TEMPERATURES[6])

@@ -181,10 +181,11 @@ def test_an_answer_says_how_sure_it_is_and_what_is_unknown(tmp_path):
     x = np.concatenate([pictures(seed, 40) for seed in (1, 2)])
     lineage = classifier.bundle.manifest.lineages[0]
     classifier.use(knowing(lineage, "ab", [(classifier.embed(x), np.arange(80) // 40)]), "")
-    for name, pixels in (("0.png", x[0]), ("1.png", pictures(9, 1)[0])):
-        Image.fromarray(pixels).save(tmp_path / name)
+    photos = np.stack([x[1], pictures(9, 1)[0]])  # the first of all is among the false alarms
     files = [tmp_path / "0.png", tmp_path / "1.png"]
-    due = classifier.look(np.stack([x[0], pictures(9, 1)[0]]))
+    for file, pixels in zip(files, photos, strict=True):
+        Image.fromarray(pixels).save(file)
+    due = classifier.look(photos)
     rows = list(answers(classifier, files, 2))
     for row, sure in zip(rows, due.probabilities, strict=True):
         assert [one["probability"] for one in row["top"]] == sorted(sure, reverse=True)

@@ -37,6 +37,12 @@ class WireError(FleetError):
     code = "bad-bytes"
 
 
+class TrustError(FleetError):
+    """Words that nobody stands for: a signature, a certificate or a token that does not hold."""
+
+    code = "untrusted"
+
+
 class FusionError(FleetError):
     """Uploads that cannot be fused together."""
 

@@ -22,7 +22,7 @@ ORDER = {
         ("errors", "util"),
         ("values", "mqtt"),
         ("settings", "statistics", "wire", "mqtt.link"),
-        ("contract", "mqtt.blobs", "mqtt.broker"),
+        ("contract", "mqtt.blobs", "mqtt.broker", "trust"),
         ("exchange",),
         ("recipe", "toolbox"),
         ("methods", "registry", "scoring"),

@@ -1,0 +1,1 @@
+"""Who said it: keys, certificates, signatures over messages, and how a device comes by them."""

@@ -155,6 +155,14 @@ def test_a_device_that_contributes_needs_no_torch_before_or_after_its_bundle():
     assert not loaded_by(every) & (HEAVY - {"paho"} | {"PIL", "export"})
 
 
+def test_a_training_process_needs_no_compiler_and_its_digits_no_scikit_learn():
+    every = "from edge_agent.training.context import settle; from edge_agent.data.sets import load"
+    every += "; from protofleet.contract import Numerics; import edge_agent.training.agent"
+    every += "; settle(Numerics()); load('digits', data_dir=None)"
+    # Torch's compiler cannot be without sympy.
+    assert not loaded_by(every) & (HEAVY - {"torch"} | {"sympy"})
+
+
 def test_the_link_costs_no_client_before_it_is_used():
     every = "from protofleet.mqtt.link import link; from protofleet.mqtt.blobs import sender"
     every += "; from protofleet.mqtt.broker import run; import protofleet.cli.broker_cmd"

@@ -13,6 +13,7 @@ import difflib
 import socket
 import sys
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,14 +110,13 @@ def spiral(shape: Spiral, seed: int) -> DataSet:
 
 
 def _digits(seed: int) -> DataSet:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise DataError(
-            "digits: scikit-learn brings this set", "pip install 'protofleet[train]'"
-        ) from None
-
-    values, y = load_digits(return_X_y=True)
+    found = find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise DataError("digits: scikit-learn brings this set", "pip install 'protofleet[train]'")
+    # What `load_digits` reads. To import it costs a second and scipy, and nothing else here needs
+    # them: every training process would pay.
+    table = np.loadtxt(Path(found.origin).parent / "datasets/data/digits.csv.gz", delimiter=",")
+    values, y = table[:, :-1], table[:, -1]
     images = np.rint(values.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
     labels = y.astype(np.int64)
     train, test = stratified(labels, TEST_SHARE, generator("data", "digits", seed, "split"))

@@ -71,7 +71,9 @@ def settle(numerics: Numerics) -> None:
     # Numpy's products too: their threads change bits and get in each other's way.
     threadpool_limits(numerics.threads)
     # On accelerators some operations have no deterministic form, and a warning is all one can get.
-    torch.use_deterministic_algorithms(True, warn_only=numerics.device != "cpu")
+    # Through the debug mode: `use_deterministic_algorithms` loads the compiler, which costs every
+    # process a second and its memory. Where a step is compiled, `Stepper` says it to the compiler.
+    torch.set_deterministic_debug_mode("error" if numerics.device == "cpu" else "warn")
     # Writing NaN into every new tensor guards against reading uninitialised memory, and costs a
     # tenth of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

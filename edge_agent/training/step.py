@@ -203,6 +203,11 @@ class Stepper:
 
         with torch.random.fork_rng(devices=[]):
             graph = make_fx(step)(*[t.clone() for t in example])
+        # What `settle` said of determinism, to the compiler, which is loaded from here on.
+        torch.use_deterministic_algorithms(
+            torch.are_deterministic_algorithms_enabled(),
+            warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
         compiled: Compiled = torch.compile(
             graph, dynamic=False, options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from edge_agent.data.sets import DataSet, load
 from protofleet.errors import DataError, SettingError
@@ -26,6 +27,11 @@ def test_digits_are_scaled_split_by_class_and_seeded() -> None:
     assert data.x.dtype == np.uint8
     assert (int(data.x.min()), int(data.x.max())) == (0, 255)
     assert data.input.mean == (0.5,)
+    values, labels = load_digits(return_X_y=True)
+    theirs = np.rint(values * (255 / 16)).astype(np.uint8)
+    assert sorted(zip(map(bytes, data.x), data.y, strict=True)) == sorted(
+        zip(map(bytes, theirs), labels, strict=True)
+    )
     counts = np.bincount(data.y)
     assert np.abs(np.bincount(data.y[data.n_train :]) - counts / 4).max() <= 0.5
     assert same(data, load("digits", data_dir=None))

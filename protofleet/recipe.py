@@ -50,6 +50,7 @@ from numpy.typing import NDArray
 
 from protofleet.contract import Contract, Wire
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms
 from protofleet.util import seeds
 from protofleet.values.prototypes import (
     Floats,
@@ -258,6 +259,11 @@ def take_nothing(turn: Turn[Any], me: Learner, state: Parts) -> None:
     """What comes back is only read, by losses and scorers."""
 
 
+def no_rooms(turn: Turn[Any], ceilings: Ceilings) -> Rooms:
+    """Its partial is not of sums alone: there is nothing that a mask could hide."""
+    return {}
+
+
 def no_phases(turn: Turn[Any], me: Learner, state: Parts) -> Sequence[Phase]:
     """No training on arrival."""
     return ()
@@ -287,6 +293,8 @@ class Recipe(Generic[H]):
     start: Callable[[Turn[H]], GlobalState] = start_empty
     talks: Callable[[Turn[H]], bool] = always  # False: a round of local training only
     heads: Callable[[Turn[H]], Mapping[str, Linear]] = no_heads
+    # what its sums may hold, so that they can be masked
+    rooms: Callable[[Turn[H], Ceilings], Rooms] = no_rooms
     # a round by the paper's own count
     paper_floats: Callable[[Turn[H], Sequence[Parts], GlobalState], int] = floats_up
     traits: Traits = Traits()

@@ -21,8 +21,9 @@ ORDER = {
     "protofleet": (
         ("errors", "util"),
         ("values", "mqtt"),
-        ("settings", "statistics", "wire", "mqtt.link"),
-        ("contract", "mqtt.blobs", "mqtt.broker", "trust"),
+        ("settings", "wire", "mqtt.link"),
+        ("contract", "masking", "mqtt.blobs", "mqtt.broker", "trust"),
+        ("statistics",),
         ("exchange",),
         ("recipe", "toolbox"),
         ("methods", "registry", "scoring"),
@@ -122,6 +123,8 @@ HEAVY = {
     "scipy",
     "matplotlib",
     "rich",
+    "cryptography",
+    "opendp",
 }
 
 

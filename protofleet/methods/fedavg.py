@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms, tensor_room
 from protofleet.methods import local
 from protofleet.recipe import Learner, Phase, Recipe, Traits, Turn
 from protofleet.settings.fields import setting
@@ -76,6 +77,11 @@ def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
     return before if weights is None else GlobalState(shared={"weights": weights})
 
 
+def rooms(turn: Turn[Any], ceilings: Ceilings) -> Rooms:
+    """A sum for every tensor, weighted by n."""
+    return {"weights/": tensor_room(ceilings, weighted=True)}
+
+
 recipe = Recipe(
     name="fedavg",
     title="average the weights of one common network (the baseline that ships models)",
@@ -86,5 +92,6 @@ recipe = Recipe(
     fuse=fuse,
     scorers=local.scorers,
     receive=receive,
+    rooms=rooms,
     traits=Traits(mixed_backbones=False, common_start=True, asynchronous=True),
 )

@@ -12,6 +12,7 @@ import numpy as np
 
 from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms, mean_room
 from protofleet.methods import local
 from protofleet.recipe import Batch, Given, Learner, Net, Phase, Recipe, Traits, Turn
 from protofleet.settings.fields import setting
@@ -140,6 +141,16 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     return GlobalState({"answers": fused}, own)
 
 
+def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
+    """A row a class; none where a device's own share must be taken out again, which needs to know
+    whose is in.
+    """
+    if turn.hyper.others:
+        return {}
+    fleet = turn.contract
+    return {"answers": mean_room(fleet.n_classes, fleet.n_classes, fleet.wire, ceilings)}
+
+
 recipe = Recipe(
     name="feddistill",
     title="exchange class-mean logits; distil toward the fleet's "
@@ -151,5 +162,6 @@ recipe = Recipe(
     fuse=fuse,
     scorers=local.scorers,
     receive=receive,
+    rooms=rooms,
     traits=Traits(own_width=("answers",)),
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms, mean_room
 from protofleet.methods import fedavg
 from protofleet.recipe import (
     Batch,
@@ -120,6 +121,13 @@ def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer
     return near | {"head": ByHead(of_unit=turn.hyper.unit_head)}
 
 
+def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
+    """FedAvg's, and a row a class."""
+    fleet = turn.contract
+    means = mean_room(fleet.n_classes, fleet.embedding, fleet.wire, ceilings, by_count=True)
+    return {**fedavg.rooms(turn, ceilings), "prototypes": means}
+
+
 recipe: Recipe[Hyper] = Recipe(
     name="fedproc",
     title="average weights; contrast with global class means first, train the classifier later",
@@ -129,6 +137,7 @@ recipe: Recipe[Hyper] = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=scorers,
+    rooms=rooms,
     receive=fedavg.receive,
     traits=fedavg.recipe.traits,
 )

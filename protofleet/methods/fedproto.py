@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms, mean_room
 from protofleet.recipe import (
     Batch,
     ByHead,
@@ -154,6 +155,14 @@ def _nearest(prototypes: Prototypes | None) -> Mapping[str, Scorer]:
     )
 
 
+def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
+    """A row a class, and bucket where there are several."""
+    fleet, hyper = turn.contract, turn.hyper
+    rows = fleet.n_classes * hyper.buckets
+    room = mean_room(rows, fleet.embedding, fleet.wire, ceilings, by_count=hyper.weighted)
+    return {"prototypes": room}
+
+
 recipe = Recipe(
     name="fedproto",
     title="exchange class means; pull every embedding toward its class's global mean",
@@ -163,5 +172,6 @@ recipe = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=guarded_scorers,
+    rooms=rooms,
     traits=Traits(asynchronous=True),
 )

@@ -53,5 +53,6 @@ recipe: Recipe[Hyper] = Recipe(
     fuse=fedavg.fuse,
     scorers=local.scorers,
     receive=fedavg.receive,
+    rooms=fedavg.rooms,
     traits=fedavg.recipe.traits,
 )

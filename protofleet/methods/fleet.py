@@ -20,6 +20,7 @@ import numpy as np
 from protofleet.errors import FusionError
 from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms
 from protofleet.recipe import ByHead, Learner, Phase, Recipe, Scorer, Traits, Turn
 from protofleet.settings.fields import setting
 from protofleet.statistics import contribution as contributions
@@ -142,6 +143,13 @@ def _enough(me: Learner, minimum: int) -> tuple[Floats, Ints]:
     return features.high[keep], labels[keep]
 
 
+def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
+    """Contributions; and counts, once there is something to count against."""
+    fleet = turn.contract
+    own = contributions.rooms(GRID, fleet.n_classes, fleet.embedding, ceilings)
+    return own if turn.round == 1 else {**own, **counts.rooms()}
+
+
 recipe = Recipe(
     name="fleet",
     title="add up class means and a covariance under an extractor that never learns; "
@@ -153,6 +161,7 @@ recipe = Recipe(
     fuse=fuse,
     scorers=scorers,
     talks=talks,
+    rooms=rooms,
     # Rows of the head are differences of large numbers, whose last digits decide. Of what devices
     # send, means and rows lie on grids that their precision holds.
     precision={

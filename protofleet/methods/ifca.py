@@ -12,6 +12,7 @@ import numpy as np
 
 from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms, tensor_room
 from protofleet.methods import local
 from protofleet.recipe import Features, Learner, Phase, Recipe, Traits, Turn
 from protofleet.settings.fields import setting
@@ -104,6 +105,11 @@ def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
     )
 
 
+def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
+    """Rows of every cluster: nobody sees which one a device belongs to."""
+    return {"weights/": tensor_room(ceilings, weighted=True, rows=turn.hyper.clusters)}
+
+
 recipe = Recipe(
     name="ifca",
     title="average weights within k clusters; "
@@ -115,5 +121,6 @@ recipe = Recipe(
     fuse=fuse,
     scorers=local.scorers,
     receive=receive,
+    rooms=rooms,
     traits=Traits(mixed_backbones=False, common_start=True),
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Rooms, mean_room
 from protofleet.recipe import (
     Batch,
     ByHead,
@@ -140,6 +141,12 @@ def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer
     return {"prototype": NearestPrototype(scaled), "head": ByHead()}
 
 
+def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
+    """A row a class."""
+    fleet = turn.contract
+    return {"prototypes": mean_room(fleet.n_classes, fleet.embedding, fleet.wire, ceilings)}
+
+
 recipe = Recipe(
     name="protonorm",
     title="class means spread out over the unit sphere and scaled up; no counts leave a device",
@@ -149,5 +156,6 @@ recipe = Recipe(
     fold=fold,
     fuse=fuse,
     scorers=scorers,
+    rooms=rooms,
     traits=Traits(asynchronous=True),
 )

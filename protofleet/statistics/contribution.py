@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from protofleet.errors import FusionError
+from protofleet.masking.rooms import Ceilings, Room, Rooms
 from protofleet.values.prototypes import Floats, Ints, Parts, Prototypes, Tensors
 from protofleet.values.sums import Partial, Sum
 
@@ -51,6 +52,9 @@ RANK = 256  # directions; within half a point of the whole covariance (docs/meth
 MOST_ROWS = 1024
 MOST_SAMPLES = 2**20  # of one device: with MEAN_STEPS² below 2⁵³
 LEAST, SPREAD = -20, 14  # the smallest exponent of a row, and how far below the largest one may be
+# The smallest that is said: finer than the means' own grid a spread says nothing. So products are
+# multiples of 2⁻²⁴, which is what masked sums have room for.
+FINEST = -12
 MEAN_STEPS = 2**15  # of the lineage's grid, to either side of its centre
 RESIDUAL_BITS = 16  # after the point
 MEANS, SCATTER = "prototypes", "scatter"  # names of the parts on the wire
@@ -149,6 +153,19 @@ def contribution(
     return Contribution(means, rows, exponents, residual.astype(np.float32))
 
 
+def rooms(grid: Grid, classes: int, dim: int, ceilings: Ceilings) -> Rooms:
+    """What a total may hold: means on the lineage's grid, and T, whose entries no sample's squared
+    length and no covariance's trace exceeds.
+    """
+    largest = min(ceilings.norm, MEAN_STEPS * 2.0**grid.exponent)
+    size = ceilings.norm**2 + ceilings.trace
+    entries, weight = dim * (dim + 1) // 2, ceilings.samples
+    return {
+        MEANS: Room(classes, -grid.exponent, largest * weight, weight, (dim,)),
+        SCATTER: Room(1, -2 * FINEST, size * weight, weight, (entries,)),
+    }
+
+
 def parts_of(own: Contribution) -> Parts:
     """As it travels: rows as bytes from 0, because the wire's small integers are not negative."""
     scatter: dict[str, Floats | Ints] = {
@@ -240,11 +257,12 @@ def _factor(off: Matrix, rank: int) -> tuple[NDArray[np.int8], Ints]:
         order = np.argsort(-values)[:rank]
         strong = vectors[:, order].T * np.sqrt(np.maximum(values[order], 0))[:, None]
     peaks = np.abs(strong).max(1, initial=0.0)
-    strong, peaks = strong[peaks > 2.0**LEAST], peaks[peaks > 2.0**LEAST]
+    says = peaks > 2.0 ** (FINEST - 1)  # what is smaller would be a row of zeros
+    strong, peaks = strong[says], peaks[says]
     if not len(strong):
         return np.zeros((0, dim), np.int8), np.zeros(0, np.int64)
     exponents = np.ceil(np.log2(peaks / 127)).astype(np.int64)
-    exponents = np.maximum(exponents, max(LEAST, int(exponents.max()) - SPREAD))
+    exponents = np.maximum(exponents, max(FINEST, int(exponents.max()) - SPREAD))
     rows = np.clip(np.rint(strong * 2.0 ** -exponents[:, None]), -127, 127)
     return rows.astype(np.int8), exponents
 

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protofleet.errors import FusionError
+from protofleet.masking.rooms import GRID_BITS, Room, Rooms
 from protofleet.statistics.closed_form import SHRINKAGE, Moments
 from protofleet.statistics.held_out import (
     CONFIDENCES,
@@ -151,6 +152,17 @@ def fold(counts: Counts) -> Partial:
     return {
         f"{COUNTS}/{name}": Sum.of([0], np.asarray(getattr(counts, name))[None] * _GRID, 1)
         for name in _SHAPES
+    }
+
+
+def rooms() -> Rooms:
+    """What a total may hold: no device counts more than MOST samples, none of them worse than
+    WORST.
+    """
+    worst = {"distances": WORST * 2**16, "losses": WORST * 2**16}
+    return {
+        f"{COUNTS}/{name}": Room(1, GRID_BITS, MOST * worst.get(name, 1) * _GRID, 1, shape)
+        for name, shape in _SHAPES.items()
     }
 
 

@@ -1,0 +1,1 @@
+"""Sums that nobody can read: what each device adds is masked, and only the total comes out."""

@@ -413,6 +413,13 @@ class Core:
         message = self._control(agent, payload, "report")
         if message is None:
             return []
+        if "drift" in message.body:
+            if agent not in self.devices or not self.keeper.take_drift(
+                agent, message.body["drift"], now
+            ):
+                self.allowance.count("drift")
+            self.devices = devices.alive(self.devices, agent, now)
+            return []
         accuracy, reason = message.body.get("accuracy"), message.body.get("refused")
         number = message.envelope.round
         reason = reason[:250] if isinstance(reason, str) else ""

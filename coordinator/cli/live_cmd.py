@@ -128,12 +128,21 @@ def ledger_rows(ledger: dict[str, Any]) -> dict[str, str]:
         "sure": sure + (", of an earlier total" if by and not ledger["current"] else ""),
         "state": ledger["state_sha256"][:16],
         "suspects": "; ".join(ledger["suspects"]) or "none",
+        "drift": _drift(ledger["drift"]),
     }
     if ledger["waiting"]:
         rows["waiting"] = f"{', '.join(ledger['waiting'])}: coordinator classes admit NAME"
     if ledger["trouble"]:
         rows["trouble"] = f"no newer classifier can be made: {ledger['trouble']}"
     return rows
+
+
+def _drift(devices: list[dict[str, Any]]) -> str:
+    """What changed; else how many devices said anything."""
+    changed = [device["sentence"] for device in devices if device["changed"]]
+    shares = [device["unknown"] for device in devices]
+    usual = f"none of {len(devices)}, at most {100 * max(shares, default=0.0):.0f} % unknown"
+    return "; ".join(changed) or (usual if devices else "nobody reported yet")
 
 
 def _round_rows(status: dict[str, Any]) -> dict[str, str]:
@@ -177,7 +186,18 @@ def _in_ledger(device: dict[str, Any]) -> list[str]:
     words = [f"contributed {classes or 'nothing'}"]
     if device["unsaid"]:
         words.append(f"says nothing of {', '.join(device['unsaid'])} (too few samples)")
+    if device["drift"] is not None:
+        words.append(_seen(device["drift"]))
     return [*words, *device["suspects"], *filter(None, [device["refused"]])]
+
+
+def _seen(drift: dict[str, Any]) -> str:
+    """A device's two numbers, or what they say."""
+    if drift["changed"]:
+        return str(drift["sentence"])
+    words = f"of its last {drift['samples']} {100 * drift['unknown']:.0f} % unknown"
+    far = drift["distance"]
+    return words + ("" if far is None else f", {far:.2f} deviations from its labelled ones")
 
 
 def _trouble(status: dict[str, Any]) -> str:

@@ -45,10 +45,11 @@ from dataclasses import dataclass, replace
 from coordinator.config import LedgerSection, UploadLimits
 from coordinator.journal.journal import Journal
 from coordinator.journal.tables import ContributionRecord, CountsRecord, VersionRecord
-from coordinator.ledger import admission, comparison, display
+from coordinator.ledger import admission, comparison, display, drift
 from coordinator.ledger.admission import MOST_CLASSES, AdmissionLimits, Placed, Standing
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.comparison import Comparisons
+from coordinator.ledger.drift import Drifts
 from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import (
     CountTotal,
@@ -74,6 +75,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 
 TOTAL = "total"  # the channel of what is counted against
 OFFERED = "offered"  # what the journal calls it
+DRIFTING = "drifting"  # devices that were written down as changed
 GREW = 1.25  # as often as this many samples make a total worth counting against
 PAUSE = 2.0  # seconds from one device's comparison to the next
 
@@ -122,6 +124,8 @@ class Keeper:
         self.number = 0  # of the version
         self.offered = OfferedTotal()
         self.comparisons = Comparisons()
+        self.drifts = Drifts()
+        self._shares = LedgerVersion(), dict[str, tuple[float, int]]()  # of which version, and what
         self.trouble = ""  # why no newer version could be made
         self._total_message: Publication | None = None
         self._dirty = False  # the total is not the version's
@@ -149,6 +153,9 @@ class Keeper:
         """
         tables, lineage = self._journal.ledger, self._catalogue.lineage
         number = len(tables.contributions(lineage))
+        if self.ledger.lineage != lineage:
+            before = self.ledger.lineage  # empty at the start
+            self.drifts = Drifts.of_text("" if before else self._journal.meta(DRIFTING) or "")
         if number and self.ledger.lineage != lineage:
             self._log.info("adding up what devices contributed", contributions=number)
         self.ledger, unreadable = read_ledger(tables, lineage, like=self.ledger)
@@ -223,10 +230,33 @@ class Keeper:
         self._total_message, self._counted_at = None, math.inf
         self._changed(agent, now)
         self.comparisons = self.comparisons.without(agent)
+        self.drifts = self.drifts.without(agent)
         self._publish(now)
         after = self.version.state.sha256
         self._log.info("forgotten", agent=agent, contributions=len(sources), state=after[:16])
         return Forgotten(agent, before, after, len(sources), tables.changes)
+
+    def take_drift(self, agent: str, document: object, now: float) -> bool:
+        """What a device reports of its newest samples: no more than a word about itself. False if
+        it is not one.
+        """
+        report = drift.read(document, self._catalogue.lineage)
+        if report is None:
+            return False
+        if self._shares[0] is not self.version:
+            self._shares = self.version, drift.counted_shares(self.version, self.tally)
+        promised = self._terms.version.alarms
+        fresh = drift.judged(agent, report, promised, self._shares[1])
+        self.drifts = self.drifts.plus(fresh)
+        if self.drifts.is_news(agent, now):
+            drifts = self.drifts.noting(agent, now)
+            with self._journal.commit():
+                self._journal.add_event("drift", **fresh.document)
+                self._journal.set_meta(DRIFTING, drifts.as_text)
+            self.drifts = drifts
+            say = self._log.warning if fresh.changed else self._log.info
+            say(fresh.sentence, agent=agent)
+        return True
 
     # what comes
 

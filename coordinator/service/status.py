@@ -11,6 +11,7 @@ from coordinator.devices import DeviceRecord
 from coordinator.messages import Messages
 from protofleet.errors import UsageError
 
+DRIFTING = 100  # devices whose drift is shown at a glance; `agents` has all
 EVENTS = 1000  # of the newest, among which a round's are looked for
 
 
@@ -85,6 +86,7 @@ def ledger(core: Core) -> dict[str, Any] | None:
         "settled": settled,
         "waiting": list(book.pending),
         "suspects": [pair.sentence for pair in keeper.comparisons.all],
+        "drift": [one.document for one in keeper.drifts.all[:DRIFTING]],
         "trouble": keeper.trouble,
     }
 
@@ -127,11 +129,13 @@ def _contributions(core: Core, agent: str, classes: Sequence[str]) -> dict[str, 
         for name, number in entry.classes.items():
             samples[name] = samples.get(name, 0) + number
     suspects = core.keeper.comparisons.suspects.get(agent, ())
+    drifting = core.keeper.drifts.devices.get(agent)
     last = [entry for entry in core.intake.counters.last if entry["agent"] == agent]
     return {
         "contributed": samples,
         "unsaid": [name for name in classes if name not in samples],
         "suspects": [pair.sentence for pair in suspects],
+        "drift": None if drifting is None else drifting.document,
         "refused": last[-1]["words"] if last else "",
     }
 

@@ -20,10 +20,10 @@ from edge_agent.cli.common import warned
 from protofleet.errors import DataError, FleetError, UsageError
 
 if TYPE_CHECKING:
-    from edge_agent.inference.classifier import Classifier
+    from edge_agent.inference.classifier import Answer, Classifier, InUse
+    from edge_agent.unknowns.recent import RecentWindow
     from edge_agent.unknowns.ring import UnknownRing
     from protofleet.mqtt.address import Address
-    from protofleet.values.prototypes import Floats
 
     Reach = Callable[[str], Address]
 
@@ -145,9 +145,11 @@ def infer(
         if not classifier.loaded.labels and not (follow and endless):
             raise NoClass(str(bundle))
         keep = watch is not None if collect is None else collect
-        rings = Rings(bundle) if keep else None
+        memory = Memory(bundle) if keep else None
+        if memory is not None:
+            stack.callback(memory.save)
         if not endless:
-            rows = list(answers(classifier, images.find(paths), top, rings))
+            rows = list(answers(classifier, images.find(paths), top, memory))
             click.echo(
                 json.dumps({"state": classifier.loaded.state, "answers": rows}, indent=1)
                 if as_json
@@ -160,7 +162,7 @@ def infer(
             # class since.
             if fresh.changed():
                 settled(classifier, bundle)
-            for row in answers(classifier, batch, top, rings):
+            for row in answers(classifier, batch, top, memory):
                 click.echo(json.dumps(row) if as_json else table([row]))
             # A program at the other end of a pipe waits for this answer before it asks on.
             sys.stdout.flush()
@@ -201,24 +203,44 @@ class Freshness:
         return [stamp_of(path) for path in self._paths]
 
 
-class Rings:
-    """Where a bundle's unknown things are kept, for each extractor that it had."""
+class Memory:
+    """What is remembered of what was seen, for each extractor that a bundle had: the unknown
+    things, and what all looked like on average.
+    """
 
     def __init__(self, bundle: Path) -> None:
         self._bundle = bundle
         self._rings: dict[str, UnknownRing] = {}
+        self._windows: dict[str, RecentWindow] = {}
 
-    def add(self, lineage: str, feature: Floats, image: Any) -> None:
-        """Remember one."""
+    def add(self, now: InUse, answer: Answer, row: int, image: Any) -> None:
+        """Remember one that was judged."""
+        from edge_agent.unknowns.recent import RecentWindow
         from edge_agent.unknowns.ring import UnknownRing
 
-        if lineage not in self._rings:
-            self._rings[lineage] = UnknownRing(self._bundle, lineage, len(feature))
-        self._rings[lineage].add(feature, image)
+        about, feature = now.loaded.bank.about, answer.features[row]
+        unknown = answer.unknown is not None and bool(answer.unknown[row])
+        if unknown:
+            if about.lineage not in self._rings:
+                self._rings[about.lineage] = UnknownRing(self._bundle, about.lineage, len(feature))
+            self._rings[about.lineage].add(feature, image)
+        # What check samples tell is a share that nobody promised.
+        if about.calibration is not None and about.calibration.usual is not None:
+            if about.lineage not in self._windows:
+                window = RecentWindow(self._bundle, about.lineage, len(feature))
+                self._windows[about.lineage] = window
+            label = answer.top(row, 1)[0][0]
+            shared = now.engine.as_published([label], feature[None])[0]
+            self._windows[about.lineage].add(shared, label, unknown)
+
+    def save(self) -> None:
+        """Before the process ends."""
+        for window in self._windows.values():
+            window.save()
 
 
 def answers(
-    classifier: Classifier, files: list[Path], top: int, rings: Rings | None = None
+    classifier: Classifier, files: list[Path], top: int, memory: Memory | None = None
 ) -> Iterator[dict[str, Any]]:
     """One document a photo; a file that cannot be read has an error instead of a label."""
     import numpy as np
@@ -261,9 +283,8 @@ def answers(
                 judged["probability"] = best[0]["probability"]
             if answer.unknown is not None:
                 judged["unknown"] = bool(answer.unknown[row])
-                if rings is not None and answer.unknown[row]:
-                    lineage = now.loaded.bank.about.lineage
-                    rings.add(lineage, answer.features[row], photos[path])
+                if memory is not None:
+                    memory.add(now, answer, row, photos[path])
             yield {"path": str(path), "label": answer.best[row], **judged, "top": best}
 
 

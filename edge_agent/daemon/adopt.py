@@ -35,8 +35,8 @@ by one that passed its self-test and by no other.
 #   the state asks this device to count    the total is fetched, the process counts, the counts are
 #                                          offered; once a total, and only after the device's own
 #                                          contribution was taken
-#   a class was enrolled, or unknown       the total is fetched: a row of the class takes it, and
-#     things were seen, no total here      to tell which of them are alike
+#   a class was enrolled, or things        the total is fetched: a row of the class takes it, and
+#     were seen, no total here             to tell which unknown ones are alike, and from drift
 #
 # The process moves the bundle over `fleet.pfb` as soon as the self-test has passed, before it reads
 # the samples; hence a bundle that waits still tells which of the two failed. The daemon learns what
@@ -138,6 +138,7 @@ class Adoption:
         self._tested = ""  # the bundle that the process tests, and may have moved already
         self._counts = ("", ("", ""))  # which total it counts against, and the file that it reads
         self._enrolled_at, self._enrolled_stamp, self._enrolled = 0.0, 0, 0
+        self._uses_total = False  # for a class of its own, or for what was seen here
         self._remarked = ""  # what was said last of samples that are not in it
         self._next_at, self._wait = 0.0, FIRST_WAIT
         self._bad, self._test_at = 0, 0.0  # bundles in a row that failed, and when to try another
@@ -251,6 +252,7 @@ class Adoption:
         if self._fits and self._clock() >= self._enrolled_at:
             self._enrolled_at = self._clock() + LOOK
             self._offer_enrolled()
+            self._look_for_use()
         if may_send:
             with suppress(LinkBusy):
                 self._receiver.ask_due()
@@ -318,8 +320,7 @@ class Adoption:
     def _want_total(self) -> None:
         """Fetch what was announced, if it is of use here."""
         asked_us = self._asks_us()
-        uses_one = self._enrolled > 0 or cache.unknowns_folder(self.file).exists()
-        needs_one = uses_one and not cache.total_file(self.file).exists()
+        needs_one = self._uses_total and not cache.total_file(self.file).exists()
         if self._total is None:
             pass
         elif asked_us or needs_one:
@@ -354,14 +355,20 @@ class Adoption:
         stamp = cache.enrolled_stamp(self.file)
         if stamp == self._enrolled_stamp:
             return
-        self._enrolled_stamp, before = stamp, self._enrolled
+        self._enrolled_stamp = stamp
         minimum = int(dict(_pairs(self._rules)).get("--minimum", "5"))
         classes = cache.enrolled(self.file, self._about.lineage)
         self._enrolled = len(classes)
         for each_class in classes:
             if each_class.photos >= minimum:
                 self.deliveries.offer(f"class/{each_class.label}", each_class.message)
-        if self._enrolled > before:
+
+    def _look_for_use(self) -> None:
+        """Whether the sums are of use on this device since the last look."""
+        folders = (cache.unknowns_folder(self.file), cache.recent_folder(self.file))
+        before = self._uses_total
+        self._uses_total = self._enrolled > 0 or any(folder.exists() for folder in folders)
+        if self._uses_total and not before:
             self._want_total()
 
     def _start_process(self) -> None:

@@ -41,14 +41,16 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from edge_agent.config import Config
 from edge_agent.daemon import outbound, status, upkeep
 from edge_agent.daemon.adopt import Adoption, Start, launched
+from edge_agent.daemon.drift import DriftNews
 from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.status import Status
@@ -142,6 +144,7 @@ class Daemon:
             wire.DEFAULT.message,
         )
         self.adoption = Adoption(config, self.outbound, self.transfers, log, clock, deps.start)
+        self.drift = DriftNews(self.adoption.file, clock)
         self.decoder = InboundDecoder(self.topics, store, self.transfers)
         self.executor = ActionExecutor(
             store, deps.supervisor, self.transfers, self.outbound, log, survey
@@ -276,6 +279,7 @@ class Daemon:
         if isinstance(event, Coordinator):
             self._status = replace(self._status, coordinator=event.online)
             self.silence.ends()
+            self.drift.again()
         if event is not None:
             self._feed(event)
         self.deps.link.ack(arrival)
@@ -311,8 +315,7 @@ class Daemon:
                 self._measured(answer)
             case Notice(words):
                 log.warning(words)
-                me, body = self.me, {"notice": words[:200]}
-                self.outbound.report(me.run, me.epoch, me.trained, body)
+                self._report({"notice": words[:200]})
             case TaskDone(Train() as task):
                 seconds, peak = f"{answer.seconds:.2f}", answer.peak_mb
                 log.info("trained", round=task.round, seconds=seconds, peak_mb=peak)
@@ -338,6 +341,9 @@ class Daemon:
         shown = {name: f"{share:.4f}" for name, share in accuracy.items()}
         self.deps.log.info("measured", round=answer.round, **shown)
         self.outbound.report(answer.run, self.me.epoch, answer.round, body)
+
+    def _report(self, body: Mapping[str, Any]) -> None:
+        self.outbound.report(self.me.run, self.me.epoch, self.me.trained, body)
 
     def _worker_ended(self, words: str) -> None:
         task = self.me.busy
@@ -370,6 +376,8 @@ class Daemon:
             self.executor.survey_again()
             self.adoption.samples_changed()
         self.adoption.look(may_send=may_send)
+        if may_send and self.me.run:
+            self.drift.look(self._report)
 
     def _ask_again(self, limits: OwnerLimits, now: float) -> None:
         """Have the broker send the retained states once more, if one found no room on the disk and

@@ -69,6 +69,11 @@ def unknowns_folder(bundle: Path) -> Path:
     return bundle.with_name(bundle.name + ".unknowns")
 
 
+def recent_folder(bundle: Path) -> Path:
+    """What was seen here last, as a few means."""
+    return bundle.with_name(bundle.name + ".recent")
+
+
 def enrolled_file(bundle: Path, lineage: str, label: str) -> Path:
     """One of them: a class of one extractor says nothing to another one."""
     name = sha256(f"{lineage}\n{label}".encode()).hexdigest()[:32]

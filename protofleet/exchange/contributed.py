@@ -5,7 +5,12 @@ samples.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from protofleet import wire
 from protofleet.errors import FusionError, SettingError, WireError
@@ -16,8 +21,10 @@ from protofleet.statistics import contribution, counts
 from protofleet.statistics.closed_form import Moments
 from protofleet.statistics.contribution import Contribution
 from protofleet.statistics.counts import Counts
-from protofleet.values.prototypes import Parts
+from protofleet.values.prototypes import Parts, Prototypes
 from protofleet.wire import Envelope
+
+T = TypeVar("T")
 
 CONTRIBUTE, COUNT = "contribute", "count"  # as the envelope's method
 _CLAIM = "about"
@@ -100,6 +107,16 @@ def write_total(claim: Claim, of: Parts, envelope: Envelope) -> bytes:
 
 def read_total(payload: bytes) -> tuple[Claim, Moments]:
     """The same, or `WireError`."""
+    return _of_total(payload, learned.moments)
+
+
+def read_spread(payload: bytes) -> tuple[Claim, Prototypes, NDArray[np.float64]]:
+    """Of the same as much as takes little memory: class means, and each feature's variance."""
+    claim, (means, variances) = _of_total(payload, learned.spread)
+    return claim, means, variances
+
+
+def _of_total(payload: bytes, reading: Callable[[Parts], T]) -> tuple[Claim, T]:
     message = wire.decode(payload)
     if message.envelope.t != "global":
         raise WireError(f"a message of type global is due, not {message.envelope.t}")
@@ -107,6 +124,6 @@ def read_total(payload: bytes) -> tuple[Claim, Moments]:
     where = "global.parts.about"
     try:
         claim = from_plain(Claim, plain_of(parts.pop(_CLAIM, None), where), "about")
-        return claim, learned.moments(parts)
+        return claim, reading(parts)
     except (FusionError, SettingError) as error:
         raise WireError(f"global.parts: {error.words}") from None

@@ -8,6 +8,7 @@ equal hashes.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protofleet.errors import FusionError
 from protofleet.exchange.published import document_part, plain_of
@@ -19,7 +20,7 @@ from protofleet.statistics.contribution import square, triangle
 from protofleet.statistics.counts import Counts
 from protofleet.statistics.knowledge import Knowledge, knowledge
 from protofleet.statistics.reliability import FALSE_ALARMS, Calibration
-from protofleet.values.prototypes import Parts, Prototypes, Tensors
+from protofleet.values.prototypes import Floats, Ints, Parts, Prototypes, Tensors
 from protofleet.values.sums import Partial, as_tensors
 
 HEAD, CALIBRATION, MEANS, WITHIN, TOTAL = "head", "calibration", "means", "within", "total"
@@ -64,6 +65,27 @@ def parts(of: Moments) -> Parts:
 
 def moments(of: Parts) -> Moments:
     """From the parts that came, checked."""
+    means, entries = _checked(of)
+    counts, rows = np.asarray(means.counts, np.float64), means.vectors.astype(np.float64)
+    return Moments(means.classes, counts, rows, square(entries, means.dim) * _scale(of))
+
+
+def spread(of: Parts) -> tuple[Prototypes, NDArray[np.float64]]:
+    """The means, and the variance of each feature about them: without a matrix of d × d."""
+    means, entries = _checked(of)
+    # Row i of the triangle begins with its diagonal, and is one entry shorter than that before it.
+    places = np.concatenate([[0], np.cumsum(np.arange(means.dim, 1, -1))])
+    return means, entries[places].astype(np.float64) * _scale(of)
+
+
+def _scale(of: Parts) -> float:
+    within = of[WITHIN]
+    assert isinstance(within, Tensors)  # it was checked
+    return float(2.0 ** (min(max(int(within[_EXPONENT][0]), 0), 128) - 64))
+
+
+def _checked(of: Parts) -> tuple[Prototypes, Floats | Ints]:
+    """Means, and the entries of S."""
     means, within = of.get(MEANS), of.get(WITHIN)
     if not isinstance(means, Prototypes) or not isinstance(within, Tensors):
         raise FusionError(f"{MEANS} and {WITHIN} are due")
@@ -74,9 +96,7 @@ def moments(of: Parts) -> Moments:
     entries, exponent = within[_ENTRIES], within[_EXPONENT]
     if entries.shape != (means.dim * (means.dim + 1) // 2,) or exponent.shape != (1,):
         raise FusionError(f"{WITHIN}: the upper triangle of {means.dim} × {means.dim} is due")
-    scale = 2.0 ** (min(max(int(exponent[0]), 0), 128) - 64)
-    counts, rows = means.counts.astype(np.float64), means.vectors.astype(np.float64)
-    return Moments(means.classes, counts, rows, square(entries, means.dim) * scale)
+    return means, entries
 
 
 def calibration(of: Parts) -> Calibration | None:

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from edge_agent.inference.classifier import Classifier
+from edge_agent.unknowns.recent import read_report
 from edge_agent.updates import cache
 from protofleet import wire
 from protofleet.exchange import contributed, learned, published
@@ -73,3 +74,20 @@ def test_a_cluster_of_unknown_things_gets_a_name(call, fleet, tmp_path):
     assert left["unknown"] == len(unknown) - 9
     nothing = call("enroll", "--bundle", "x.pfb", "--cluster", "7", "five")
     assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
+
+
+def test_what_was_seen_is_remembered_as_means_and_told_once_there_is_enough(call, fleet, tmp_path):
+    bundle, total = fleet
+    cache.total_file(bundle).write_bytes(total)
+    for seed in (1, 2, 3):
+        photos(tmp_path / "photos", seed, 20)
+    half = sorted((tmp_path / "photos").iterdir())[::2]
+    # Not a block more than is due: what each life of the process leaves open is not lost.
+    for some in (half[:7], half[7:], sorted(set((tmp_path / "photos").iterdir()) - set(half))):
+        assert call("infer", "--bundle", "x.pfb", "--collect", *map(str, some)).returncode == 0
+    lineage, report = read_report(bundle)
+    assert lineage == contributed.read_total(total)[0].lineage
+    assert report.samples in (50, 60)  # two photos that are hardly apart are one
+    assert report.unknown <= 0.2
+    assert report.moved is not None
+    assert not report.labelled

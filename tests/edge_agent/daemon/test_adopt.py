@@ -91,7 +91,8 @@ def test_a_device_contributes_counts_and_enrols_and_says_nothing_twice(stage, tm
     total = fold(own.contribution, Grid())
     payload = ledger.total(total, own.claim.classes, TOTAL)
     _, made = learned.state(total)
-    about = About(ledger.lineage, ("blue", "red"), ledger.name, total=TOTAL, asked=1.0)
+    names, sure = ("blue", "red"), made.calibration
+    about = About(ledger.lineage, names, ledger.name, calibration=sure, total=TOTAL, asked=1.0)
     ledger.state(Bank(about, made.head))
     (counted,) = until(lambda: ledger.of(CountReport), "counts")
     assert (counted.claim.total, counted.counts.samples) == (TOTAL, 14)

@@ -85,14 +85,14 @@ def admitted(contributed: Contributed, limits: AdmissionLimits) -> Refusal | Non
             Reason.BAD_NAME,
             f"class names are printable and of at most {LONGEST_NAME} letters",
         ),
-        (
-            GRID.holds(means.vectors),
-            Reason.BAD_VALUE,
-            "means off the grid that they are added on",
-        ),
     )
     refused = next((Refusal(code, words) for holds, code, words in rules if not holds), None)
-    return refused or bounded(limits.figures, contribution.parts_of(contributed.contribution))
+    if refused is not None:
+        return refused
+    # Sizes first: from here on there are copies of all that came.
+    if not GRID.holds(means.vectors):
+        return Refusal(Reason.BAD_VALUE, "means off the grid that they are added on")
+    return bounded(limits.figures, contribution.parts_of(contributed.contribution))
 
 
 def other_lineage(lineage: str) -> Refusal:
@@ -133,7 +133,7 @@ def placed(agent: str, claim: Claim, there: Standing) -> Placed | Refusal:
             return Refusal(Reason.CONFLICT, f"what devices call {first!r} is shown as {shown!r}")
     refusal = _enrolled(agent, claim.source, there) if claim.source else None
     fresh = [name for name in claim.classes if _is_new(name, claim.source, there)]
-    refusal = refusal or _no_room(agent, claim.source, there) or _too_many(agent, fresh, book)
+    refusal = refusal or _no_room(agent, claim.source, there) or _too_many(agent, fresh, there)
     if refusal is not None:
         return refusal
     superseded: tuple[Place, ...] = ()
@@ -193,14 +193,18 @@ def _no_room(agent: str, source: str, there: Standing) -> Refusal | None:
     return None
 
 
-def _too_many(agent: str, fresh: list[str], book: Book) -> Refusal | None:
-    owners = {**book.pending, **book.brought}
+def _too_many(agent: str, fresh: list[str], there: Standing) -> Refusal | None:
+    if not fresh:
+        return None
+    owners = {**there.book.pending, **there.book.brought}
     own = len({name for name, who in owners.items() if who == agent}.union(fresh))
-    if fresh and own > BROUGHT:
+    if own > BROUGHT:
         words = f"{own} classes of one device that the fleet did not agree on"
         return Refusal(Reason.MANY, f"{words}, at most {BROUGHT} are taken")
-    if fresh and len(owners.keys() | set(fresh)) > ENROLLED:
-        words = f"{len(owners.keys() | set(fresh))} classes that the fleet did not agree on"
+    # Where none is shown (`off`) the book names none, and the sums have a row of each all the same.
+    whole = len((owners.keys() | there.ledger.ids.keys() | set(fresh)) - there.agreed)
+    if whole > ENROLLED:
+        words = f"{whole} classes that the fleet did not agree on"
         return Refusal(Reason.MANY, f"{words}, at most {ENROLLED} are taken")
     return None
 

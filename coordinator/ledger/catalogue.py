@@ -383,14 +383,14 @@ class Catalogue:
 
     def _ledger_rows(self, book: Book) -> list[dict[str, Any]]:
         """Every class of the ledger, whether it is shown or not."""
-        agreed, samples = self.agreed(book), self.ledger.classes
+        agreed, samples, devices = self.agreed(book), self.ledger.classes, self.ledger.devices
         names = (*agreed, *sorted(samples.keys() - set(agreed)))
         public = display.names_shown(names, book)
         return [
             {
                 "name": public[name],
                 "samples": samples.get(name, 0),
-                "devices": len({agent for agent, _ in self.ledger.brought_by(name)}),
+                "devices": devices.get(name, 0),
                 "enrolled": name in book.brought,
                 "by": book.brought.get(name, ""),
                 "shown": is_shown(name, book, frozenset(agreed)),

@@ -474,7 +474,12 @@ class Keeper:
             for source in self.ledger.of(agent)
         ]
         shrinkage = self.version.knowledge.choice.shrinkage
-        fresh = comparison.suspects_of(self.ledger, agent, own, shrinkage)
+        try:
+            fresh = comparison.suspects_of(self.ledger, agent, own, shrinkage)
+        except Exception as error:  # whatever the others' sums come to
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            self._log.error(f"a device cannot be compared with the others: {words}", agent=agent)
+            return
         before = self.comparisons.suspects.get(agent, ())
         self.comparisons = self.comparisons.with_suspects(agent, fresh)
         for suspect in set(fresh) - set(before):

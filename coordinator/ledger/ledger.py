@@ -110,7 +110,8 @@ class Ledger:
         means = self.total.get(MEANS)
         if not isinstance(means, Sum):
             return names, self.total
-        place = {number: names.index(name) for name, number in self.ids.items()}
+        by_name = {name: place for place, name in enumerate(names)}
+        place = {number: by_name[name] for name, number in self.ids.items()}
         return names, {**self.total, MEANS: means.keyed([place[key] for key in _keys(self.total)])}
 
     @property
@@ -136,6 +137,15 @@ class Ledger:
     def digests(self) -> dict[Place, str]:
         """Of all contributions."""
         return {place: entry.digest for place, entry in self.entries.items()}
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """How many have a class, by its name."""
+        agents: dict[str, set[str]] = {}
+        for (agent, _), entry in self.entries.items():
+            for name in entry.classes:
+                agents.setdefault(name, set()).add(agent)
+        return {name: len(some) for name, some in agents.items()}
 
     def of(self, agent: str) -> dict[str, Entry]:
         """What one device contributed, by source."""

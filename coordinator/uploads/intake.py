@@ -62,6 +62,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 
 REMEMBERED = 100  # refusals an operator can look at
 LOGGED = 20  # refusals of one kind that get a line each
+LONGEST_WORDS = 300  # of a refusal: a message may name what it likes
 BODIES = 32  # of each device, by which an old one is known
 
 
@@ -165,7 +166,7 @@ class Intake:
         status: str = UploadStatus.REFUSED,
     ) -> list[Publication]:
         """Count it, remember it, and say why."""
-        code, words, counts = refusal.code, refusal.words, self.counters.refused
+        code, words, counts = refusal.code, refusal.words[:LONGEST_WORDS], self.counters.refused
         counts[code] = counts.get(code, 0) + 1
         # A device that is set up wrongly sends one a round, and a fleet of them would fill the log.
         if counts[code] <= LOGGED:

@@ -32,6 +32,9 @@ Points = Prototypes | Mixtures | Head
 KINDS: Mapping[str, type[Points]] = {"prototypes": Prototypes, "mixtures": Mixtures, "head": Head}
 STABLE = "stable"  # the channel that devices follow unless they are told otherwise
 _ABOUT = "about"
+# Bytes of a part that is a document. As Python values it may become forty times as large, and
+# nothing below looks at it before it is read.
+LARGEST_DOCUMENT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,8 @@ def plain_of(part: Any, where: str) -> Any:
         or not 0 <= text.min() <= text.max() <= 255
     ):
         raise WireError(f"{where}: the bytes of a JSON document are due")
+    if text.size > LARGEST_DOCUMENT:
+        raise WireError(f"{where}: {text.size} bytes of JSON, at most {LARGEST_DOCUMENT} are taken")
     try:
         return json.loads(text.astype(np.uint8).tobytes().decode())
     except (ValueError, RecursionError):

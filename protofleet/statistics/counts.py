@@ -140,6 +140,9 @@ def from_parts(parts: Parts) -> Counts:
     worst = int(WORST * 2**16) * samples
     if samples > MOST or max(_peak(counts.losses), _peak(counts.distances)) > worst:
         raise FusionError(f"counts: at most {MOST} samples, each of a bounded loss, are due")
+    # No bin above the samples, too: sums of larger ones may come round to them in 64 bits.
+    if max(_peak(counts.sure), _peak(counts.odd)) > samples:
+        raise FusionError("counts: histograms of all samples are due")
     if np.any(counts.sure.sum(-1) != samples) or np.any(counts.odd.sum(-1) != samples):
         raise FusionError("counts: histograms of all samples are due")
     if np.any(counts.right > counts.sure):

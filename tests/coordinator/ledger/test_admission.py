@@ -167,3 +167,16 @@ def test_a_class_is_shown_that_is_agreed_on_or_let_in():
         False,
         False,
     ]
+
+
+def test_a_fleet_that_shows_no_new_classes_adds_up_no_more_of_them_either(monkeypatch):
+    monkeypatch.setattr(admission, "ENROLLED", 2)
+    there = standing("off", contributions=[("a", ["owl", "apple"], ""), ("b", ["elk"], "")])
+    assert outcome("c", ["fox"], there).code == "many"
+    for names in (["owl", "apple"], ["elk", "pear"]):
+        assert not isinstance(outcome("c", names, there), Refusal)
+
+
+def test_sizes_are_judged_before_all_numbers_are_looked_at(monkeypatch):
+    monkeypatch.setattr(admission.GRID.__class__, "holds", lambda *_: 1 / 0)
+    assert admitted(read("a", ["apple"], width=5), LIMITS).code == "dimension"

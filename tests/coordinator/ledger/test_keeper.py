@@ -319,6 +319,20 @@ def test_what_no_classifier_can_be_made_of_leaves_the_one_that_is_there(tmp_path
     assert made.keeper.version is before
 
 
+def test_a_device_that_cannot_be_compared_with_the_others_ends_nothing(tmp_path, monkeypatch):
+    made = ledger(tmp_path)
+    said(made)
+
+    def indefinite(*_):  # what others' sums may come to: many samples and next to no scatter
+        raise np.linalg.LinAlgError("Matrix is not positive definite")
+
+    monkeypatch.setattr(keeper.comparison, "suspects_of", indefinite)
+    for now in range(30, 90, 10):
+        made.take([], float(now))
+    assert made.log.stream.getvalue().count("cannot be compared") == 3
+    assert receipts(said(made, "a", 99.0)) == [("a", "accepted", "")]
+
+
 def test_a_device_whose_labels_are_swapped_is_named(tmp_path):
     names = ("apple", "pear", "plum")
     made = ledger(tmp_path, classes=names)

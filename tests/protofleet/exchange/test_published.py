@@ -52,6 +52,7 @@ GOOD = b'{"lineage":"run:x","classes":["owl","jay"]}'
         ({"prototypes": POINTS, "about": about(b"")}, "bytes of a JSON document are due"),
         ({"prototypes": POINTS, "about": about(b"\xff")}, "not a JSON document"),
         ({"prototypes": POINTS, "about": about(b"[" * 100_000)}, "not a JSON document"),
+        ({"prototypes": POINTS, "about": about(b" " * (1 << 20) + GOOD)}, "at most 1048576"),
         ({"prototypes": POINTS, "about": about(b"[]")}, "a map is due"),
         ({"prototypes": POINTS, "about": about(GOOD.replace(b"jay", b"owl"))}, "that differ"),
         ({"prototypes": POINTS, "about": about(GOOD.replace(b',"jay"', b""))}, "only 1 class name"),

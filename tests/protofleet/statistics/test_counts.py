@@ -13,6 +13,8 @@ from protofleet.statistics import counts
 from protofleet.statistics.closed_form import SHRINKAGE, moments
 from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.statistics.held_out import (
+    CONFIDENCES,
+    ODDITIES,
     STEP,
     TEMPERATURES,
     TIE,
@@ -30,6 +32,7 @@ SENT = [contribution(*one, Grid()) for one in DEVICES]
 WHOLE = moments(merge_all([fold(own, Grid()) for own in SENT]))
 OWN = [Samples.of(*one, own) for one, own in zip(DEVICES, SENT, strict=True)]
 COUNTS = [counts.count(WHOLE, own) for own in OWN]
+ROUND = np.where(np.arange(ODDITIES) < 4, 2**62, 0)  # in 64 bits it adds up to nothing
 
 
 def same(one, other):
@@ -87,6 +90,8 @@ def test_a_sample_that_is_alone_in_its_class_is_not_counted():
         ({"samples": 10**6}, "at most 4096 samples"),
         ({"losses": COUNTS[0].losses + 2**50}, "of a bounded loss"),
         ({"odd": COUNTS[0].odd + 1}, "histograms of all samples"),
+        ({"odd": COUNTS[0].odd + ROUND}, "histograms of all samples"),
+        ({"sure": COUNTS[0].sure + ROUND[:CONFIDENCES]}, "histograms of all samples"),
         ({"right": COUNTS[0].sure + 1}, "more are right"),
         ({"sure": COUNTS[0].sure[:2]}, "whole numbers of shape"),
         ({"distances": -COUNTS[0].distances - 1}, "whole numbers of shape"),

@@ -22,6 +22,9 @@ from protofleet.util.seeds import generator
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
 TEST_SHARE = 0.25
+# Whatever a file is called, Pillow tries all that it can read: one of those starts Ghostscript.
+FORMATS = ("BMP", "GIF", "JPEG", "PPM", "PNG", "TIFF", "WEBP")
+MOST_PIXELS = 1 << 25  # decoded: 100 MB. A camera's JPEG is decoded at a fraction of its size
 
 
 class LabelledFile(NamedTuple):
@@ -34,17 +37,30 @@ class LabelledFile(NamedTuple):
 
 def read_image(path: Path, size: int) -> Samples:
     """One image file as uint8 [size, size, 3], upright as its camera meant it."""
+    # A camera's JPEG is decoded at a fraction of its size: far faster, and still twice what is
+    # needed, so that resizing has something to average.
+    return photo(path, (size, size), "RGB", (2 * size, 2 * size))
+
+
+def photo(
+    path: Path, size: tuple[int, int], mode: str, draft: tuple[int, int] | None = None
+) -> Samples:
+    """An image file upright, in this width and height and Pillow's `mode`; `draft` is how large
+    it need be decoded at least. Whatever a file does to its reader is one `DataError`.
+    """
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as image:
-            # A camera's JPEG is decoded at a fraction of its size: far faster, and still twice what
-            # is needed, so that resizing has something to average.
-            image.draft("RGB", (2 * size, 2 * size))
-            upright = ImageOps.exif_transpose(image).convert("RGB")
-            return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: not a readable image ({error})", "remove or replace it") from None
+        with Image.open(path, formats=FORMATS) as image:
+            if draft is not None:
+                image.draft(mode, draft)
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(f"{image.width} × {image.height} pixels")
+            upright = ImageOps.exif_transpose(image).convert(mode)
+            return np.asarray(upright.resize(size, Image.Resampling.BILINEAR))
+    except Exception as error:  # decoders raise what they like
+        words = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: not a readable image ({words})", "remove or replace it") from None
 
 
 def folder(root: Path, seed: int, size: int) -> DataSet:

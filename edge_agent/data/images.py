@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.data.files import SUFFIXES, read_image
+from edge_agent.data.files import SUFFIXES, photo, read_image
 from protofleet.contract import Input
 from protofleet.errors import DataError
 
@@ -42,16 +42,7 @@ def read(path: Path, kind: Input) -> NDArray[Any]:
     # a JPEG at a fraction of its size.
     if height == width and channels == 3:
         return read_image(path, height)
-    mode = _mode(channels)
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image).convert(mode)
-            resized = upright.resize((width, height), Image.Resampling.BILINEAR)
-            return np.asarray(resized).reshape(height, width, channels)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: not a readable image ({error})", "remove or replace it") from None
+    return photo(path, (width, height), _mode(channels)).reshape(height, width, channels)
 
 
 def fitted(image: NDArray[Any], kind: Input) -> NDArray[Any]:

@@ -4,7 +4,7 @@ none.
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from edge_agent.data.files import read_image
 from edge_agent.data.images import find, read
@@ -74,3 +74,35 @@ def test_what_cannot_be_read_is_one_line(tmp_path, photo):
         read(photo, Input("vector", (4,)))
     with pytest.raises(DataError, match="images of 2 channels, files have 1, 3 or 4"):
         read(photo, Input("image", (8, 8, 2)))
+
+
+SHAPES = pytest.mark.parametrize("shape", [(8, 8, 3), (6, 8, 1)])
+
+
+@SHAPES
+@pytest.mark.parametrize("what", ["of a form that cameras have not", "a bomb"])
+def test_a_file_is_an_image_by_what_is_in_it_and_of_a_size_that_fits(tmp_path, what, shape):
+    path = tmp_path / "photo.png"
+    if what == "a bomb":
+        Image.new("1", (6000, 6000)).save(path)
+        assert path.stat().st_size < 10_000
+    else:
+        Image.new("RGB", (8, 8)).save(path, "DDS")
+        data = bytearray(path.read_bytes())
+        data[80:84] = bytes(4)  # of the pixels: a decoder that raises what nobody expects
+        path.write_bytes(data)
+    with pytest.raises(DataError, match="not a readable image"):
+        read(path, Input("image", shape))
+
+
+@SHAPES
+def test_no_file_is_a_program(tmp_path, monkeypatch, shape):
+    """Pillow gives PostScript to Ghostscript, whatever the file is called."""
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tmp_path / "gs").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    Image.new("RGB", (8, 8)).save(tmp_path / "photo.png", "EPS")
+    with pytest.raises(DataError, match="not a readable image"):
+        read(tmp_path / "photo.png", Input("image", shape))
+    assert not (tmp_path / "ran").exists()

@@ -46,6 +46,7 @@ export function decodeCbor(bytes) {
     if (major === 4) return Array.from({ length: n }, () => value(depth + 1));
     const map = new Map();
     for (let i = 0; i < n; i++) map.set(value(depth + 1), value(depth + 1));
+    if (map.size < n) throw new BundleError("a key stands twice");
     return map;
   };
   const found = value(0);

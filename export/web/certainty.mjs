@@ -1,10 +1,12 @@
 // How sure an answer is, and what is unknown: the arithmetic of protofleet/statistics/reliability.py, to its last digits.
 
+const COLDEST = 2 ** -20; // a temperature: scores divided by one next to 0 are no numbers
+
 /** Whether a calibration is one: it comes over the wire. */
 export function sound({ temperature, confidences = [], probabilities: shares = [], usual = null }) {
   const rising = (all) => all.every((v, i) => v >= (all[i - 1] ?? 0) && v <= 1);
   const knots = confidences.length === shares.length && rising(confidences) && rising(shares);
-  return temperature > 0 && temperature < Infinity && knots && (usual === null || usual[0] <= usual[1]);
+  return temperature >= COLDEST && temperature < Infinity && knots && (usual === null || usual[0] <= usual[1]);
 }
 
 /** Of each class, by a fleet's calibration: softmax at its temperature, the best class's share read off its knots, and

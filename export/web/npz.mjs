@@ -9,7 +9,7 @@ export async function readNpz(bytes) {
   let end = bytes.length - 22;
   while (end >= 0 && view.getUint32(end, true) !== END) end--;
   if (end < 0) throw new BundleError("a file of arrays is not readable");
-  const found = {};
+  const found = Object.create(null); // by names of classes, which may be those of an object's own methods
   let at = view.getUint32(end + 16, true);
   for (let i = 0; i < view.getUint16(end + 10, true); i++) {
     const [method, size] = [view.getUint16(at + 10, true), view.getUint32(at + 20, true)];

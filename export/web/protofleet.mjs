@@ -11,6 +11,8 @@ export { BundleError, decodeCbor, sha256 };
 
 const TYPED = { 64: 1, 72: 1, 79: 8, 84: 2, 85: 4 }; // RFC 8746 tag: bytes a value
 const BLOCK = 64; // samples a call
+const MOST_CLASSES = 65536;
+const LARGEST = 1e30; // what a graph is given: of more no score is a number
 
 /** A typed array as { shape, data }, numbers in double precision. */
 function array(raw) {
@@ -51,11 +53,15 @@ export function readPublished(bytes) {
   const json = parts.get("about")?.get("arrays")?.get("json");
   if (!kind || !json) throw new BundleError("the prototypes do not say what they are");
   const about = JSON.parse(TEXT.decode(Uint8Array.from(array(json).data)));
+  const named = Array.isArray(about.classes) && about.classes.every((name) => name && typeof name === "string");
+  if (!named || about.classes.length > MOST_CLASSES || new Set(about.classes).size < about.classes.length) {
+    throw new BundleError("class names that differ are due");
+  }
   const points = Object.fromEntries([...parts.get(kind)].filter(([name]) => name !== "kind").map(([n, raw]) => [n, array(raw)]));
   const rows = Array.from(points.classes.data);
   if (about.calibration && !sound(about.calibration)) throw new BundleError("the calibration contradicts itself");
   if (rows.some((c) => !(c < about.classes.length))) throw new BundleError("a prototype is of no class");
-  return { kind, ...about, points, rows, body: body.value };
+  return { ...about, kind, points, rows, body: body.value };
 }
 
 /** The inputs of the graph for these points; `drift` moves a class's points to where a quantised extractor sees them. */
@@ -66,7 +72,10 @@ export function ready(bank, reading, drift = null) {
     throw new BundleError(`this bundle classifies by ${reading.by}, these are ${bank.kind}`);
   }
   const build = { prototypes: nearest, head: linear, mixtures: likeliest }[bank.kind];
-  return build(drift ? moved(bank, drift) : bank.points, reading);
+  const inputs = build(drift ? moved(bank, drift) : bank.points, reading);
+  const apt = Object.values(inputs).every(([data]) => data.every((v) => Math.abs(v) <= LARGEST));
+  if (!apt) throw new BundleError("points so large, or so narrow, that no score of them is a number");
+  return inputs;
 }
 
 function moved(bank, drift) {
@@ -269,11 +278,12 @@ function squared(feature) {
 
 /** Scores of points to scores of classes: the best of a class's prototypes, or all its Gaussians together. */
 function byClass({ rows, kind }, held, score) {
-  return held.map((c) => {
-    const of = Array.from(score).filter((_, i) => rows[i] === c);
-    const top = Math.max(...of);
-    return kind === "mixtures" ? top + Math.log(of.reduce((sum, s) => sum + Math.exp(s - top), 0)) : top;
-  });
+  const places = new Map(held.map((c, place) => [c, place]));
+  const [top, sum] = [new Array(held.length).fill(-Infinity), new Array(held.length).fill(0)];
+  rows.forEach((c, i) => (top[places.get(c)] = Math.max(top[places.get(c)], score[i])));
+  if (kind !== "mixtures") return top;
+  rows.forEach((c, i) => (sum[places.get(c)] += Math.exp(score[i] - top[places.get(c)])));
+  return top.map((t, place) => t + Math.log(sum[place]));
 }
 
 /** A picture's RGBA pixels, upright and at its own size, as one input of a bundle whose `input.shape` this is. */

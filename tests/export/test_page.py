@@ -24,7 +24,7 @@ from protofleet import wire
 from protofleet.contract import Input
 from protofleet.exchange import published
 from protofleet.exchange.published import About, Bank
-from protofleet.values.prototypes import Head, Prototypes
+from protofleet.values.prototypes import Head, Prototypes, Tensors
 from tests.bundles import device, digits, other_bank
 from tests.export.browser import CHROMIUM, answer, node_modules, visited
 from tests.knowing import knowing
@@ -250,3 +250,33 @@ def test_an_extractor_gets_its_first_classes_while_it_runs(node_modules, tmp_pat
     assert found["answers"][0]["scores"] == [[]] * N
     agrees(found, due)
     assert len(set(found["answers"][1]["labels"])) == 4
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_the_page_refuses_what_a_device_refuses_and_no_name(tmp_path):
+    """Classes may be called like what every object of JavaScript has."""
+    names = ["constructor", "__proto__", "<img src=x onerror=alert(1)>"]
+    sound = {"lineage": "run:x", "classes": names}
+    sure = {**sound, "calibration": {"temperature": 1e-320}}
+    abouts = [
+        (sound, 1.0, ""),
+        (sound, 3e38, "no score of them"),
+        (sure, 1.0, "the calibration contradicts itself"),
+        ({**sound, "classes": "abc"}, 1.0, "class names"),
+        ({**sound, "classes": ["a", "a", "b"]}, 1.0, "class names"),
+        ({**sound, "classes": ["a", "b", {}]}, 1.0, "class names"),
+        ({**sound, "kind": "mixtures"}, 1.0, ""),
+    ]
+    for i, (about, number, _) in enumerate(abouts):
+        text = np.frombuffer(json.dumps(about).encode(), np.uint8).astype(np.int64)
+        points = Prototypes(np.arange(3), np.full((3, 2), number, np.float32))
+        parts = {"prototypes": points, "about": Tensors({"json": text})}
+        message = wire.encode(wire.Envelope("global", "f", "r", round=9), parts, "float32")
+        (tmp_path / f"{i}.cbor").write_bytes(message)
+    (tmp_path / "drift.npz").write_bytes(npz({"": np.ones(2, np.float32)}))
+    files = [str(tmp_path / f"{i}.cbor") for i in range(len(abouts))]
+    command = ["node", str(HERE / "refused.mjs"), str(tmp_path / "drift.npz"), *files]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    for words, (*_, due) in zip(json.loads(run.stdout), abouts, strict=True):
+        assert due in words
+        assert bool(words) == bool(due)

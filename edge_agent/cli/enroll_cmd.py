@@ -10,6 +10,7 @@ import click
 
 from edge_agent.cli.infer_cmd import broker_options, bundle_option, fleet_option
 from protofleet.errors import FleetError, UsageError
+from protofleet.util.logs import printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,7 +124,8 @@ def enroll(
                 "waiting": "the coordinator keeps it until an operator admits it",
             }.get(answer.status, f"the coordinator does not take it: {answer.words}")
         )
-    click.echo(json.dumps(document, indent=1) if as_json else "\n".join(lines))
+    # Names of classes and the coordinator's words among them.
+    click.echo(json.dumps(document, indent=1) if as_json else "\n".join(map(printable, lines)))
     if document.get("status") not in (None, "accepted", "duplicate", "waiting"):
         raise FleetError(f"{label} was not taken into the fleet: {document['words']}")
 

@@ -18,6 +18,7 @@ import click
 
 from edge_agent.cli.common import warned
 from protofleet.errors import DataError, FleetError, UsageError
+from protofleet.util.logs import printable
 
 if TYPE_CHECKING:
     from edge_agent.inference.classifier import Answer, Classifier, InUse
@@ -293,12 +294,12 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         if "error" in row:
-            lines.append(f"{row['path']}  {row['error']}")
+            lines.append(printable(f"{row['path']}  {row['error']}"))
             continue
         ranking = "  ".join(_ranked(best) for best in row["top"])
         # The ranking stays: a person may know better.
         none = "unknown, nearest " if row.get("unknown") else ""
-        lines.append(f"{row['path']}  {none}{ranking}")
+        lines.append(printable(f"{row['path']}  {none}{ranking}"))
     return "\n".join(lines)
 
 

@@ -37,6 +37,7 @@ from protofleet.values.prototypes import Floats
 Images = NDArray[Any]
 Probabilities = NDArray[np.float64]
 NO_MEMORY = "there is not enough memory"
+LARGEST = 1e30  # what a graph is given: of more no score is a number
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
 BLOCK_PIXELS = 1 << 15  # and of large images fewer: what layers hold grows with their size
 
@@ -153,6 +154,8 @@ class Engine:
             raise Mismatch(
                 f"these points have {dim} numbers each, this bundle's features {manifest.embedding}"
             )
+        if not all(np.all(np.abs(array) <= LARGEST) for array in points.inputs.values()):
+            raise Mismatch("points so large, or so narrow, that no score of them is a number")
         # An extractor that came without classes may lose all of them again.
         if not len(points.present) and manifest.classes:
             raise Mismatch("there is not one class in these prototypes")

@@ -85,8 +85,9 @@ class ChannelListener:
         try:
             if self._take_in(parts, payload):
                 self.fresh.set()
-        except FleetError as error:
-            self._log.warning(f"what came cannot be used: {error}", topic=topic)
+        except Exception as error:  # a thread that ends would never hear of anything better
+            words = str(error) if isinstance(error, FleetError) else f"{error!r}"
+            self._log.warning(f"what came cannot be used: {words[:300]}", topic=topic)
 
     def _take_in(self, parts: TopicParts, payload: bytes) -> bool:
         """Whether this is the fleet's word: what it says is in use, or cannot be."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from protofleet.errors import FusionError
+from protofleet.errors import FusionError, ValueRefused
 from protofleet.statistics.closed_form import Belief, Moments
 from protofleet.statistics.contribution import Contribution
 from protofleet.statistics.reliability import Calibration
@@ -30,6 +30,13 @@ def with_class(head: Head, sure: Calibration, of: Moments, own: Contribution, la
         raise FusionError("one class is due, and an id that the head lacks")
     if not sure.shrinkage or {head.weight.shape[1], own.means.dim} != {of.means.shape[1]}:
         raise FusionError("a head that was made of this total is due")
+    try:
+        return _with_row(head, sure, of, own, label)
+    except (np.linalg.LinAlgError, ValueRefused):  # the total came from elsewhere
+        raise FusionError("a total whose scatter is one of samples is due") from None
+
+
+def _with_row(head: Head, sure: Calibration, of: Moments, own: Contribution, label: int) -> Head:
     means = np.concatenate([of.means, own.means.vectors.astype(np.float64)]) - of.centre
     rows = np.linalg.solve(of.shrunk(sure.shrinkage), means.T).T
     # The fleet's classes are there for δ² alone, which is of those of usual size.

@@ -38,6 +38,7 @@ Matrix = NDArray[np.float64]
 ENOUGH = 1000  # held-out samples from which the counts say more than a temperature
 STRETCH = 0.05  # of a bin of asinh(oddness): from −22,000 to 22,000 in 400 of them
 FALSE_ALARMS = 0.05
+COLDEST = 2.0**-20  # a temperature: scores divided by one next to 0 are no numbers
 BEYOND = 0.25  # of the range from the usual to the least odd sample
 
 
@@ -77,8 +78,10 @@ class Calibration:
     def __post_init__(self) -> None:
         # It comes over the wire, and with bundles from elsewhere.
         knots = (self.confidences, self.probabilities)
-        if not 0 < self.temperature < math.inf or len(knots[0]) != len(knots[1]):
+        if not COLDEST <= self.temperature < math.inf or len(knots[0]) != len(knots[1]):
             raise SettingError("calibration: a temperature above 0 is due, and knots in pairs")
+        if min(self.shrinkage, self.distance, self.samples) < 0:
+            raise SettingError("calibration: shrinkage, distance and samples are not negative")
         if any(list(ends) != sorted(ends) or not _shares(ends) for ends in knots):
             raise SettingError("calibration: knots are shares in rising order")
         if self.usual is not None and (len(self.usual) != 2 or self.usual[0] > self.usual[1]):

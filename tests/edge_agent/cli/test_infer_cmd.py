@@ -196,3 +196,11 @@ def test_an_answer_says_how_sure_it_is_and_what_is_unknown(tmp_path):
     share = f"{100 * due.probabilities[0].max():.1f} %"
     assert first.startswith(f"{files[0]}  a ({share})  b (")
     assert second.startswith(f"{files[1]}  unknown, nearest ")
+
+
+def test_names_of_classes_move_no_cursor():
+    """They come over the channel."""
+    evil = {"label": "\x1b[2Jowl\nsecond line", "score": 1.0}
+    lines = table([{"path": "a.png", "top": [evil]}, {"path": "\x1b[2J", "error": "\r"}])
+    assert "\x1b" not in lines
+    assert len(lines.splitlines()) == 2

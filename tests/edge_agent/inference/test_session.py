@@ -167,3 +167,13 @@ def test_an_extractor_is_tested_by_its_features(extractor):
 )
 def test_large_images_are_computed_few_at_a_time(shape, most):
     assert block_of(shape) == most
+
+
+@pytest.mark.parametrize("number", [3e38, -2e15])
+def test_points_of_which_no_score_would_be_a_number_are_refused(bundle, number):
+    classifier = Classifier(bundle)
+    before, points = classifier.loaded, classifier.loaded.bank.points
+    large = Prototypes(points.classes, np.full_like(points.vectors, number))
+    with np.errstate(all="ignore"), pytest.raises(Mismatch, match="no score of them"):
+        classifier.swap(message_of(Bank(before.bank.about, large)))
+    assert classifier.loaded is before

@@ -18,6 +18,8 @@ from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
+from protofleet.mqtt.link.events import Arrival
+from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 from tests.bundles import device, digits
@@ -194,3 +196,47 @@ def test_the_command_answers_with_the_fleets_bundle(own, bundles, broker, tmp_pa
     )
     offline = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(offline.stdout) == json.loads(run.stdout)
+
+
+class OneByOne:
+    """A link that brings these messages, and then nothing."""
+
+    address = "nowhere"
+
+    def __init__(self, payloads):
+        self.payloads = list(payloads)
+
+    def poll(self, wait):
+        topic = "pf/1/f/g/stable/bundle"
+        return [Arrival(topic, self.payloads.pop(0), 1, False, None)] if self.payloads else []
+
+    def ack(self, *_):
+        """Nobody waits for it."""
+
+    wake = ack
+
+
+class Stumbling:
+    """What takes messages in, and stumbles over the first."""
+
+    fetching, due, taken = False, None, 0
+
+    def announced(self, parts, payload):
+        if payload == b"evil":
+            raise np.linalg.LinAlgError("Singular matrix")
+        self.taken += 1
+        return True
+
+    def ask_due(self):
+        """Nothing is on its way."""
+
+
+def test_what_nobody_expects_of_a_message_does_not_end_the_listening():
+    log, stumbling = StringIO(), Stumbling()
+    link = OneByOne([b"evil", b"good"])
+    made = listener.ChannelListener(stumbling, link, stumbling, Topics("f"), Log(log))
+    made.start()
+    assert made.wait()
+    made.stop()
+    assert stumbling.taken == 1
+    assert "cannot be used: LinAlgError('Singular matrix')" in log.getvalue()

@@ -1,5 +1,7 @@
 """A new class's row beside a fleet's head is the row that the fleet would have made."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,14 @@ def test_what_does_not_belong_together_is_refused():
 def moments_of_other():
     x, y = samples(3, n=60, dim=7)
     return moments(fold(contribution(x, y, GRID, 7), GRID))
+
+
+@pytest.mark.parametrize(("least", "distance"), [(-1.0, 9.0), (1.0, 1e308)])
+def test_a_total_that_no_samples_have_is_refused(least, distance):
+    """It comes over the channel: one whose scatter has no inverse, one without a finite row."""
+    of, within = fleet(), np.eye(12)
+    within[0, 0], within[1, 1] = least, 2 - least  # ρ = 1 adds the mean variance, which is 1
+    rows, sure = made(fleet(), 1.0, 9.0)
+    wrong = replace(of, within=within), five(), 9
+    with np.errstate(all="ignore"), pytest.raises(FusionError, match="whose scatter is one of"):
+        addition.with_class(rows, replace(sure, distance=distance), *wrong)

@@ -101,6 +101,10 @@ def test_what_scores_far_above_everything_is_unknown_too():
     [
         {"temperature": 0.0},
         {"temperature": float("inf")},
+        {"temperature": 1e-320},  # by which every score is infinite
+        {"shrinkage": -1.0},
+        {"distance": -1.0},
+        {"samples": -1},
         {"confidences": (0.1,)},
         {"confidences": (0.5, 0.1), "probabilities": (0.1, 0.2)},
         {"confidences": (0.5,), "probabilities": (1.5,)},

@@ -101,6 +101,13 @@ def broker_options(command: F) -> F:
     default=None,
     help="Keep what is unknown for `edge-agent unknowns`; by default with --watch.",
 )
+@click.option(
+    "--prior",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SAMPLES",
+    help="What this device labelled often is likely: by its own counts, and so many samples more "
+    "of each class (2 is usual).",
+)
 @broker_options
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line."
@@ -118,6 +125,7 @@ def infer(
     fetch: bool,
     fleet: str | None,
     collect: bool | None,
+    prior: float | None,
     as_json: bool,
     reach: Reach,
 ) -> None:
@@ -142,6 +150,7 @@ def infer(
             )
         else:
             settled(classifier, bundle)
+        expect(classifier, bundle, prior)
         # Whoever watches and follows has time: the first classes may be on their way.
         if not classifier.loaded.labels and not (follow and endless):
             raise NoClass(str(bundle))
@@ -163,10 +172,21 @@ def infer(
             # class since.
             if fresh.changed():
                 settled(classifier, bundle)
+            expect(classifier, bundle, prior)
             for row in answers(classifier, batch, top, memory):
                 click.echo(json.dumps(row) if as_json else table([row]))
             # A program at the other end of a pipe waits for this answer before it asks on.
             sys.stdout.flush()
+
+
+def expect(classifier: Classifier, bundle: Path, smooth: float | None) -> None:
+    """Classes that this device labelled are likely, if that was asked for."""
+    if smooth is not None:
+        from edge_agent.contributing import statement
+        from edge_agent.inference.classifier import OwnPrior
+
+        folder = statement.folder_of(bundle, classifier.bundle.manifest.lineages[0])
+        classifier.expect(OwnPrior(statement.labelled(folder), smooth))
 
 
 class NoClass(FleetError):

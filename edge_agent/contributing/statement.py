@@ -8,6 +8,7 @@ it: its contribution, and its counts against a total.
 #
 #   features.bin       every sample's feature (`features`); what is in it is not embedded again
 #   spoken.json        with which samples each class is said (`rules`), and under which settings
+#   labelled.json      how many samples of each class there are, said or not: this device's prior
 #   contribution.cbor  the message; written only when what is said has changed
 #   total.cbor         the newest total that was fetched, against which samples are counted
 #   counts.cbor        the message with the counts
@@ -54,6 +55,7 @@ from protofleet.wire import Envelope
 Embed = Callable[[NDArray[Any]], Floats]  # images to features
 
 _SPOKEN, CONTRIBUTION, COUNTS = "spoken.json", "contribution.cbor", "counts.cbor"
+_LABELLED = "labelled.json"
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,17 @@ def folder_of(bundle: Path, lineage: str) -> Path:
     """Where all of it lies."""
     name = sha256(lineage.encode()).hexdigest()[:16]
     return bundle.with_name(bundle.name + ".contributed") / name
+
+
+def labelled(folder: Path) -> dict[str, int]:
+    """How many samples of each class a device has, by the folder above; none before it was
+    asked what it says.
+    """
+    try:
+        document = json.loads((folder / _LABELLED).read_text())
+        return {str(name): int(count) for name, count in document.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
 
 
 class Statement:
@@ -141,6 +154,7 @@ class Statement:
         spoken = to_say(now, earlier, settings.rules)
         short = {name: len(keys) for name, keys in now.items() if name not in spoken}
         cache.tidy({key for keys in (*now.values(), *spoken.values()) for key in keys})
+        self._note_labelled({name: len(keys) for name, keys in now.items()})
         now_terms = [speaker.fleet, speaker.agent, speaker.run, settings.rank]
         new = bool(spoken) and (spoken != before or terms != now_terms)
         if new:
@@ -175,6 +189,10 @@ class Statement:
         payload = contributed.write_counts(about, answer, speaker.envelope(COUNT))
         write_whole(self.counts, payload, mode=OWN_FILE)
         return claim.total
+
+    def _note_labelled(self, counts: Mapping[str, int]) -> None:
+        if counts != labelled(self.folder):
+            write_whole(self.folder / _LABELLED, json.dumps(counts).encode(), mode=OWN_FILE)
 
     def _samples(self, spoken: Mapping[str, Keys], ids: Ints, own: Contribution) -> Samples:
         """All that is said, under the class ids of a total."""

@@ -13,6 +13,7 @@ new bundle is a session to build.
 #   InUse
 #     engine   the bundle's graph in a session, its drift and calibration     a bundle's life
 #     loaded   a bank of points as the graph's inputs, labels, threshold      a state's life
+#     prior    what the device labelled, if that is to count                  until `expect`
 #
 # A classification reads that reference once and works on what it got until its answer is whole.
 # Python assigns a reference in one step, so a reader takes no lock and sees either what was or what
@@ -53,10 +54,11 @@ from edge_agent.inference.session import Answer, Engine, Images, Loaded, Mismatc
 from protofleet.errors import WireError
 from protofleet.exchange import published
 from protofleet.exchange.published import Bank
+from protofleet.statistics.prior import OwnPrior
 from protofleet.util.allocator import room_to_load
 from protofleet.values.prototypes import Floats
 
-__all__ = ["Answer", "Classifier", "InUse", "Loaded", "Mismatch"]
+__all__ = ["Answer", "Classifier", "InUse", "Loaded", "Mismatch", "OwnPrior"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,7 @@ class InUse:
 
     engine: Engine
     loaded: Loaded
+    prior: OwnPrior | None = None
 
     @property
     def bundle(self) -> Bundle:
@@ -73,12 +76,13 @@ class InUse:
 
     def look(self, images: Images) -> Answer:
         """What is seen in samples."""
-        return self.engine.look(images, self.loaded)
+        return self.engine.look(images, self.loaded, self.prior)
 
 
 class Classifier:
     """A bundle in use. Any number of threads may classify while another swaps prototypes, or the
-    bundle. With `unknown` what is like no class has no label.
+    bundle. With `unknown` what is like no class has no label; with a prior what a device labelled
+    often is likely beforehand, where a fleet calibrated its scores.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Classifier:
         threads: int = 1,
         unknown: bool = False,
         check: bool = True,
+        prior: OwnPrior | None = None,
     ) -> None:
         self.unknown, self._threads = unknown, threads
         with room_to_load():
@@ -96,7 +101,7 @@ class Classifier:
             state = bundle.published
             loaded = engine.load(state.bank, state.digest)
             engine.must_tell_unknown(loaded)
-            self._in_use = InUse(engine, loaded)
+            self._in_use = InUse(engine, loaded, prior)
             del bundle  # the graph's bytes: the engine keeps the bundle without them
         self._swapping = Lock()
 
@@ -149,6 +154,11 @@ class Classifier:
             self._in_use = replace(now, loaded=now.engine.load(bank, state))
         return state
 
+    def expect(self, prior: OwnPrior | None) -> None:
+        """From the next call on these classes are likely beforehand."""
+        with self._swapping:
+            self._in_use = replace(self._in_use, prior=prior)
+
     def change(self, bundle: Bundle, bank: Bank | None = None, state: str = "") -> None:
         """Classify with another bundle from the next call on, once it stands and tests itself; else
         nothing changes.
@@ -157,4 +167,4 @@ class Classifier:
         own = bundle.published
         loaded = engine.load(own.bank, own.digest) if bank is None else engine.load(bank, state)
         with self._swapping:
-            self._in_use = InUse(engine, loaded)
+            self._in_use = InUse(engine, loaded, self._in_use.prior)

@@ -30,7 +30,8 @@ from protofleet.errors import DataError, FleetError
 from protofleet.exchange import graph
 from protofleet.exchange.archive import SELFTEST, BundleError
 from protofleet.exchange.published import Bank
-from protofleet.statistics.reliability import Calibration
+from protofleet.statistics.prior import OwnPrior
+from protofleet.statistics.reliability import Calibration, softmax
 from protofleet.util.allocator import room_to_load
 from protofleet.values.prototypes import Floats
 
@@ -174,14 +175,19 @@ class Engine:
                 "export it with check samples",
             )
 
-    def look(self, images: Images, loaded: Loaded) -> Answer:
-        """What these classes make of samples."""
+    def look(self, images: Images, loaded: Loaded, prior: OwnPrior | None = None) -> Answer:
+        """What these classes make of samples, where some are likely beforehand."""
         blocks = [self._run(block, loaded) for block in self._blocks(images)]
         score, features = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        if loaded.bank.kind == "head" and loaded.bank.about.calibration is not None:
+        calibration = loaded.bank.about.calibration if loaded.bank.kind == "head" else None
+        if calibration is not None:
             score = precisely(features, loaded.ready)
         per_class, labels = loaded.ready.by_class(score, loaded.bank.kind), loaded.labels
         sure, unknown = loaded.probabilities(per_class), loaded.unknown(features, per_class)
+        if prior is not None and calibration is not None and labels:
+            expected = prior.applied(per_class, labels, calibration.temperature)
+            if expected is not per_class:
+                per_class, sure = expected, softmax(expected)
         best: list[str | None] = [None] * len(score)
         if labels:
             none = unknown if self.unknown and unknown is not None else np.zeros(len(score))

@@ -23,6 +23,15 @@ export function probabilities({ temperature, confidences = [], probabilities: sh
   return plain.map((p, i) => (i === best ? mapped : Math.min(mapped, p * ((1 - mapped) / Math.max(others, 1e-300)))));
 }
 
+/** Scores where a device's own counts of each class are its prior: the arithmetic of protofleet/statistics/prior.py. As they
+ *  are where it labelled none of these. */
+export function withPrior({ temperature }, scores, labels, { counts, smooth = 2 }) {
+  const own = labels.map((label) => (Object.hasOwn(counts, label) ? counts[label] : 0));
+  if (!own.some((n) => n > 0)) return null;
+  const all = own.reduce((sum, n) => sum + n + smooth, 0);
+  return scores.map((s, i) => s / Math.min(temperature, 2) + Math.log((own[i] + smooth) / all));
+}
+
 /** Between knots in rising order, and flat beyond them (numpy's interp). */
 function between(x, knots, values) {
   if (x <= knots[0]) return values[0];

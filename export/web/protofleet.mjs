@@ -2,7 +2,7 @@
 // docs/bundle.md has the format. Nothing here is specific to a page.
 
 import { BundleError, TEXT, decodeCbor, half } from "./cbor.mjs";
-import { oddness, probabilities, quantile, sound, unusual } from "./certainty.mjs";
+import { oddness, probabilities, quantile, sound, unusual, withPrior } from "./certainty.mjs";
 import { readNpz } from "./npz.mjs";
 import { resized } from "./resize.mjs";
 import { sha256 } from "./sha256.mjs";
@@ -143,9 +143,10 @@ function likeliest(points) {
 }
 
 /** A bundle in use. `load(name)` gives a file of it as bytes. With `unknown` what is like no class has no label; `check`
- *  runs the exporter's self-test first. */
+ *  runs the exporter's self-test first. `prior`, as `{ counts: { apple: 40 }, smooth: 2 }`: what this device labelled often
+ *  is likely beforehand, where a fleet calibrated its scores. */
 export class Classifier {
-  static async open(ort, load, options = {}, { unknown = false, check = true } = {}) {
+  static async open(ort, load, options = {}, { unknown = false, check = true, prior = null } = {}) {
     const manifest = JSON.parse(TEXT.decode(await load("manifest.json")));
     if (manifest.schema !== "protofleet-bundle/1") throw new BundleError(`schema ${manifest.schema} is not known here`);
     const files = {};
@@ -158,14 +159,26 @@ export class Classifier {
     const session = await ort.InferenceSession.create(files["model.onnx"], options);
     const arrays = async (name) => (files[name] ? readNpz(files[name]) : null);
     const seen = (await arrays("calibration.npz"))?.features ?? null;
-    const made = new Classifier(ort, manifest, session, await arrays("drift.npz"), { unknown, seen });
+    const made = new Classifier(ort, manifest, session, await arrays("drift.npz"), { unknown, seen, prior });
     await made.swap(files["prototypes.cbor"]);
     if (check) await made.tested(await arrays("selftest.npz"));
     return made;
   }
 
-  constructor(ort, manifest, session, drift, { unknown = false, seen = null } = {}) {
+  constructor(ort, manifest, session, drift, { unknown = false, seen = null, prior = null } = {}) {
     Object.assign(this, { ort, manifest, session, drift, unknown, seen, loaded: null });
+    this.expect(prior);
+  }
+
+  /** From the next answer on these classes are likely beforehand; null: all alike. */
+  expect(prior) {
+    if (prior !== null) {
+      const { counts, smooth = 2 } = prior;
+      if (!(smooth > 0) || !Object.values(counts).every((n) => n >= 0)) {
+        throw new BundleError("a prior: counts from 0 up are due, and more than 0 to add");
+      }
+    }
+    this.prior = prior;
   }
 
   /** The exporter's inputs must give the exporter's scores; where there is no class yet, its features. */
@@ -250,10 +263,12 @@ export class Classifier {
     // A head's rows are differences of large numbers: single precision would be seen in a probability.
     const precise = bank.calibration && bank.kind === "head";
     const mine = precise ? linearly(seen, inputs) : score.data.subarray(row * p, (row + 1) * p);
-    const [scores, square] = [byClass(bank, held, mine), squared(seen)];
+    const [plain, square] = [byClass(bank, held, mine), squared(seen)];
+    const unknown = judge ? judge(square, plain) : null;
+    const expected = this.prior && precise && held.length ? withPrior(bank.calibration, plain, labels, this.prior) : null;
+    const scores = expected ?? plain;
     const best = scores.indexOf(Math.max(...scores));
-    const unknown = judge ? judge(square, scores) : null;
-    const sure = bank.calibration && held.length ? probabilities(bank.calibration, scores) : null;
+    const sure = bank.calibration && held.length ? probabilities(expected ? { temperature: 1 } : bank.calibration, scores) : null;
     return {
       label: this.unknown && unknown ? null : (labels[best] ?? null),
       labels,

@@ -27,17 +27,13 @@ from protofleet.statistics import contribution as contributions
 from protofleet.statistics import counts
 from protofleet.statistics.contribution import RANK, Grid, contribution
 from protofleet.statistics.held_out import Samples
+from protofleet.statistics.prior import SMOOTH, tempered_by, with_prior
 from protofleet.toolbox.access import find
-from protofleet.toolbox.prior import with_prior
 from protofleet.values.prototypes import Floats, Head, Ints, Parts, Tensors
 from protofleet.values.sums import Partial, from_tensors, merge
 
 GRID = Grid()
 _OWN = "contributed"  # what a device remembers: the contribution that it sent
-# Scores are divided by no more than this before the prior. Where the calibrated temperature is
-# larger, the prior would decide nearly alone, and a device is shown things of other classes than
-# its own, too: MNIST, Dir(0.05), everyone's test samples, 94.3 % at T = 4, 96.6 at 2.
-_WITH_PRIOR = 2.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Hyper:
         5, "samples of a class that must have changed before a device speaks of it again", low=1
     )
     smooth: float = setting(
-        2.0, "samples that a device's prior adds to each class; large: no prior", low=1e-6
+        SMOOTH, "samples that a device's prior adds to each class; large: no prior", low=1e-6
     )
     alarms: float = setting(
         0.05, "share of known things that may be called unknown", low=0.001, high=0.5
@@ -126,11 +122,11 @@ def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer
     if not me.samples:
         return {"prototype": ByHead(rows=head)}
     sure = learned.calibration(state)
-    temper = 1.0 if sure is None else sure.temperature
+    temper = tempered_by(1.0 if sure is None else sure.temperature)
     # The prior never leaves the device: it is what makes one common classifier fit this device's
     # classes, and it would tell which those are.
     own = np.bincount(me.features().labels, minlength=turn.contract.n_classes)
-    return {"prototype": ByHead(rows=with_prior(head, own, min(temper, _WITH_PRIOR), hyper.smooth))}
+    return {"prototype": ByHead(rows=with_prior(head, own, temper, hyper.smooth))}
 
 
 def _enough(me: Learner, minimum: int) -> tuple[Floats, Ints]:

@@ -3,6 +3,7 @@ unknown, before and after every swap, and on what a photo looks like at a networ
 """
 
 import json
+import os
 import shutil
 import subprocess
 from base64 import b64decode, b64encode
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edge_agent.inference.classifier import Classifier
+from edge_agent.inference.classifier import Classifier, OwnPrior
 from export import page
 from export.contents import npz
 from export.extractor import extractor
@@ -95,10 +96,13 @@ def laid_out(out, classifier, x, banks):
     return out, swaps, due
 
 
-def by_node(out, swaps):
+def by_node(out, swaps, prior=None):
     command = ["node", str(HERE / "client.mjs"), str(out / "ort.wasm.min.mjs"), str(out / "bundle")]
     command += [str(out / "samples.bin"), str(N), *(str(out / swap) for swap in swaps)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    environment = os.environ | {"PRIOR": json.dumps(prior)}
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=120, env=environment
+    )
     return json.loads(run.stdout)
 
 
@@ -161,6 +165,23 @@ def test_what_a_fleet_knows_is_as_sure_and_as_unknown_to_four_digits(fleets, tmp
     assert (after.probabilities[ninth].argmax(1) == 8).mean() > 0.5
     assert uncounted.unknown is None
     assert uncounted.probabilities is not None
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_a_devices_own_classes_are_as_likely_beforehand_in_node_as_in_python(fleets):
+    out, swaps, plain = fleets
+    own = {"3": 400, "5": 90, "nobody's": 7}
+    prior = OwnPrior(own, 0.5)
+    classifier, x = Classifier(out.parent / "b", unknown=True, prior=prior), digits().x[-N:]
+    due = [classifier.look(x)]
+    for swap in swaps:
+        classifier.swap((out / swap).read_bytes())
+        due.append(classifier.look(x))
+    agrees(by_node(out, swaps, {"counts": own, "smooth": 0.5}), due)
+    # It decides here and there, and what is unknown is as it was.
+    assert 0 < np.mean(due[1].scores.argmax(1) != plain[1].scores.argmax(1)) < 0.5
+    assert (due[1].unknown == plain[1].unknown).all()
+    assert (due[4].scores == plain[4].scores).all()  # none of these classes is its own
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")

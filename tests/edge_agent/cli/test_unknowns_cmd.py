@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from edge_agent.contributing import statement
 from edge_agent.inference.classifier import Classifier
 from edge_agent.unknowns.recent import read_report
 from edge_agent.updates import cache
@@ -91,3 +92,24 @@ def test_what_was_seen_is_remembered_as_means_and_told_once_there_is_enough(call
     assert report.unknown <= 0.2
     assert report.moved is not None
     assert not report.labelled
+
+
+def test_what_a_device_labelled_is_likely_where_that_is_asked_for(call, fleet, tmp_path):
+    bundle, _ = fleet
+    folder = statement.folder_of(bundle, Classifier(bundle).bundle.manifest.lineages[0])
+    photos(tmp_path / "photos", 2, 4)
+
+    def shares(*words):
+        done = call("infer", "--bundle", "x.pfb", "--json", "--top", "3", *words, "photos")
+        rows = json.loads(done.stdout)["answers"]
+        return [{one["label"]: one["probability"] for one in row["top"]} for row in rows]
+
+    plain = shares()
+    assert shares("--prior", "2") == plain  # it labelled nothing
+    folder.mkdir(parents=True)
+    (folder / "labelled.json").write_text(json.dumps({"two": 5000, "one": 3}))
+    assert all(
+        after["three"] < before["three"]
+        for before, after in zip(plain, shares("--prior", "0.1"), strict=True)
+    )
+    assert call("infer", "--bundle", "x.pfb", "--prior", "0", "photos").returncode == 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_agent.contributing.rules import SpeechRules
-from edge_agent.contributing.statement import Speaker, SpeechSettings, Statement
+from edge_agent.contributing.statement import Speaker, SpeechSettings, Statement, labelled
 from edge_agent.data.labelled import LabelledSample
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
@@ -63,6 +63,8 @@ def test_a_new_photo_costs_one_look_and_nothing_is_said_before_five_changed(
     statement, spoken, looks = stated(bundle, tmp_path, classifier, few)
     assert (spoken.samples, spoken.classes, spoken.short) == (14, ("a", "b"), {"c": 4})
     assert (spoken.new, looks) == (True, 18)
+    # what is not spoken of is this device's own all the same
+    assert labelled(statement.folder) == {"a": 8, "b": 6, "c": 4}
     first = statement.contribution.read_bytes()
     message = contributed.read(first)
     assert message.claim == Claim(statement.lineage, ("a", "b"))

@@ -10,6 +10,7 @@ ort.env.wasm.numThreads = 1;
 const read = async (name) => new Uint8Array(await readFile(name));
 const classifier = await Classifier.open(ort, (name) => read(`${bundle}/${name}`), {}, { unknown: true });
 const swaps = await Promise.all(files.map(read));
+classifier.expect(JSON.parse(process.env.PRIOR ?? "null"));
 const answers = await asked(classifier, await read(samples), Number(count), swaps);
 let refused = "";
 try {

@@ -12,6 +12,8 @@ from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fleet
 from protofleet.recipe import Features, Turn
 from protofleet.statistics import contribution as contributions
+from protofleet.statistics.prior import OwnPrior
+from protofleet.statistics.reliability import softmax
 from protofleet.values.nearest import head_scores
 from protofleet.values.prototypes import Prototypes, Tensors
 
@@ -139,3 +141,19 @@ def test_samples_of_one_class_still_make_a_classifier():
     head = fused([lone]).shared["head"]
     assert head.classes.tolist() == [1]
     assert np.isfinite(head.weight).all()
+
+
+def test_a_device_in_the_field_has_the_laboratorys_prior_to_four_digits(samples):
+    x, y = samples
+    devices = dealt(x, y)
+    state = fused(devices, fused(devices), 2)
+    own = Device(x[y < 2][:50], y[y < 2][:50])
+    for smooth in (0.5, 2.0):
+        scorer = fleet.scorers(turn(3, smooth=smooth), own, state.shared)["prototype"]
+        lab = softmax(head_scores(x, scorer.rows, C).astype(np.float64))
+        counts = dict(zip(CONTRACT.classes, np.bincount(own.y, minlength=C).tolist(), strict=True))
+        plain = head_scores(x, state.shared["head"], C)
+        sure = learned.calibration(state.shared)
+        field = OwnPrior(counts, smooth).applied(plain, CONTRACT.classes, sure.temperature)
+        assert np.abs(softmax(field) - lab).max() < 5e-5
+        assert (field.argmax(1) != plain.argmax(1)).any()

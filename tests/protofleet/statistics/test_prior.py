@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protofleet.toolbox.prior import with_prior
+from protofleet.statistics.prior import with_prior
 from protofleet.values.nearest import head_scores
 from protofleet.values.prototypes import Head
 

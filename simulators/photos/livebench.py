@@ -69,11 +69,12 @@ enrol = "auto"
 [contract]
 extractor = {extractor}
 [ledger]
+interval = {interval}
 settle = {settle}
 """
 FEW = 5  # photographs of the new class
 PATIENCE = 900.0  # seconds for whatever a slow machine does
-CALM = 3.0  # seconds: longer than from one version to the next
+CALM = 3  # intervals: longer than from one version to the next
 DAY = 86400.0
 
 
@@ -84,6 +85,7 @@ class LiveOptions:
     data: Path
     extractor: Path
     new: str = ""  # the class that comes later; by default the last
+    interval: float = 1.0
     settle: float = 5.0
     idle: float = 0.0
     starts: int = 0
@@ -169,7 +171,7 @@ def bench_ledger(options: LiveOptions, folder: Path, say: Say) -> dict[str, Any]
         cameras = [_camera(options, name, folder, "first", broker) for name in names]
         try:
             with Watch(cameras):
-                answer |= _started(lab, cameras, coordinator, answer["devices"], say)
+                answer |= _started(options, lab, cameras, coordinator, answer["devices"], say)
                 if options.idle:
                     say(f"idle for {options.idle:g} s")
                     answer["idle"] = _idle(options.idle, cameras, coordinator, broker)
@@ -190,7 +192,12 @@ def bench_ledger(options: LiveOptions, folder: Path, say: Say) -> dict[str, Any]
 
 
 def _started(
-    lab: Laboratory, cameras: list[Camera], coordinator: Path, devices: dict[str, Any], say: Say
+    options: LiveOptions,
+    lab: Laboratory,
+    cameras: list[Camera],
+    coordinator: Path,
+    devices: dict[str, Any],
+    say: Say,
 ) -> dict[str, Any]:
     """From the start of the devices to the classifier of all of them."""
     began = time.monotonic()
@@ -206,7 +213,7 @@ def _started(
         seconds = 100 * camera.watched.cpu_contributed
         devices[camera.name]["cpu_per_100"] = seconds / devices[camera.name]["photos"]
     say("devices count")
-    counted = until(lambda: _counted(coordinator, cameras), "all counts", PATIENCE)
+    counted = _counted(options, coordinator, cameras)
     last = time.monotonic() - began
     until(lambda: all(_has(camera, counted) for camera in cameras), "the state", PATIENCE)
     accuracies = {c.name: _accuracy(lab, c, lab.test) for c in cameras}
@@ -332,8 +339,8 @@ def _again(
             for camera in cameras:
                 _with_features(folder / "first" / camera.name, camera)
                 camera.start()
-                time.sleep(rng.uniform(0.0, 2.0))
-            state = until(lambda: _counted(coordinator, cameras), "all counts", PATIENCE)
+                time.sleep(rng.uniform(0.0, 2 * options.interval))
+            state = _counted(options, coordinator, cameras)
         finally:
             for camera in cameras:
                 camera.stop()
@@ -345,7 +352,9 @@ def _live(options: LiveOptions, folder: Path, say: Say) -> Iterator[tuple[Path, 
     """A broker and a coordinator; where its data is."""
     folder.mkdir(parents=True)
     extractor = json.dumps(str(options.extractor.resolve()))
-    settings = FLEET_TOML.format(extractor=extractor, settle=options.settle)
+    settings = FLEET_TOML.format(
+        extractor=extractor, interval=options.interval, settle=options.settle
+    )
     (folder / "fleet.toml").write_text(settings)
     with running_broker(folder / "broker") as broker, (folder / "log").open("ab") as log:
         words = ["serve", "--config", str(folder / "fleet.toml"), "--broker", str(broker.address)]
@@ -436,17 +445,21 @@ def _contributed(coordinator: Path, cameras: list[Camera]) -> bool:
     return _ledger(coordinator).get("devices") == len(cameras)
 
 
-def _counted(coordinator: Path, cameras: list[Camera]) -> dict[str, Any] | None:
+def _counted(options: LiveOptions, coordinator: Path, cameras: list[Camera]) -> dict[str, Any]:
     """The ledger, once all contributed, all counted against all of it, and a version was made of
     all counts.
     """
-    ledger, count = _ledger(coordinator), len(cameras)
-    if not ledger.get("devices") == ledger.get("counted") == count or not ledger["current"]:
-        return None
-    time.sleep(CALM)
-    later = _ledger(coordinator)
-    same = all(later[name] == ledger[name] for name in ("version", "calibrated_by", "total"))
-    return later if same else None
+
+    def calm() -> dict[str, Any] | None:
+        ledger, count = _ledger(coordinator), len(cameras)
+        if not ledger.get("devices") == ledger.get("counted") == count or not ledger["current"]:
+            return None
+        time.sleep(CALM * options.interval)
+        later = _ledger(coordinator)
+        same = all(later[name] == ledger[name] for name in ("version", "calibrated_by", "total"))
+        return later if same else None
+
+    return until(calm, "all counts", PATIENCE)
 
 
 def _run(python: str, module: str, *words: object) -> str:

@@ -56,6 +56,8 @@ def test_what_is_said_to_be_left_is_there(tmp_path):
     names = left.removeprefix(f"left in {tmp_path}: ").split(", ")
     assert names
     assert all((tmp_path / name).stat().st_size for name in names)
+    longer = call("--agents", "3", "--rounds", "3", "--out", str(tmp_path), "--resume", "--json")
+    assert len(json.loads(longer.stdout)["rounds"]) == 3
 
 
 def test_a_folder_that_holds_a_fleet_s_run_is_left_alone(tmp_path):

@@ -1,7 +1,5 @@
 """The whole bench on coloured noise: a live ledger ends in the laboratory's hash."""
 
-from dataclasses import replace
-
 import pytest
 from PIL import Image
 
@@ -21,8 +19,8 @@ def test_a_live_fleet_ends_where_the_laboratory_does_and_in_any_order(tmp_path):
             place.mkdir(parents=True)
             for n, image in enumerate(pictures(seed, 60)["abc".index(domain) :: 3][:18]):
                 Image.fromarray(image).save(place / f"{n}.png")
-    options = LiveOptions(tmp_path / "data", tmp_path / "x.pfb", new="green", settle=0.5)
-    answer = bench_ledger(replace(options, starts=1), tmp_path / "run", lambda words: None)
+    options = LiveOptions(tmp_path / "data", tmp_path / "x.pfb", "green", 0.2, 0.5, starts=1)
+    answer = bench_ledger(options, tmp_path / "run", lambda words: None)
     assert answer["live"]["state"] == answer["laboratory"]["state"]
     assert {start["state"] for start in answer["starts"]} == {answer["live"]["state"]}
     assert set(answer["live"]["accuracy"].values()) == {answer["laboratory"]["accuracy"]}

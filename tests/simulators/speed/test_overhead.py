@@ -8,7 +8,8 @@ from simulators.speed.overhead import bench_overhead
 
 
 @pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
-def test_overhead_counts_rounds_bytes_and_processes(tmp_path):
+def test_overhead_counts_rounds_bytes_and_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(overhead, "IDLE", 1.0)
     measured = bench_overhead(3, 2, tmp_path)
     assert measured.overhead_ms == measured.round_ms - measured.training_ms
     assert 0 < measured.training_ms < measured.round_ms

@@ -13,6 +13,7 @@ from simulators.cli.bench_device_cmd import device
 from simulators.cli.bench_ingest_cmd import ingest
 from simulators.cli.bench_lab_cmd import lab
 from simulators.cli.bench_ledger_cmd import ledger
+from simulators.cli.bench_masks_cmd import masks
 from simulators.cli.bench_memory_cmd import memory
 from simulators.cli.bench_overhead_cmd import overhead
 from simulators.cli.bench_papers_cmd import papers
@@ -37,6 +38,7 @@ for command in (
     ingest,
     lab,
     ledger,
+    masks,
     memory,
     overhead,
     papers,

@@ -79,6 +79,29 @@ class Run:
 
 
 @dataclass(frozen=True)
+class MaskOptions:
+    """Sums that nobody can read, and what they have room for: of uploads that are larger than this
+    a device sends none.
+    """
+
+    secure_sum: bool = setting(
+        False, "mask what devices send, so that the coordinator learns its total and nothing else"
+    )
+    dropouts: int = setting(
+        0, "with --secure-sum: devices that are lost in every round, each at some step", low=0
+    )
+    mask_norm: float = setting(
+        128.0, "with --secure-sum: largest length of a prototype that has room", low=1e-6
+    )
+    mask_largest: float = setting(
+        1024.0, "with --secure-sum: largest number of a network's weights that has room", low=1e-6
+    )
+    mask_samples: int = setting(
+        2**17, "with --secure-sum: most samples of one device that have room", low=1
+    )
+
+
+@dataclass(frozen=True)
 class LabConfig:
     """Everything a run depends on; what decides only how fast it goes (workers) is not here."""
 
@@ -88,3 +111,4 @@ class LabConfig:
     numerics: Numerics = field(default_factory=Numerics)
     settings: tuple[str, ...] = ()  # the method's own, as name=value
     admission: UploadLimits = field(default_factory=UploadLimits)
+    masks: MaskOptions = field(default_factory=MaskOptions)

@@ -57,6 +57,9 @@ class Row:
     seconds: float = 0.0
     pooled: Numbers = field(default_factory=dict)  # right answers of all devices' samples together
     refused: Mapping[str, str] = field(default_factory=dict)  # by device, why its upload was
+    lost: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by device, at which step of a masked sum
     # On one test set for all devices (`Setup.common_samples`), in the last round.
     common: Numbers = field(default_factory=dict)
 
@@ -210,6 +213,7 @@ def resolved(setup: Setup) -> dict[str, Any]:
         "partition_options": to_plain(config.partition),
         "settings": to_plain(setup.hyper),
         "admission": to_plain(config.admission),
+        "masks": to_plain(config.masks),
         "contract": to_plain(setup.contract),
         "backbones": dict(setup.backbones),
         "versions": {

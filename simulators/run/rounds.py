@@ -13,6 +13,7 @@ fleet.
 #     what crosses the wire    wire.encode, wire.decode  the same, in MQTT payloads
 #     what is let in           validation.content        the same function, in the coordinator
 #     fusion                   fuse_round                fold on arrival, fuse_total at the cut
+#     masked sums              masked_round, fuse_total  not yet
 #     what devices hold next   the state as published    the same, decoded
 #
 # Left out is only what has to do with time: nobody is late, nothing is lost, nothing is sent
@@ -43,11 +44,12 @@ from pathlib import Path
 
 from coordinator.rounds.selection import participants
 from coordinator.uploads import validation
-from coordinator.uploads.fuse import fuse_round, start_state
+from coordinator.uploads.fuse import fuse_round, fuse_total, start_state
 from protofleet import wire
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Parts, count_floats
+from simulators.run.masked import masked_round
 from simulators.run.result import Outcome, Row, Traffic, common_of, row_of
 from simulators.run.rundir import RunCheckpoint, RunDir
 from simulators.run.setup import RUN_ID, Setup
@@ -137,19 +139,27 @@ def one_round(
     messages = crew.work(round, chosen)
     state, up, down, counted = before, Traffic(), Traffic(), 0
     refused: Mapping[str, str] = {}
+    lost: Mapping[str, str] = {}
     if recipe.talks(turn):
         sent = [opened(setup, messages[name]) for name in sorted(messages)]
         refused = refusals(setup, sent)
         uploads = [upload for upload in sent if upload.agent not in refused]
         up = Traffic(sum(map(len, messages.values())), sum(count_floats(u.parts) for u in sent))
-        state = fuse_round(recipe, turn, before, uploads)
-        down = published(setup, state, round)
+        if setup.config.masks.secure_sum:
+            masked = masked_round(setup.config, recipe, turn, uploads)
+            lost, up = masked.lost, replace(up, bytes=masked.up)
+            state = fuse_total(recipe, turn, masked.total, before)
+            down = published(setup, state, round)
+            down = replace(down, bytes=down.bytes + masked.down)
+        else:
+            state = fuse_round(recipe, turn, before, uploads)
+            down = published(setup, state, round)
         counted = recipe.paper_floats(turn, [upload.parts for upload in uploads], state)
         crew.receive(round, state)
     evaluates = round % run.eval_every == 0 or round == run.rounds
     tallies = crew.evaluate(round) if evaluates else {}
     row = row_of(round, tallies, up, down, counted)
-    return state, replace(row, refused=refused, seconds=time.perf_counter() - began)
+    return state, replace(row, refused=refused, lost=lost, seconds=time.perf_counter() - began)
 
 
 def refusals(setup: Setup, sent: Sequence[Upload]) -> dict[str, str]:

@@ -50,7 +50,7 @@ from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.files import write_whole
 from protofleet.values.prototypes import Parts
-from simulators.run.config import Run
+from simulators.run.config import MaskOptions, Run
 from simulators.run.partitions import PartitionOptions
 from simulators.run.result import Outcome, Row, document, resolved, table
 from simulators.run.setup import Setup
@@ -166,6 +166,7 @@ def defaults_of(setup: Setup) -> dict[str, Any]:
         "partition_options": to_plain(PartitionOptions()),
         "settings": to_plain(type(setup.hyper)()),
         "admission": to_plain(UploadLimits()),
+        "masks": to_plain(MaskOptions()),
         "contract": {
             **to_plain(contract),
             "training": to_plain(Training()),

@@ -26,10 +26,10 @@ from edge_agent.training.context import TrainingContext
 from protofleet import registry
 from protofleet.contract import Contract
 from protofleet.errors import UsageError
-from protofleet.recipe import Recipe
+from protofleet.recipe import Recipe, Turn
 from protofleet.settings.fields import parse_pairs
 from protofleet.util.seeds import generator
-from simulators.run import partitions
+from simulators.run import masked, partitions
 from simulators.run.config import LabConfig, Run
 from simulators.run.partitions import Partition, Shard
 
@@ -149,7 +149,17 @@ def prepare(config: LabConfig) -> Setup:
     partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
     chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
     contract = _contract(config, recipe, data, chosen)
+    if config.masks.secure_sum:
+        _check_sums(config, recipe, Turn(contract, hyper, 1))
     return Setup(config, data, partition, contract, recipe, hyper, chosen)
+
+
+def _check_sums(config: LabConfig, recipe: Recipe[Any], turn: Turn[Any]) -> None:
+    if not recipe.rooms(turn, masked.ceilings(config, config.run.agents)):
+        raise UsageError(
+            f"{recipe.name} sends more than sums: the coordinator must see each upload",
+            "no --secure-sum with it",
+        )
 
 
 def _from_0_to_1(data: DataSet) -> DataSet:

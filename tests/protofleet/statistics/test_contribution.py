@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from protofleet import wire
 from protofleet.errors import FusionError
+from protofleet.masking.layout import Layout
+from protofleet.masking.rooms import Ceilings
 from protofleet.statistics.contribution import (
     LEAST,
     Contribution,
@@ -17,6 +19,7 @@ from protofleet.statistics.contribution import (
     from_parts,
     parts_of,
     rank_within,
+    rooms,
     scatter,
     square,
     triangle,
@@ -150,3 +153,15 @@ def test_a_triangle_is_half_of_a_square():
 def test_as_many_rows_as_the_budget_takes(classes, dim, budget):
     rank = rank_within(budget, classes, dim)
     assert rank == 0 or bytes_of(classes, dim, rank, 10**6) <= budget
+
+
+@pytest.mark.parametrize("scale", [1e-4, 0.01, 1.0, 8.0])
+def test_a_total_fits_the_room_that_is_made_for_it(scale):
+    """However small a spread is, its products are no finer than what a masked sum has room for."""
+    folded = [fold(of(seed, scale=scale), GRID) for seed in range(3)]
+    places = rooms(GRID, 3, 12, Ceilings(3, 64.0, 1.0, 40, 64.0**2))
+    layout = Layout.of(places, folded[0], 3)
+    total = layout.zeros()
+    for own in folded:
+        total = total.plus(layout.pack(own))
+    assert digest(layout.unpack(total)) == digest(merge_all(folded))

@@ -9,6 +9,7 @@ import pytest
 
 from protofleet import wire
 from protofleet.errors import FusionError
+from protofleet.masking.layout import Layout
 from protofleet.statistics import counts
 from protofleet.statistics.closed_form import SHRINKAGE, moments
 from protofleet.statistics.contribution import Grid, contribution, fold
@@ -100,3 +101,12 @@ def test_a_sample_that_is_alone_in_its_class_is_not_counted():
 def test_made_up_counts_are_refused(change, words):
     with pytest.raises(FusionError, match=words):
         counts.from_parts(counts.parts_of(replace(COUNTS[0], **change)))
+
+
+def test_masked_they_come_to_the_same():
+    folded = [counts.fold(own) for own in COUNTS]
+    layout = Layout.of(counts.rooms(), folded[0], len(folded))
+    total = layout.zeros()
+    for own in folded:
+        total = total.plus(layout.pack(own))
+    assert digest(layout.unpack(total)) == digest(merge_all(folded))

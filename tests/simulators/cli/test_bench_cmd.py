@@ -17,6 +17,7 @@ def test_the_tables_there_are():
         "ingest",
         "lab",
         "ledger",
+        "masks",
         "memory",
         "overhead",
         "papers",

@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JOBS ?= 2
+# One more than a small machine has cores: tests of fleets wait for processes of their own.
+JOBS ?= 3
 
 .PHONY: demo test soak system lint bench clean
 
@@ -36,7 +37,7 @@ system:
 	else echo "not installed:$$missing: tests that need them are skipped; install your system's packages"; fi
 
 test: $(READY) system
-	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # A live fleet under fire: half an hour of kill -9, cut lines, full disks and worse.
 soak: $(READY) system

@@ -19,6 +19,9 @@ settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("steady")
+# Some hundred processes start here. Where the environment says that Python is to leave no compiled
+# modules, each of them compiles all of ours anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(hookwrapper=True)

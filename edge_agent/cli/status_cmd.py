@@ -47,19 +47,39 @@ def _lines(status: dict[str, Any]) -> list[str]:
         else f"not connected {status['trouble']}".strip()
     )
     run, method = status["run"] or "none yet", status["method"] or "no method"
+    ledger = status.get("ledger", {})  # a daemon of an earlier version did not say
     rows = {
         "device": f"{status['agent']} in fleet {status['fleet']}: {doing}",
         "broker": f"{status['broker']}: {link}",
-        "run": f"{run}, {method}, round {status['round']} {status['phase']}",
-        "trained": f"up to round {status['trained']}",
-        "outbox": ", ".join(f"{n} {what}" for what, n in sorted(status["outbox"].items()))
-        or "empty",
+        "run": f"{run}, {method}",
+        **(_contributed(ledger) if any(ledger.values()) else _trained(status)),
         "samples": f"{status['samples']} of {len(status['classes'])} classes",
-        "accuracy": ", ".join(f"{name} {value:.4f}" for name, value in status["accuracy"])
-        or "not measured yet",
         "today": f"{status['bytes_today'] / 1e6:.2f} MB over the link",
     }
     if status["refusal"]:
         rows["refuses"] = status["refusal"]
     # Some of it is the coordinator's or the broker's own words.
     return [printable(f"{name:<9} {value}") for name, value in rows.items()]
+
+
+def _trained(status: dict[str, Any]) -> dict[str, str]:
+    """In a fleet with rounds."""
+    outbox = sorted(status["outbox"].items())
+    accuracy = status["accuracy"]
+    return {
+        "trained": f"up to round {status['trained']}; round {status['round']} {status['phase']}",
+        "outbox": ", ".join(f"{n} {what}" for what, n in outbox) or "empty",
+        "accuracy": ", ".join(f"{name} {value:.4f}" for name, value in accuracy)
+        or "not measured yet",
+    }
+
+
+def _contributed(ledger: dict[str, list[str]]) -> dict[str, str]:
+    """In a fleet with a ledger."""
+    rows = {"ledger": f"has {_listed(ledger['taken'])}"}
+    return {**rows, "to bring": _listed(ledger["due"])} if ledger["due"] else rows
+
+
+def _listed(names: list[str]) -> str:
+    words = {"own": "what this device's samples are like", "counts": "its counts of the total"}
+    return ", ".join(words.get(name, name) for name in names) or "nothing of this device yet"

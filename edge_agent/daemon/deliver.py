@@ -57,6 +57,14 @@ class _Offer:
     mark: str
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Names of messages."""
+
+    taken: tuple[str, ...] = ()
+    due: tuple[str, ...] = ()
+
+
 class Deliveries:
     """`uploads` carries messages that are large, as it does uploads."""
 
@@ -109,6 +117,13 @@ class Deliveries:
         self._refused.pop(name, None)
         self._waiting[name] = offer
         self._retry_now()
+
+    @property
+    def standing(self) -> Standing:
+        """What the ledger has of this device, and what it was not given yet."""
+        return Standing(
+            tuple(sorted(self._taken)), tuple(sorted({**self._refused, **self._waiting}))
+        )
 
     def withdraw(self, name: str) -> None:
         """It is of no use any more."""

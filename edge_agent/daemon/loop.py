@@ -96,6 +96,7 @@ from protofleet.wire.codes import Scope
 LONGEST_POLL = 5.0
 # Seconds. A chunk that a full link refuses stays due, and would spin the loop.
 PUSH_PAUSE = 0.05
+WORTH_A_FILE = 100_000  # bytes over the link
 
 
 class NotLetIn(LinkError):
@@ -403,11 +404,12 @@ class Daemon:
             trained=me.trained,
             refusal=me.blocked or me.limits.refusal,
             method=announced.spec.method if announced else "",
+            ledger=self.adoption.deliveries.standing,
             bytes_today=self.traffic.spent.bytes,
             training_pid=self.deps.supervisor.pid,
         )
-        # Every message changes the day's bytes: alone they are not worth a file.
-        shown = replace(self._status, bytes_today=0)
+        # Every message changes the day's bytes: few of them are not worth a file.
+        shown = replace(self._status, bytes_today=self._status.bytes_today // WORTH_A_FILE)
         if shown != self._written:
             self._written = shown
             self._write_status()

@@ -58,7 +58,7 @@ class _Offer:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LedgerStanding:
     """Names of messages."""
 
     taken: tuple[str, ...] = ()
@@ -119,9 +119,9 @@ class Deliveries:
         self._retry_now()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LedgerStanding:
         """What the ledger has of this device, and what it was not given yet."""
-        return Standing(
+        return LedgerStanding(
             tuple(sorted(self._taken)), tuple(sorted({**self._refused, **self._waiting}))
         )
 

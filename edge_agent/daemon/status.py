@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edge_agent.daemon.deliver import Standing
+from edge_agent.daemon.deliver import LedgerStanding
 from protofleet.util.files import OWN_FILE, write_whole
 
 NAME = "status.json"
-NOTHING = Standing()
+NOTHING = LedgerStanding()
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Status:
     samples: int = 0
     classes: tuple[str, ...] = ()
     accuracy: tuple[tuple[str, float], ...] = ()
-    ledger: Standing = NOTHING
+    ledger: LedgerStanding = NOTHING
     bytes_today: int = 0
     training_pid: int | None = None
 

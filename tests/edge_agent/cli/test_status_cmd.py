@@ -31,12 +31,12 @@ def test_status_reads_what_a_daemon_left(call, tmp_path):
 
 
 def test_status_says_what_the_ledger_has(call, tmp_path):
-    from edge_agent.daemon.deliver import Standing
+    from edge_agent.daemon.deliver import LedgerStanding
     from edge_agent.daemon.status import Status, write
     from edge_agent.store import Store
 
     Store(tmp_path / "kept").close()
-    standing = Standing(("class/mug", "own"), ("counts",))
+    standing = LedgerStanding(("class/mug", "own"), ("counts",))
     write(tmp_path / "kept", Status("camera", "orchard", "mqtt://x", 1, ledger=standing), "now")
     lines = call("status", "--data-dir", "kept").stdout.splitlines()
     assert "ledger    has class/mug, what this device's samples are like" in lines

@@ -1,4 +1,4 @@
-"""An extractor as data: a graph from stored pixels to features and how to feed it, whatever source
+"""An extractor as data: a graph from stored samples to features and how to feed it, whatever source
 it comes from; no class belongs to it yet.
 """
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from protofleet.errors import DataError, UsageError
 from protofleet.exchange.published import graph_lineage
 from protofleet.values.prototypes import Floats
 
+if TYPE_CHECKING:
+    from export.torch_source import TorchNetwork
+
 ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Half precision, in which means of features travel, holds 2⁻¹⁴ to 2¹⁶, and the exact sums a similar
 # range: features whose largest lies within these bounds need not be moved.
@@ -33,14 +36,14 @@ LEAST_PEAK, MOST_PEAK = 2.0**-4, 2.0**8
 
 @dataclass(frozen=True, eq=False)
 class Extractor:
-    """`embed` is the source's own answer to stored images, which the graph is held to."""
+    """`embed` is the source's own answer to stored samples, which the graph is held to."""
 
     name: str
     input: Input
     model: bytes  # in full precision
     embedding: int
     factor: float  # what the source's features are multiplied by
-    embed: Callable[[NDArray[np.uint8]], Floats]
+    embed: Callable[[NDArray[Any]], Floats]
 
     @property
     def lineage(self) -> str:
@@ -65,6 +68,8 @@ def no_points(embedding: int) -> dict[str, Floats]:
 def extractor(terms: SourceTerms) -> Extractor:
     """Whatever SOURCE is, or one line that says what is missing."""
     path = Path(terms.source)
+    if terms.numbers is not None and (path.is_file() or path.suffix.lower() == ".onnx"):
+        raise UsageError("an ONNX file is fed with images", "module:function takes other samples")
     if path.is_file() or path.suffix.lower() == ".onnx":
         return _of_file(path, terms)
     if terms.output or terms.layout:
@@ -95,6 +100,8 @@ def _of_torch(terms: SourceTerms) -> Extractor:
     from export import graph, torch_source
 
     source = torch_source.network(terms)
+    if terms.numbers is not None:
+        return _of_numbers(terms.source.replace(":", "."), source)
     height, width, channels = source.input.shape
     try:
         model = graph.bare(source.module, (channels, height, width))
@@ -110,6 +117,42 @@ def _of_torch(terms: SourceTerms) -> Extractor:
         source.input,
         lambda x: averaged(source.embed(x), at.layout),
     )
+
+
+def _of_numbers(name: str, source: TorchNetwork) -> Extractor:
+    """Of vectors and series: the network between a scale and the product with points."""
+    from export import graph
+
+    kind = source.input
+    x = verify.patterns(kind)
+    features = _as_rows(source.embed(graph.scaled(x, kind)), name)
+    factor = _factor(features, name)
+    module = graph.Measuring(source.module, kind, factor)
+    points = {
+        "proto_w": np.zeros((features.shape[1], 2), np.float32),
+        "proto_b": np.zeros(2, np.float32),
+    }
+    try:
+        model = graph.to_onnx(module, kind, points)
+    except Exception as error:  # torch's exporter raises a tale of what it tried
+        why = short(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+        raise ExportError(f"torch cannot write {name} as ONNX: {why}") from error
+    return Extractor(
+        name,
+        kind,
+        model,
+        features.shape[1],
+        factor,
+        lambda samples: source.embed(graph.scaled(samples, kind)) * np.float32(factor),
+    )
+
+
+def _as_rows(features: NDArray[Any], name: str) -> Floats:
+    if features.ndim != 2:
+        sizes = "×".join(map(str, features.shape))
+        raise ExportError(f"{name} gives {sizes}, a row of numbers for each sample is due")
+    rows: Floats = features.astype(np.float32)
+    return rows
 
 
 def _composed(

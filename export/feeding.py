@@ -1,5 +1,5 @@
-"""What a caller says of an extractor, and how images are to be fed to it: size and scale, never
-guessed.
+"""What a caller says of an extractor, and how samples are to be fed to it: size and scale, never
+guessed. Vectors and series are fed as they are where no scale is said.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from protofleet.contract import Input
+from protofleet.contract import Input, Kind
 from protofleet.errors import UsageError
 
 Size = tuple[int, int]  # height, width
@@ -22,6 +22,7 @@ SCALES: Mapping[str, Scale] = {
     "0..255": ((0.0,), (1 / 255,)),
 }
 LARGEST = 4.0  # of a mean or deviation of pixels in 0 to 1
+_NUMBERS = re.compile(r"[1-9]\d{0,4}(x[1-9]\d{0,3})?")
 _SIZE = re.compile(r"([1-9]\d{0,3})(?:x([1-9]\d{0,3}))?")
 
 
@@ -37,6 +38,7 @@ class SourceTerms:
     channels: int = 3
     scale: Scale | None = None
     seed: int = 0
+    numbers: Input | None = None  # of vectors or series: what a sample is, in place of all above
 
     def input(self, size: int | None, scale: Scale | None) -> Input:
         """With a source's own size and scale, where it has them and the caller names no others."""
@@ -57,6 +59,28 @@ def fed(what: str, shape: tuple[int, int, int], scale: Scale | None) -> Input:
     if len(mean) != shape[2] or len(std) != shape[2]:
         raise UsageError(f"{what} takes {shape[2]} channels, the scale has numbers for {len(mean)}")
     return Input("image", shape, mean, std)
+
+
+def numbers(kind: Kind, size: str, scale: str) -> Input:
+    """Vectors of `13` numbers, or series of `200x6`: moments by channels."""
+    shape = tuple(int(side) for side in size.split("x")) if _NUMBERS.fullmatch(size) else ()
+    if len(shape) != (1 if kind == "vector" else 2):
+        raise UsageError(
+            f"--size {size or 'nothing'!r} is no size of a {kind}",
+            "13 for vectors, and moments by channels for series: 200x6",
+        )
+    if not scale:
+        return Input(kind, shape)
+    try:
+        mean, std = (tuple(float(n) for n in part.split(",")) for part in scale.split("/"))
+    except ValueError:
+        raise UsageError(
+            f"--scale {scale[:60]!r} of a {kind} is mean/deviation in numbers"
+        ) from None
+    mean, std = (each * shape[-1] if len(each) == 1 else each for each in (mean, std))
+    if not len(mean) == len(std) == shape[-1]:
+        raise UsageError(f"--scale has {len(mean)} and {len(std)} numbers, {shape[-1]} are due")
+    return Input(kind, shape, mean, std)
 
 
 def size_of(text: str) -> Size:
@@ -86,6 +110,10 @@ def scale_of(text: str) -> Scale:
 
 def shown(kind: Input) -> str:
     """How it is fed, as a person reads it."""
+    if kind.kind != "image":
+        size = "×".join(map(str, kind.shape))
+        what = "vectors" if kind.kind == "vector" else "series"
+        return f"{what} of {size} numbers, {'scaled' if kind.mean else 'as they are'}"
     height, width, channels = kind.shape
     colours = {1: "grey", 3: "RGB", 4: "RGBA"}.get(channels, f"{channels} channels")
     size = f"{height}×{width} {colours}"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -75,6 +76,37 @@ class Classifying(nn.Module):
         f = self.embedder(image)
         score = torch.addmm(proto_b, f, proto_w)
         return torch.relu(score) if self.relu else score, f
+
+
+class Measuring(nn.Module):
+    """An extractor of vectors or series that no method trains: scaled samples in, features times
+    `factor` out, and their scores.
+    """
+
+    def __init__(self, network: nn.Module, kind: Input, factor: float) -> None:
+        super().__init__()
+        self.network, self.factor, self.scaled = network, factor, bool(kind.mean)
+        scale, shift = _scale(kind)
+        self.scale, self.shift = torch.from_numpy(scale), torch.from_numpy(shift)
+
+    def forward(self, image: Tensor, proto_w: Tensor, proto_b: Tensor) -> tuple[Tensor, Tensor]:
+        x = image * self.scale + self.shift if self.scaled else image
+        f = self.network(x) * self.factor
+        return torch.addmm(proto_b, f, proto_w), f
+
+
+def scaled(x: NDArray[Any], kind: Input) -> NDArray[Any]:
+    """Vectors or series as such a network takes them."""
+    if not kind.mean:
+        return x
+    scale, shift = _scale(kind)
+    fed: NDArray[Any] = (x * scale + shift).astype(np.float32)
+    return fed
+
+
+def _scale(kind: Input) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    mean, std = np.array(kind.mean or (0.0,)), np.array(kind.std or (1.0,))
+    return (1 / std).astype(np.float32), (-mean / std).astype(np.float32)
 
 
 class Likeliest(nn.Module):

@@ -32,7 +32,9 @@ MOBILENET_FILE = "weights/mobilenet_v2-b0353104.pth"
 
 @dataclass(frozen=True, eq=False)
 class TorchNetwork:
-    """A network that takes N × C × H × W floats, and what they are made of."""
+    """A network that takes N × C × H × W floats, or N × what a vector or series is, and what they
+    are made of.
+    """
 
     module: nn.Module
     input: Input
@@ -46,6 +48,8 @@ class TorchNetwork:
 def network(terms: SourceTerms) -> TorchNetwork:
     """The network that SOURCE names, in evaluation mode."""
     source = terms.source
+    if terms.numbers is not None and source != "random" and ":" not in source:
+        raise UsageError(f"{source} sees images", "random, or module:function, takes other samples")
     if source == "random":
         built = _random(terms)
     elif source in PACKAGED and not terms.weights:
@@ -60,7 +64,7 @@ def network(terms: SourceTerms) -> TorchNetwork:
 
 def _random(terms: SourceTerms) -> TorchNetwork:
     """Filters that depend on the seed and on nothing that ran before."""
-    kind = terms.input(None, HALF)
+    kind = terms.numbers or terms.input(None, HALF)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(terms.seed)
         stages = backbones.build("fixed", kind)
@@ -95,7 +99,7 @@ def _trained_with(name: str) -> tuple[int | None, Scale | None]:
 def _called(terms: SourceTerms) -> TorchNetwork:
     """What `module:function` returns: the caller's own code, and the caller's own words."""
     module, _, function = terms.source.partition(":")
-    kind = terms.input(None, None)
+    kind = terms.numbers or terms.input(None, None)
     try:
         built: Any = getattr(importlib.import_module(module), function)()
     except Exception as error:  # whatever a user's own code raises
@@ -104,12 +108,12 @@ def _called(terms: SourceTerms) -> TorchNetwork:
     if not isinstance(built, nn.Module):
         raise DataError(f"{terms.source} returned a {type(built).__name__}, no torch module")
     built.eval()
-    height, width, channels = kind.shape
+    shape = (kind.shape[2], *kind.shape[:2]) if kind.kind == "image" else kind.shape
     try:
         with torch.no_grad():
-            y = built(torch.zeros(1, channels, height, width))
+            y = built(torch.zeros(1, *shape))
     except RuntimeError as error:
-        size = f"1×{channels}×{height}×{width}"
+        size = "×".join(map(str, (1, *shape)))
         words = " ".join(str(error).split())[:160]
         raise DataError(f"{terms.source} does not take {size}: {words}") from None
     if not isinstance(y, Tensor):

@@ -15,7 +15,7 @@ from coordinator.config import FleetConfig
 from coordinator.journal.journal import Journal
 from coordinator.ledger.catalogue import NAMED
 from protofleet.contract import Input
-from protofleet.errors import DataError, UsageError
+from protofleet.errors import DataError
 from protofleet.recipe import Recipe
 from protofleet.util.files import OWN_FILE
 from protofleet.util.logs import Log
@@ -50,16 +50,16 @@ def export(source: Path, out: Path) -> None:
 
 
 def random(input: Input, seed: int, fleet: str, out: Path) -> None:
-    """Filters that never learnt, for images of this size."""
-    if input.kind != "image":
-        raise UsageError(
-            f"method fleet sees images, and these samples are of kind {input.kind}",
-            "--method fedproto, for one, learns of any",
-        )
-    height, width, channels = input.shape
-    scale = f"{_numbers(input.mean)}/{_numbers(input.std)}" if input.mean else "0..1"
-    words = ["extractor", "random", "--size", f"{height}x{width}", "--channels", str(channels)]
-    words += ["--scale", scale, "--seed", str(seed), "--fleet", fleet, "--out", str(out)]
+    """Filters that never learnt, for images of this size; sums for vectors and series."""
+    scale = f"{_numbers(input.mean)}/{_numbers(input.std)}" if input.mean else ""
+    sizes = input.shape
+    if input.kind == "image":
+        sizes, scale = sizes[:2], scale or "0..1"
+    words = ["extractor", "random", "--kind", input.kind, "--size", "x".join(map(str, sizes))]
+    words += ["--channels", str(input.shape[2])] if input.kind == "image" else []
+    # With an equals sign: a scale may begin with a minus.
+    words += [f"--scale={scale}"] if scale else []
+    words += ["--seed", str(seed), "--fleet", fleet, "--out", str(out)]
     if why := _run(words):
         hint = 'contract.extractor = "X.pfb" names what `protofleet extractor` made elsewhere'
         raise DataError(f"random filters cannot be made here: {why}", hint)

@@ -177,9 +177,9 @@ def _read(photos: tuple[Path, ...], classifier: Classifier) -> NDArray[Any]:
 
     from edge_agent.data import images
 
-    paths = images.find(photos)
+    paths = images.find(photos, classifier.bundle.manifest.input)
     if not paths:
-        raise UsageError("there is not one image among these paths")
+        raise UsageError("there is not one sample among these paths")
     return np.stack([images.read(path, classifier.bundle.manifest.input) for path in paths])
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from edge_agent.inference.classifier import Answer, Classifier, InUse
     from edge_agent.unknowns.recent import RecentWindow
     from edge_agent.unknowns.ring import UnknownRing
+    from protofleet.contract import Input
     from protofleet.mqtt.address import Address
 
     Reach = Callable[[str], Address]
@@ -129,7 +130,11 @@ def infer(
     as_json: bool,
     reach: Reach,
 ) -> None:
-    """Classify photos: PATHS are files or folders."""
+    """Classify photos: PATHS are files or folders.
+
+    Where the bundle takes vectors or series they are files of numbers, a sample each: .csv, a line
+    a moment, or .npy.
+    """
     # Before all that imports numpy: it keeps that to one thread.
     from edge_agent.inference.classifier import Classifier
 
@@ -159,7 +164,8 @@ def infer(
         if memory is not None:
             stack.callback(memory.save)
         if not endless:
-            rows = list(answers(classifier, images.find(paths), top, memory))
+            kind = classifier.bundle.manifest.input
+            rows = list(answers(classifier, images.find(paths, kind), top, memory))
             click.echo(
                 json.dumps({"state": classifier.loaded.state, "answers": rows}, indent=1)
                 if as_json
@@ -167,7 +173,8 @@ def infer(
             )
             return
         fresh = Freshness(bundle)
-        for batch in appearing(watch) if watch is not None else from_lines(sys.stdin):
+        kind = classifier.bundle.manifest.input
+        for batch in appearing(watch, kind) if watch is not None else from_lines(sys.stdin):
             # A daemon beside it keeps the same files up to date, and a person may have enrolled a
             # class since.
             if fresh.changed():
@@ -337,7 +344,7 @@ def from_lines(lines: Iterable[str]) -> Iterator[list[Path]]:
             yield [Path(line.strip())]
 
 
-def appearing(folder: Path) -> Iterator[list[Path]]:
+def appearing(folder: Path, kind: Input) -> Iterator[list[Path]]:
     """What is in the folder, then what is new or written anew in it; a file is read once it stays
     as it is.
     """
@@ -348,7 +355,7 @@ def appearing(folder: Path) -> Iterator[list[Path]]:
     while True:
         before, now = (
             now,
-            {path: stamp for path in images.find([folder]) if (stamp := stamp_of(path))},
+            {path: stamp for path in images.find([folder], kind) if (stamp := stamp_of(path))},
         )
         done = {path: stamp for path, stamp in done.items() if path in now}
         # The same stamp twice, a nap apart: a camera that is still writing would give half a photo.

@@ -1,5 +1,5 @@
-"""Image files as a bundle takes them; Pillow is imported only here, and only when there is a file
-to open.
+"""Image files as a bundle takes them, and other samples in files of numbers; Pillow is imported
+only here, and only when there is a file to open.
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.data import numbers
 from edge_agent.data.files import SUFFIXES, photo, read_image
 from protofleet.contract import Input
 from protofleet.errors import DataError
 
 
-def find(paths: Iterable[Path]) -> list[Path]:
-    """The files themselves, and every image in the folders, in a fixed order."""
+def find(paths: Iterable[Path], kind: Input | None = None) -> list[Path]:
+    """The files themselves, and every image in the folders, in a fixed order; or of other samples
+    every file of numbers.
+    """
+    suffixes = SUFFIXES if kind is None or kind.kind == "image" else numbers.SUFFIXES
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
             files += sorted(
                 p
                 for p in path.rglob("*")
-                if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")
+                if p.suffix.lower() in suffixes and not p.name.startswith(".")
             )
         elif path.exists():
             files.append(path)  # named by the user: read whatever it is called
@@ -34,9 +38,11 @@ def find(paths: Iterable[Path]) -> list[Path]:
 
 
 def read(path: Path, kind: Input) -> NDArray[Any]:
-    """One photo, upright, in the size and the channels that the network was trained with."""
+    """One photo, upright, in the size and the channels that the network was trained with; or one
+    sample of another kind.
+    """
     if kind.kind != "image":
-        raise DataError(f"this bundle takes {kind.kind}s, not images", "use Classifier from Python")
+        return numbers.read(path, kind)
     height, width, channels = kind.shape
     # What training read is read the same way, to the pixel: the reader of training folders decodes
     # a JPEG at a fraction of its size.

@@ -37,6 +37,13 @@ PHOTOS = 256  # that int8 is calibrated with, and every form is checked on
 @click.option(
     "--layout", type=click.Choice(["NCHW", "NHWC"]), help="Of an ONNX file that does not show it."
 )
+@click.option(
+    "--kind",
+    default="image",
+    show_default=True,
+    type=click.Choice(["image", "vector", "series"]),
+    help="What a sample is: vectors of --size 13, series of --size 200x6 (moments by channels).",
+)
 @click.option("--size", help="224, or height by width: 192x256; by default as it was trained.")
 @click.option("--channels", default=3, type=click.Choice(["1", "3"]), help="Of networks by name.")
 @click.option(
@@ -69,17 +76,20 @@ def extractor(source: str, out: Path, fleet: str, as_json: bool, **options: Any)
     """Write SOURCE as a bundle that knows no class yet: for `edge-agent enroll`, `coordinator
     freeze` and the fleet's own samples.
 
-    SOURCE is `random` (fixed filters from a seed, for small images), `lite0` or `mobilenet_v2`
-    (their weights come in packages), a network of torchvision by name with --weights,
-    `module:function` that returns a torch module, or any ONNX file.
+    SOURCE is `random` (fixed filters from a seed, for small images, vectors and series), `lite0` or
+    `mobilenet_v2` (their weights come in packages), a network of torchvision by name with
+    --weights, `module:function` that returns a torch module, or any ONNX file.
     """
     from export import writer
     from export.extractor import extractor as of_terms
-    from export.feeding import SourceTerms, scale_of, size_of
+    from export.feeding import SourceTerms, numbers, scale_of, size_of
 
     # A module of the caller's, as `python -m` would find it.
     sys.path.insert(0, os.getcwd())
-    size, scale = options["size"], options["scale"]
+    size, scale, samples = options["size"], options["scale"], None
+    if options["kind"] != "image":
+        samples = numbers(options["kind"], size or "", scale or "")
+        size = scale = None
     made_of = SourceTerms(
         source,
         options["weights"],
@@ -89,6 +99,7 @@ def extractor(source: str, out: Path, fleet: str, as_json: bool, **options: Any)
         int(options["channels"]),
         scale_of(scale) if scale else None,
         options["seed"],
+        samples,
     )
     built = of_terms(made_of)
     want = writer.Wanted(

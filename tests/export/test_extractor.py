@@ -13,6 +13,7 @@ from export.extractor import Extractor, extractor, no_points
 from export.feeding import SCALES, SourceTerms
 from export.trial import Trial
 from export.verify import check_features, must_agree, patterns, scores
+from protofleet.contract import Input
 from protofleet.errors import FleetError
 from tests.networks import FILTERS, by_hand, foreign
 
@@ -125,3 +126,36 @@ def test_a_torch_network_goes_the_same_way():
     must_agree(check_features(built.model, built.embed(x), trial, nothing), "it")
     assert extractor(SourceTerms("random", size=(16, 16), seed=3)).lineage == built.lineage
     assert extractor(SourceTerms("random", size=(16, 16), seed=4)).lineage != built.lineage
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Input("vector", (13,), tuple(range(13)), (0.5,) * 13),
+        Input("series", (20, 3), (1.0, 2.0, 3.0), (2.0,) * 3),
+        Input("series", (9, 1)),
+    ],
+)
+def test_vectors_and_series_go_through_random_sums(kind):
+    built = extractor(SourceTerms("random", seed=3, numbers=kind))
+    x = patterns(kind, 7)
+    must_agree(
+        check_features(built.model, built.embed(x), Trial(x, np.full(7, -1)), no_points(504)), "it"
+    )
+    again = extractor(SourceTerms("random", seed=3, numbers=kind))
+    assert (again.lineage, again.input, again.embedding) == (built.lineage, kind, 504)
+    # What a sample is scaled to is what its features are of.
+    plain = extractor(SourceTerms("random", seed=3, numbers=Input(kind.kind, kind.shape)))
+    if kind.mean:
+        scaled = ((x - np.array(kind.mean)) / np.array(kind.std)).astype(np.float32)
+        assert np.allclose(
+            plain.embed(scaled) / plain.factor, built.embed(x) / built.factor, atol=1e-4
+        )
+
+
+def test_a_network_of_images_takes_no_vectors(file):
+    numbers = Input("vector", (13,))
+    with pytest.raises(FleetError, match="lite0 sees images"):
+        extractor(SourceTerms("lite0", numbers=numbers))
+    with pytest.raises(FleetError, match="an ONNX file is fed with images"):
+        extractor(SourceTerms(str(file), numbers=numbers))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from export.feeding import HALF, SCALES, SourceTerms, fed, scale_of, shown, size_of
+from export.feeding import HALF, SCALES, SourceTerms, fed, numbers, scale_of, shown, size_of
+from protofleet.contract import Input
 from protofleet.errors import UsageError
 
 
@@ -59,3 +60,19 @@ def test_the_feeding_is_said_in_words():
     assert shown(fed("it", (8, 8, 3), SCALES["imagenet"])) == "8×8 RGB, scale imagenet"
     assert shown(fed("it", (8, 6, 1), HALF)) == "8×6 grey, scale half"
     assert shown(fed("it", (8, 8, 3), ((0.4,), (0.2,)))) == "8×8 RGB, scale (0.4) / (0.2)"
+
+
+def test_vectors_and_series_are_fed_as_they_are_or_by_numbers_of_their_own():
+    assert numbers("vector", "13", "") == Input("vector", (13,))
+    series = numbers("series", "200x2", "-1,0/2")
+    assert (series.shape, series.mean, series.std) == ((200, 2), (-1.0, 0.0), (2.0, 2.0))
+    assert shown(series) == "series of 200×2 numbers, scaled"
+    for kind, size, scale in [
+        ("vector", "13x2", ""),
+        ("series", "13", ""),
+        ("vector", "", ""),
+        ("vector", "2", "imagenet"),
+        ("vector", "2", "1,2,3/1"),
+    ]:
+        with pytest.raises(UsageError):
+            numbers(kind, size, scale)

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.service import extractors
 from protofleet.contract import Input
-from protofleet.errors import DataError, UsageError
+from protofleet.errors import DataError
 
 
 def test_why_an_export_failed_is_said_without_the_other_commands_frame(tmp_path, monkeypatch):
@@ -33,9 +33,12 @@ def test_random_filters_are_made_for_the_samples_that_the_contract_names(tmp_pat
     kind = Input("image", (28, 32, 3), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
     extractors.random(kind, 7, "orchard", tmp_path / "r.pfb")
     extractors.random(Input("image", (8, 8, 1)), 0, "orchard", tmp_path / "r.pfb")
-    (first, second) = [" ".join(words) for words in calls]
-    assert first.startswith("extractor random --size 28x32 --channels 3 --scale 0.5,0.5,0.5/0.25")
+    extractors.random(Input("vector", (4,)), 0, "orchard", tmp_path / "r.pfb")
+    extractors.random(Input("series", (9, 2), (-1.0, 0.5), (2.0, 2.0)), 0, "o", tmp_path / "r.pfb")
+    (first, second, third, fourth) = [" ".join(words) for words in calls]
+    shape = "--kind image --size 28x32 --channels 3"
+    assert first.startswith(f"extractor random {shape} --scale=0.5,0.5,0.5/0.25")
     assert "--seed 7 --fleet orchard" in first
-    assert "--channels 1 --scale 0..1" in second
-    with pytest.raises(UsageError, match="sees images, and these samples are of kind vector"):
-        extractors.random(Input("vector", (4,)), 0, "orchard", tmp_path / "r.pfb")
+    assert "--channels 1 --scale=0..1" in second
+    assert "--kind vector --size 4 --seed" in third
+    assert "--kind series --size 9x2 --scale=-1,0.5/2,2 --seed" in fourth

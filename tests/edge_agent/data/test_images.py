@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path, photo):
         with pytest.raises(DataError, match=r"half\.png: not a readable image") as refusal:
             read(tmp_path / "half.png", Input("image", shape))
         assert "\n" not in str(refusal.value)
-    with pytest.raises(DataError, match="takes vectors, not images"):
+    with pytest.raises(DataError, match="this bundle takes vectors, in"):
         read(photo, Input("vector", (4,)))
     with pytest.raises(DataError, match="images of 2 channels, files have 1, 3 or 4"):
         read(photo, Input("image", (8, 8, 2)))

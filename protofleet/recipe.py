@@ -116,6 +116,7 @@ class Learner(Protocol):
     memory: dict[str, Parts]  # what a method remembers between rounds; kept across restarts
 
     def features(self, *, low: bool = False) -> Features: ...
+    def folds(self, parts: int) -> Ints: ...
     def validation(self) -> Features: ...
     def weights(self, *modules: str) -> Tensors: ...
     def load(self, weights: Tensors) -> None: ...
@@ -166,6 +167,8 @@ class Phase:
     # Instead of the device's own samples: features, or what draws some anew for every pass.
     data: Drawn | Callable[[np.random.Generator], Drawn] | None = None
     between: Phase | None = None  # run whole after every step of this one
+    rows: Ints | None = None  # which of the device's samples it learns from; None: all
+    still: bool = False  # running statistics and dropout are as when the network classifies
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@ class _Nobody:
     def features(self, *, low: bool = False) -> NoReturn:
         raise _NeedsSamples
 
+    def folds(self, parts: int) -> NoReturn:
+        raise _NeedsSamples
+
     def validation(self) -> NoReturn:
         raise _NeedsSamples
 

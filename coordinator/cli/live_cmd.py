@@ -152,12 +152,14 @@ def _round_rows(status: dict[str, Any]) -> dict[str, str]:
     answered = f"{status['answered']} of {status['asked']} answered{deadline}"
     missing = status["missing"][:8] + ["..."] * (len(status["missing"]) > 8)
     size = f"{status['upload_bytes'] / 1e6:.2f} MB"
+    verdict = status.get("verdict")
     return {
         "round": f"{status['round']}{of}, {status['phase']}: {answered}",
         "missing": ", ".join(missing) or "nobody",
         "uploads": f"{status['uploads']} ({size}), {status['duplicates']} sent again",
         "late": str(status["late"]),
         "state": f"of round {status['state_round']}, {status['state_sha256'][:16]}",
+        **({"extractor": verdict} if verdict else {}),
     }
 
 

@@ -10,6 +10,7 @@ from coordinator.core import Core
 from coordinator.devices import DeviceRecord
 from coordinator.messages import Messages
 from protofleet.errors import UsageError
+from protofleet.exchange import learned
 
 DRIFTING = 100  # devices whose drift is shown at a glance; `agents` has all
 EVENTS = 1000  # of the newest, among which a round's are looked for
@@ -25,7 +26,7 @@ def status(
 ) -> dict[str, Any]:
     """The whole at a glance. Called while the loop goes on: each value is taken once."""
     state, devices, counters = core.run_state, core.devices.values(), core.intake.counters
-    forever = math.isinf(state.deadline)
+    forever, verdict = math.isinf(state.deadline), learned.verdict(core.state.shared)
     return {
         "fleet": messages.topics.fleet,
         "run": messages.contract.run,
@@ -54,6 +55,7 @@ def status(
         "last_refusals": counters.last[-5:],
         "state_round": core.base_round,
         "state_sha256": core.state.sha256,
+        "verdict": "" if verdict is None else verdict.sentence,
         "ledger": ledger(core),
         "connected": connected,
         "uptime_seconds": uptime,

@@ -41,6 +41,8 @@ def _run(
     # own.
     torch.manual_seed(turn.seed(f"{purpose}/torch"))
     net, inner = stepper.net, phase.between
+    if phase.rows is not None:
+        samples = SampleTensors(samples.x[phase.rows], samples.y[phase.rows])
     # What runs between the steps of a phase has momenta that live as long as the phase does, as
     # when both optimisers are made before the loop over epochs.
     step = _begun(stepper, phase, turn)
@@ -105,7 +107,8 @@ def _begun(stepper: Stepper, phase: Phase, turn: Turn[Any]) -> Callable[[Batch],
 def _set_modes(net: FleetNet, phase: Phase, turn: Turn[Any]) -> None:
     net.train()
     # A phase that trains the head alone must not move the statistics of the layers below it.
-    if turn.contract.freeze or (phase.train and "backbone" not in phase.train):
+    still = turn.contract.freeze or phase.still
+    if still or (phase.train and "backbone" not in phase.train):
         net.backbone.eval()
 
 

@@ -41,7 +41,8 @@ updated weight.
 #
 # Training or evaluation mode of the modules is constant, too, and is not in the key:
 # `phases._set_modes` derives it from the contract's `freeze`, which does not change in the life of
-# a Stepper, and from which modules learn, which the names tell.
+# a Stepper, from which modules learn, which the names tell, and from the phase's `still`, which is
+# the same for all phases of one loss.
 #
 # Traps:
 # - All guards are switched off: the graph reads nothing but its arguments, and the key has looked

@@ -14,6 +14,7 @@ from protofleet.errors import FusionError
 from protofleet.exchange.published import document_part, plain_of
 from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import from_plain
+from protofleet.statistics.adoption import Verdict
 from protofleet.statistics.closed_form import Moments
 from protofleet.statistics.closed_form import moments as moments_of
 from protofleet.statistics.contribution import square, triangle
@@ -24,6 +25,7 @@ from protofleet.values.prototypes import Floats, Ints, Parts, Prototypes, Tensor
 from protofleet.values.sums import Partial, as_tensors
 
 HEAD, CALIBRATION, MEANS, WITHIN, TOTAL = "head", "calibration", "means", "within", "total"
+VERDICT = "verdict"
 _EXPONENT, _ENTRIES = "exponent", "entries"
 
 
@@ -103,3 +105,9 @@ def calibration(of: Parts) -> Calibration | None:
     """How sure the head is; None where there is none."""
     part = of.get(CALIBRATION)
     return None if part is None else from_plain(Calibration, plain_of(part, CALIBRATION))
+
+
+def verdict(of: Parts) -> Verdict | None:
+    """Whether the extractor of this state took another one's place; None where none was due."""
+    part = of.get(VERDICT)
+    return None if part is None else from_plain(Verdict, plain_of(part, VERDICT))

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protofleet.errors import FusionError
 from protofleet.exchange import learned
@@ -29,7 +31,7 @@ from protofleet.statistics.contribution import RANK, Grid, contribution
 from protofleet.statistics.held_out import Samples
 from protofleet.statistics.prior import SMOOTH, tempered_by, with_prior
 from protofleet.toolbox.access import find
-from protofleet.values.prototypes import Floats, Head, Ints, Parts, Tensors
+from protofleet.values.prototypes import Head, Ints, Parts, Tensors
 from protofleet.values.sums import Partial, from_tensors, merge
 
 GRID = Grid()
@@ -74,7 +76,9 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """The contribution, once; from then on counts against the total that it is in."""
     if not talks(turn):
         return {}
-    features, labels = _enough(me, turn.hyper.minimum)
+    features, labels = me.features().high, me.features().labels
+    keep = enough(labels, turn.hyper.minimum)
+    features, labels = features[keep], labels[keep]
     if not len(labels):
         return {}
     earlier = me.memory.get(_OWN)
@@ -113,7 +117,7 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     return learned.state(merge(known, fresh), counted, false_alarms=turn.hyper.alarms)[0]
 
 
-def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
+def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The fleet's head, with the device's own counts as a prior."""
     head, hyper = find(state, learned.HEAD, Head), turn.hyper
     if head is None:
@@ -129,14 +133,12 @@ def scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer
     return {"prototype": ByHead(rows=with_prior(head, own, temper, hyper.smooth))}
 
 
-def _enough(me: Learner, minimum: int) -> tuple[Floats, Ints]:
-    """Samples of the classes that the device has enough of: a mean of one or two is a photograph
-    to whoever can turn features into images.
+def enough(labels: Ints, minimum: int) -> NDArray[np.bool_]:
+    """Which samples are of classes that the device has enough of: a mean of one or two is a
+    photograph to whoever can turn features into images.
     """
-    features = me.features()
-    labels = features.labels
-    keep = np.bincount(labels, minlength=1)[labels] >= minimum
-    return features.high[keep], labels[keep]
+    keep: NDArray[np.bool_] = np.bincount(labels, minlength=1)[labels] >= minimum
+    return keep
 
 
 def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:

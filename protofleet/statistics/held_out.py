@@ -24,6 +24,10 @@ them in turn is taken out of the sums and classified by what is left.
 # Folds are dealt by class, in an order of the features themselves: the same samples are in the same
 # folds on every device, whatever their files are called. A sample whose class nobody else has, and
 # its device only within the fold, cannot be scored and is not counted.
+#
+# An extractor that was trained on some of these very samples knows them, whatever is taken out of
+# the sums: what may then be held out is `unseen`, the rows that it was not trained on. The others
+# stay in the sums of every fold.
 
 from __future__ import annotations
 
@@ -76,6 +80,7 @@ class Samples:
     labels: Ints
     own: Contribution
     grid: Grid
+    unseen: NDArray[np.bool_] | None = None  # the rows that may be held out; None: all
 
     @staticmethod
     def of(
@@ -225,9 +230,13 @@ def _moments(total: Matrix, of: _Sums) -> Moments:
 
 
 def _dealt(own: Samples) -> Ints:
-    """Which fold each sample is in; −1 for those beyond MOST, which are in none."""
+    """Which fold each sample is in; −1 for those that are in none: those that may not be held out,
+    and what is beyond MOST of the others.
+    """
     order = np.lexsort((*own.features.T[:8][::-1], own.labels))
-    turn = np.zeros(len(order), np.int64)
+    turn = np.full(len(order), -1)
+    if own.unseen is not None:
+        order = order[own.unseen[order]]
     labels = own.labels[order]
     first = np.searchsorted(labels, labels)
     turn[order] = (np.arange(len(order)) - first) % FOLDS

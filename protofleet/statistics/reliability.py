@@ -169,8 +169,10 @@ def _usual(odd: Ints, false_alarms: float) -> tuple[float, float]:
     """From what is less odd than anything was, to what that share is odder than."""
     upto = np.concatenate([[0], np.cumsum(odd)]) / odd.sum()
     edges = (np.arange(ODDITIES + 1) - ODDITIES // 2) * STRETCH
-    # The first edge of those below which equally many lie is where they end.
-    keep = np.concatenate([[True], np.diff(upto) > 0])
+    # The first edge of those below which equally many lie is where they end; the last one below
+    # which nothing lies is where all begin.
+    keep = np.concatenate([[False], np.diff(upto) > 0])
+    keep[np.flatnonzero(odd)[0]] = True
     middle, most = np.sinh(np.interp([0.5, 1 - false_alarms], upto[keep], edges[keep]))
     least = float(np.sinh(edges[np.flatnonzero(odd)[0]]))
     return _plain(least - BEYOND * (float(middle) - least)), _plain(float(most))

@@ -97,6 +97,8 @@ def simulate(
         click.echo(
             f"best round {best['round']}: {100 * best['accuracy']:.2f} % ({best['evaluator']})"
         )
+    if result["verdict"] is not None:
+        click.echo(result["verdict"])
     traffic = f"{size(last.up_bytes)} up, {size(last.down_bytes)} down"
     click.echo(f"a round: {traffic}; {outcome.seconds:.1f} s in all")
     click.echo(f"state {outcome.state.sha256}")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent.training.evaluate import Tallies, Tally
+from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState
 from protofleet.scoring import primary
 from protofleet.settings.fields import to_plain
@@ -158,6 +159,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
     name, last = outcome.evaluator, rows[-1]
     best = _best(rows, name) or last
     selected = _best(rows, name, "validation")
+    verdict = learned.verdict(outcome.state.shared)
     return {
         "schema": SCHEMA,
         "config": resolved(setup),
@@ -199,6 +201,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "validation": selected.validation[name],
         },
         "partition": setup.partition.to_plain(setup.data.y, setup.data.classes),
+        "verdict": None if verdict is None else verdict.sentence,
         "state_sha256": outcome.state.sha256,
         "seconds": outcome.seconds,
         "peak_rss_bytes": outcome.peak_rss,

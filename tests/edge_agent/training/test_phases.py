@@ -263,3 +263,21 @@ def test_a_last_batch_that_is_not_full_is_not_trained_on_where_the_fleet_says_so
         training = replace(TRAINING, local_epochs=1, last_batch=last_batch)
         trained([Phase(loss)], turn(contract=replace(CONTRACT, training=training)))
     assert sizes == [4, 4, 2, 4, 4]
+
+
+def test_a_phase_may_learn_from_some_samples_alone():
+    some = np.array([1, 4, 5, 8])
+    alone = SampleTensors(SAMPLES.x[some], SAMPLES.y[some])
+    at, nets = turn(), [build_net(CONTRACT, "cnn-mnist", {}, 3) for _ in range(2)]
+    for net, phase, samples in zip(
+        nets, (Phase(local.loss, rows=some), Phase(local.loss)), (SAMPLES, alone), strict=True
+    ):
+        run_phases(Stepper(net, Numerics()), [phase], samples, at, "train")
+    assert same(*(net.state_dict() for net in nets))
+
+
+def test_a_phase_that_is_still_moves_no_running_statistics():
+    for still in (True, False):
+        weights = trained([Phase(local.loss, still=still)], backbone="resnet8")
+        means = [tensor for name, tensor in weights.items() if name.endswith("running_mean")]
+        assert all(bool((mean == 0).all()) for mean in means) == still

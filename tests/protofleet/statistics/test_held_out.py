@@ -1,5 +1,7 @@
 """Held out is as if never seen: against sums that were made without."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,15 @@ def test_scores_and_distances_are_those_of_the_head_without_the_fold():
         assert (whole.classes[out.labels[at:end]] == part.labels).all()
         at = end
     assert at == 30
+
+
+def test_samples_that_were_trained_on_stay_in_every_sum():
+    of, whole = own(7, 64, n=40)
+    unseen = np.arange(40) % 4 == 0
+    parts = list(folds(whole, replace(of, unseen=unseen)))
+    out = np.concatenate([part.features for part in parts])
+    assert sorted(map(tuple, out)) == sorted(map(tuple, of.features[unseen]))
+    assert all(part.moments.samples == whole.samples - len(part.labels) for part in parts)
 
 
 def test_the_same_samples_in_another_order_are_in_the_same_folds():

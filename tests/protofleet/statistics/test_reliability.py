@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from protofleet.errors import SettingError
-from protofleet.statistics.held_out import CONFIDENCES, HeldOut
+from protofleet.statistics.held_out import CONFIDENCES, ODDITIES, HeldOut
 from protofleet.statistics.reliability import (
     ENOUGH,
     Calibration,
@@ -128,3 +128,11 @@ def test_every_class_has_its_share_and_the_best_has_the_measured_one():
     # One that is no surer than its neighbour leaves more than its neighbour may have.
     assert shares.sum(1).min() < 1
     assert (found.shares(np.array([[1.0], [900.0]])) <= 1).all()
+
+
+def test_samples_that_are_all_alike_are_usual():
+    odd = np.zeros(ODDITIES, np.int64)
+    odd[[190, 191]] = 90, 10
+    sure = Reliability(np.bincount([5], [100], CONFIDENCES), np.zeros(CONFIDENCES), odd)
+    low, high = calibration(sure, 1.0).usual
+    assert low < high

@@ -37,6 +37,11 @@ def setup_of(method, *, settings=(), partition="dirichlet", **run):
             {"settings": GFPL, "participation": 0.6, "rounds": 4},
             "mosquitto",
         ),  # rounds without exchange
+        (
+            "grow",
+            {"settings": ("train=1", "minimum=1"), "rounds": 5},
+            "embedded",
+        ),  # rounds of three kinds, and a verdict
     ],
 )
 def test_a_live_fleet_ends_in_the_laboratorys_state(tmp_path, method, more, broker):

@@ -15,9 +15,9 @@ def what_its_soft_labels_must_reach():
 
 
 def test_fedmps_contrasts_with_the_fleets_prototypes():
-    full = accuracy(*CONTRASTED, **SHORT)
-    assert full > what_its_contrast_must_reach()
-    assert full > nearest_raw_mean(together=True) + 0.02  # among all classes, as these are
+    assert accuracy(*CONTRASTED, **SHORT) > what_its_contrast_must_reach()
+    # among all classes, as these are
+    assert accuracy(*CONTRASTED, last=3) > nearest_raw_mean(together=True) + 0.03
 
 
 def test_its_soft_labels_help_the_classifier():

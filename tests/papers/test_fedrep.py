@@ -1,7 +1,9 @@
 from tests.papers.cell import accuracy
 
+EARLY = {"rounds": 3, "last": 3}  # the head is what there is to gain in the first rounds
+
 
 def test_fedrep_trains_the_head_well_before_the_extractor():
-    well = accuracy("fedrep", "head", rounds=5)
-    assert well > accuracy("fedrep", "head", "head_epochs=1", rounds=5) + 0.055
-    assert well > accuracy("fedper", "head", rounds=5) + 0.04  # both parts at once
+    well = accuracy("fedrep", "head", **EARLY)
+    assert well > accuracy("fedrep", "head", "head_epochs=1", **EARLY) + 0.08
+    assert well > accuracy("fedper", "head", **EARLY) + 0.05  # both parts at once

@@ -14,4 +14,4 @@ def test_fleet_knows_all_classes_after_one_exchange():
 def test_fleet_needs_its_covariance():
     whole = accuracy("fleet", "prototype_all_classes", NO_PRIOR, **ONE_EXCHANGE)
     variances = accuracy("fleet", "prototype_all_classes", NO_PRIOR, "rank=0", **ONE_EXCHANGE)
-    assert variances < whole - 0.05
+    assert variances < whole - 0.07

@@ -64,7 +64,7 @@ def test_devices_together_are_scikit_learns_discriminant_analysis_of_all_samples
     devices = dealt(x, y)
     head = fused(devices, fused(devices), 2).shared["head"]
     theirs = LinearDiscriminantAnalysis(solver="lsqr", priors=np.full(C, 1 / C)).fit(x, y)
-    assert (head_scores(x, head, C).argmax(1) == theirs.predict(x)).mean() > 0.98
+    assert (head_scores(x, head, C).argmax(1) == theirs.predict(x)).mean() > 0.995
 
 
 def test_however_samples_are_dealt_out_the_state_is_that_of_one_place(samples):

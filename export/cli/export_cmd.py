@@ -17,13 +17,45 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def web_options(command: F) -> F:
-    """A page with the bundle in it."""
+def bundle_options(command: F) -> F:
+    """Where a bundle is written, in which forms, with which page, and how it is spoken of."""
     folder = click.Path(exists=True, file_okay=False, path_type=Path)
-    packages = "Take onnxruntime-web and mqtt from here; by default npm fetches them."
-    command = click.option("--node-modules", type=folder, help=packages)(command)
-    page = "Write a page with this bundle here, too."
-    return click.option("--web", type=click.Path(path_type=Path), help=page)(command)
+    for add in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+        click.option(
+            "--node-modules",
+            type=folder,
+            help="Take onnxruntime-web and mqtt from here; by default npm fetches them.",
+        ),
+        click.option(
+            "--web",
+            type=click.Path(path_type=Path),
+            help="Write a page with this bundle here, too.",
+        ),
+        click.option(
+            "--format",
+            "formats",
+            type=click.Choice(["onnx", "onnx,ort"]),
+            default="onnx",
+            show_default=True,
+            help="ort: for reduced builds of onnxruntime, with their operator list.",
+        ),
+        click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster."),
+        click.option(
+            "--precision",
+            type=click.Choice(["fp32", "fp16", "int8"]),
+            default="fp32",
+            show_default=True,
+        ),
+        click.option(
+            "--out",
+            required=True,
+            type=click.Path(path_type=Path),
+            help="The bundle: a folder, or a file NAME.pfb.",
+        ),
+    ):
+        command = add(command)
+    return command
 
 
 @click.command()
@@ -34,12 +66,7 @@ def web_options(command: F) -> F:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A run's directory (`simulate --out`), or one checkpoint in it.",
 )
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The bundle: a folder, or a file NAME.pfb.",
-)
+@bundle_options
 @click.option(
     "--agent", help="Whose network; by default one as good as the run reports of all together."
 )
@@ -48,22 +75,10 @@ def web_options(command: F) -> F:
     help="How it shall classify (prototype, head, mixture); by default as the run is known by.",
 )
 @click.option(
-    "--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True
-)
-@click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
-@click.option(
     "--also",
     type=click.Choice(["baked", "fixed", "raw"]),
     multiple=True,
     help="Further forms: see docs/bundle.md.",
-)
-@click.option(
-    "--format",
-    "formats",
-    type=click.Choice(["onnx", "onnx,ort"]),
-    default="onnx",
-    show_default=True,
-    help="ort: for reduced builds of onnxruntime, with their operator list.",
 )
 @click.option(
     "--image-size", type=click.IntRange(1), help="Another image size, for networks that take any."
@@ -78,11 +93,9 @@ def web_options(command: F) -> F:
     default=True,
     help="Carry embeddings of check samples, by which unknown things are told.",
 )
-@web_options
 @click.option(
     "--freeze", is_flag=True, help="This extractor is to be the fleet's: see `coordinator freeze`."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def export(
     where: Path,
     out: Path,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from export.cli.export_cmd import web_options
+from export.cli.export_cmd import bundle_options
 from protofleet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,12 +22,7 @@ PHOTOS = 256  # that int8 is calibrated with, and every form is checked on
 
 @click.command()
 @click.argument("source")
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The bundle: a folder, or a file NAME.pfb.",
-)
+@bundle_options
 @click.option(
     "--weights", default="", help="Of a network by name: imagenet, or a file (.pt, .pth)."
 )
@@ -54,24 +49,10 @@ PHOTOS = 256  # that int8 is calibrated with, and every form is checked on
 @click.option("--seed", default=0, show_default=True, help="Of random.")
 @click.option("--fleet", default="fleet", show_default=True, help="The fleet it is for.")
 @click.option(
-    "--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True
-)
-@click.option("--smallest", is_flag=True, help="Keep int8 also where it is not faster.")
-@click.option(
     "--data",
     type=click.Path(path_type=Path),
     help="Photos that every form is checked on; int8 needs some.",
 )
-@click.option(
-    "--format",
-    "formats",
-    type=click.Choice(["onnx", "onnx,ort"]),
-    default="onnx",
-    show_default=True,
-    help="ort: for reduced builds of onnxruntime, with their operator list.",
-)
-@web_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def extractor(source: str, out: Path, fleet: str, as_json: bool, **options: Any) -> None:
     """Write SOURCE as a bundle that knows no class yet: for `edge-agent enroll`, `coordinator
     freeze` and the fleet's own samples.

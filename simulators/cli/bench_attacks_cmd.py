@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from simulators.cli.common import json_option
+from simulators.cli.common import json_option, progress
 
 
 @click.command()
@@ -66,17 +66,19 @@ def attacks(
         if keep is not None:  # after every step: the next may take long
             attacking.keep(fresh, keep)
 
-    def say(words: str) -> None:
-        click.echo(f"\r{words:<78}", nl=False, err=True)
-
     on_uploads = [kind for kind in chosen if kind in attacking.ON_UPLOADS]
     for data in sets:
         for seed in range(seeds):
             if on_uploads:
-                figures = attacking.on_uploads(data, on_uploads, seed, options, say)
+                figures = attacking.on_uploads(data, on_uploads, seed, options, progress)
                 put("uploads", data, seed, figures)
             if "hijack" in chosen:
                 for name in names:
-                    put("hijack", data, seed, attacking.hijack(data, [name], seed, options, say))
+                    put(
+                        "hijack",
+                        data,
+                        seed,
+                        attacking.hijack(data, [name], seed, options, progress),
+                    )
     click.echo("", err=True)
     click.echo(json.dumps(document, indent=1) if as_json else "\n".join(leaks.tables(document)))

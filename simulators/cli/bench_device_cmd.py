@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from simulators.cli.common import json_option
+from simulators.cli.common import json_option, progress
 
 
 @click.command()
@@ -26,15 +26,16 @@ def device(blocks: int, only: str | None, samples: int, as_json: bool) -> None:
     from simulators.speed import device as bundles
     from simulators.speed import device_process as process
 
-    def say(words: str) -> None:
-        click.echo(f"\r{words:<40}", nl=False, err=True)
-
     rows: dict[str, list[dict[str, object]]] = {}
     if only in (None, "cost"):
-        rows["cost"] = [asdict(row) | {"ratio": row.ratio} for row in bundles.costs(blocks, say)]
+        rows["cost"] = [
+            asdict(row) | {"ratio": row.ratio} for row in bundles.costs(blocks, progress)
+        ]
     if only in (None, "process"):
-        rows["process"] = [asdict(row) for row in process.processes(12, say)]
+        rows["process"] = [asdict(row) for row in process.processes(12, progress)]
     if only in (None, "agree"):
-        rows["agree"] = [asdict(row) for row in bundles.agree(tuple(bundles.NETS), samples, say)]
+        rows["agree"] = [
+            asdict(row) for row in bundles.agree(tuple(bundles.NETS), samples, progress)
+        ]
     click.echo("", err=True)
     click.echo(json.dumps(rows, indent=1) if as_json else "\n".join(process.tables(rows)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulators.cli.common import json_option
+from simulators.cli.common import json_option, progress
 
 if TYPE_CHECKING:
     from simulators.speed.lab import Timed
@@ -54,7 +54,7 @@ def lab(rounds: int, only: str | None, as_json: bool) -> None:
     timed = {}
     for name, (title, run, base) in tables.items():
         if only in (None, name):
-            rows = run(rounds, lambda words: click.echo(f"\r{words} ", nl=False, err=True))
+            rows = run(rounds, progress)
             click.echo("", err=True)
             timed[name] = [asdict(row) for row in rows]
             if not as_json:

@@ -8,22 +8,11 @@ from typing import Any
 
 import click
 
-from simulators.cli.common import json_option
+from simulators.cli.common import json_option, photographs_options, progress
 
 
 @click.command()
-@click.option(
-    "--data",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folders <domain>/<class>/*; a domain is a device.",
-)
-@click.option(
-    "--extractor",
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="A bundle of `protofleet extractor --fleet f`.",
-)
+@photographs_options
 @click.option("--new", default="", help="The class that comes later; by default the last.")
 @click.option("--settle", default=5.0, show_default=True, help="As [ledger] settle.")
 @click.option("--idle", default=0.0, help="Watch so many seconds in which nothing happens.")
@@ -43,12 +32,9 @@ def ledger(as_json: bool, python: str | None, **words: Any) -> None:
 
     from simulators.photos.livebench import LiveOptions, bench_ledger
 
-    def say(text: str) -> None:
-        click.echo(f"\r{text:<70}", nl=False, err=True)
-
     options = LiveOptions(python=python or sys.executable, **words)
     with TemporaryDirectory(prefix="protofleet-ledger-") as folder:
-        answer = bench_ledger(options, Path(folder), say)
+        answer = bench_ledger(options, Path(folder), progress)
     click.echo("", err=True)
     click.echo(json.dumps(answer, indent=1) if as_json else table(answer))
 

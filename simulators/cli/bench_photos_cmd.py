@@ -7,22 +7,11 @@ from pathlib import Path
 
 import click
 
-from simulators.cli.common import json_option
+from simulators.cli.common import json_option, photographs_options, progress
 
 
 @click.command()
-@click.option(
-    "--data",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folders <domain>/<class>/*; a domain is a device.",
-)
-@click.option(
-    "--extractor",
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="A bundle of `protofleet extractor`.",
-)
+@photographs_options
 @click.option("--splits", default=5, show_default=True, help="Of which the mean is printed.")
 @click.option(
     "--shots",
@@ -62,9 +51,6 @@ def photos(
     from simulators.photos.photographs import ALL, embedded
     from simulators.photos.tables import tables
 
-    def say(words: str) -> None:
-        click.echo(f"\r{words:<60}", nl=False, err=True)
-
     try:
         counts = tuple(ALL if word == "all" else int(word) for word in shots.split(","))
     except ValueError:
@@ -72,7 +58,9 @@ def photos(
     if splits < 1 or min(counts) < 0:
         raise UsageError("--splits and --shots: numbers from 1 up")
     options = PhotosOptions(splits, counts, classes, largest, one_device)
-    embed = embedder(extractor, cache, lambda at, of: say(f"looking at photographs: {at} of {of}"))
-    bench = bench_photos(embedded(data, embed), options, say)
+    embed = embedder(
+        extractor, cache, lambda at, of: progress(f"looking at photographs: {at} of {of}")
+    )
+    bench = bench_photos(embedded(data, embed), options, progress)
     click.echo("", err=True)
     click.echo(json.dumps(document(bench, options), indent=1) if as_json else tables(bench))

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -82,3 +83,24 @@ workers_option = click.option(
     "--workers", default=1, show_default=True, help="Processes; the result is the same."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
+def photographs_options(command: F) -> F:
+    """Real photographs, and what looks at them."""
+    command = click.option(
+        "--extractor",
+        required=True,
+        type=click.Path(exists=True, path_type=Path),
+        help="A bundle of `protofleet extractor`.",
+    )(command)
+    return click.option(
+        "--data",
+        required=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folders <domain>/<class>/*; a domain is a device.",
+    )(command)
+
+
+def progress(words: str) -> None:
+    """One line on a terminal, in place of the one before."""
+    click.echo(f"\r{words:<78}", nl=False, err=True)

@@ -23,6 +23,7 @@ from protofleet.exchange.published import About, Bank
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Turn
+from protofleet.settings.fields import to_plain
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
 from tests.contributing import LINEAGE, WIDTH
@@ -214,6 +215,19 @@ def ledger(folder, *, classes=("plum", "apple"), **changes):
     made.recover(0.0)
     if not made.catalogue.versions[-1].frozen:
         frozen(made, Bank(About(LINEAGE, ()), Prototypes([], np.zeros((0, WIDTH)))))
+    return made
+
+
+def agreed(made):
+    """The same core, with what its service would have written down of method and contract."""
+    terms = made.terms
+    agreement = {
+        "method": terms.expected.recipe.name,
+        "settings": to_plain(terms.hyper),
+        "contract": to_plain(terms.expected.contract),
+    }
+    with made.journal.commit():
+        made.journal.set_meta("agreement", json.dumps(agreement))
     return made
 
 

@@ -17,10 +17,9 @@ from coordinator.service.replay import replayed
 from coordinator.uploads.aggregate import Aggregator
 from protofleet import wire
 from protofleet.errors import FusionError
-from protofleet.settings.fields import to_plain
 from tests.coordinator.made import (
     AGENTS,
-    CONTRACT,
+    agreed,
     announced,
     birth,
     core,
@@ -270,14 +269,7 @@ def test_a_failed_cut_is_tried_again_by_no_restart_and_no_replay(tmp_path):
     again.recover(5.0)
     assert (fuse.calls, again.run_state.number, again.base_round) == ([], 2, 1)
     again.take([upload(a, 2, base) for a in AGENTS], 6.0)
-    agreement = {
-        "method": "fedproto",
-        "settings": to_plain(again.terms.hyper),
-        "contract": to_plain(CONTRACT),
-    }
-    with again.journal.commit():
-        again.journal.set_meta("agreement", json.dumps(agreement))
-    assert [state.verdict for state in replayed(again.journal)] == ["same"] * 3
+    assert [state.verdict for state in replayed(agreed(again).journal)] == ["same"] * 3
 
 
 def test_totals_that_cannot_be_joined_are_a_failed_cut_too(tmp_path):

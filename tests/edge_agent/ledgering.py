@@ -10,8 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import paho.mqtt.client as mqtt
-
 from edge_agent.inference.bundle import open_bundle
 from protofleet import wire
 from protofleet.exchange import archive, contributed, learned, published
@@ -23,6 +21,7 @@ from protofleet.mqtt.blobs.store import IncomingBlob
 from protofleet.mqtt.topics import Topics
 from protofleet.values.prototypes import Prototypes
 from protofleet.wire import Envelope
+from tests.edge_agent.scripted import listening
 
 
 @dataclass
@@ -41,11 +40,7 @@ class ScriptedLedger:
 
     def __post_init__(self) -> None:
         self.topics = Topics("f")
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
-        self.client.on_message = lambda c, u, m: self._take(m.topic, m.payload)
-        self.client.connect("127.0.0.1", self.port)
-        self.client.subscribe(f"{self.topics.prefix}/d/#", 1)
-        self.client.loop_start()
+        self.client = listening(self.port, self.topics, self._take)
 
     def stop(self) -> None:
         self.client.loop_stop()

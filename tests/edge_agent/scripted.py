@@ -40,6 +40,16 @@ def until(holds: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
     raise AssertionError(f"waited {seconds} s in vain for {what}")
 
 
+def listening(port: int, topics: Topics, take: Callable[[str, bytes], None]) -> mqtt.Client:
+    """A coordinator's client: it takes whatever devices say."""
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    client.on_message = lambda c, u, m: take(m.topic, m.payload)
+    client.connect("127.0.0.1", port)
+    client.subscribe(f"{topics.prefix}/d/#", 1)
+    client.loop_start()
+    return client
+
+
 @dataclass
 class Scripted:
     """Knows no rounds: a test opens them, fuses and answers by itself."""
@@ -61,11 +71,9 @@ class Scripted:
             self.recipe.start(turn), self.contract.wire, self.recipe.precision
         )
         self.round_of_state = 0
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
-        self.client.on_message = lambda c, u, m: self.heard.append((m.topic, m.payload))
-        self.client.connect("127.0.0.1", self.port)
-        self.client.subscribe(f"{self.topics.prefix}/d/#", 1)
-        self.client.loop_start()
+        self.client = listening(
+            self.port, self.topics, lambda topic, payload: self.heard.append((topic, payload))
+        )
 
     def stop(self) -> None:
         self.client.loop_stop()

@@ -7,22 +7,14 @@ from click.testing import CliRunner
 
 from coordinator.cli import coordinator, forget_cmd
 from protofleet.errors import FleetError
-from protofleet.settings.fields import to_plain
 from tests.contributing import arrived, message
-from tests.coordinator.made import birth, ledger
+from tests.coordinator.made import agreed, birth, ledger
 
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """A ledger of two devices, and a service that answers at once."""
-    made = ledger(tmp_path)
-    agreement = {
-        "method": "fleet",
-        "settings": to_plain(made.terms.hyper),
-        "contract": to_plain(made.terms.expected.contract),
-    }
-    with made.journal.commit():
-        made.journal.set_meta("agreement", json.dumps(agreement))
+    made = agreed(ledger(tmp_path))
     made.take([arrived(a, message(a, ["plum", "owl"], n)) for n, a in enumerate("ab")], 1.0)
     monkeypatch.setattr(forget_cmd, "ask", lambda at, what, agent: vars(made.forget(agent, 2.0)[0]))
     return made

@@ -8,8 +8,7 @@ from click.testing import CliRunner
 from coordinator.cli import coordinator
 from coordinator.journal.journal import Journal
 from protofleet.errors import FleetError
-from protofleet.settings.fields import to_plain
-from tests.coordinator.made import AGENTS, CONTRACT, announced, core, joined, upload
+from tests.coordinator.made import AGENTS, agreed, announced, core, joined, upload
 
 
 @pytest.fixture
@@ -19,11 +18,7 @@ def folder(tmp_path):
     _, _, base = joined(made)
     for number in (1, 2):
         base = announced(made.take([upload(a, number, base) for a in AGENTS], 1.0))[2]
-    hyper = to_plain(made.terms.hyper)
-    agreement = {"method": "fedproto", "settings": hyper, "contract": to_plain(CONTRACT)}
-    with made.journal.commit():
-        made.journal.set_meta("agreement", json.dumps(agreement))
-    made.journal.close()
+    agreed(made).journal.close()
     return tmp_path / "data"
 
 

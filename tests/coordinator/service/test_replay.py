@@ -1,13 +1,10 @@
 """States come out of the journal's uploads again, and one that does not is named."""
 
-import json
-
 import pytest
 
 from coordinator.service.replay import refolded, replayed
-from protofleet.settings.fields import to_plain
 from tests.contributing import LINEAGE, arrived, message
-from tests.coordinator.made import AGENTS, CONTRACT, announced, core, joined, ledger, upload
+from tests.coordinator.made import AGENTS, agreed, announced, core, joined, ledger, upload
 
 
 @pytest.fixture
@@ -17,14 +14,7 @@ def journal(tmp_path):
     _, _, base = joined(made)
     for number in (1, 2, 3):
         base = announced(made.take([upload(a, number, base) for a in AGENTS], 1.0))[2]
-    agreement = {
-        "method": "fedproto",
-        "settings": to_plain(made.terms.hyper),
-        "contract": to_plain(CONTRACT),
-    }
-    with made.journal.commit():
-        made.journal.set_meta("agreement", json.dumps(agreement))
-    return made.journal
+    return agreed(made).journal
 
 
 def verdicts(journal):
@@ -54,14 +44,7 @@ def test_an_upload_that_is_lost_costs_its_state_alone(journal):
 
 
 def test_a_ledgers_newest_version_comes_out_of_its_contributions_again(tmp_path):
-    made = ledger(tmp_path)
-    agreement = {
-        "method": "fleet",
-        "settings": to_plain(made.terms.hyper),
-        "contract": to_plain(made.terms.expected.contract),
-    }
-    with made.journal.commit():
-        made.journal.set_meta("agreement", json.dumps(agreement))
+    made = agreed(ledger(tmp_path))
     made.take([arrived(a, message(a, ["plum", "owl"], n)) for n, a in enumerate("ab")], 1.0)
     recorded = made.state.sha256
     assert [(s.round, s.verdict) for s in replayed(made.journal)] == [(0, "same"), (1, "same")]

@@ -1,24 +1,14 @@
 """An owner's bounds on the training process: priority, memory, share of the time."""
 
 import os
-import subprocess
-import sys
+
+from tests.children import run
 
 PRELUDE = """
 import os, resource, signal, sys, time
 from edge_agent.config import LimitsSection
 from edge_agent.worker.limits import confine, pace
 """
-
-
-def run(code):
-    return subprocess.run(
-        [sys.executable, "-c", PRELUDE + code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
 
 
 def test_priority_and_memory_are_bounded_before_anything_is_loaded():
@@ -31,7 +21,7 @@ try:
 except MemoryError:
     print("refused")
 """
-    assert run(code).stdout.split() == [str(min(3, 19 - os.nice(0))), "10", "refused"]
+    assert run(PRELUDE + code).split() == [str(min(3, 19 - os.nice(0))), "10", "refused"]
 
 
 def test_without_a_bound_nothing_is_limited():
@@ -41,7 +31,7 @@ confine(LimitsSection(nice=0))
 pace(1.0, 4)
 print(resource.getrlimit(resource.RLIMIT_DATA) == before, signal.getitimer(signal.ITIMER_PROF))
 """
-    assert run(code).stdout == "True (0.0, 0.0)\n"
+    assert run(PRELUDE + code) == "True (0.0, 0.0)\n"
 
 
 def test_a_share_of_the_time_is_not_exceeded():
@@ -53,4 +43,4 @@ while time.monotonic() - began < 2.0:
     sum(range(1000))
 print((time.process_time() - used) / (time.monotonic() - began))
 """
-    assert float(run(code).stdout) < 0.35
+    assert float(run(PRELUDE + code)) < 0.35

@@ -9,21 +9,12 @@ import time
 import pytest
 
 from protofleet.util.processes import without_secrets
+from tests.children import run
 
 PRELUDE = """
 import os, sys, time
 from protofleet.util.processes import die_with_parent
 """
-
-
-def run(code):
-    return subprocess.run(
-        [sys.executable, "-c", PRELUDE + code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
 
 
 def test_the_broker_s_secrets_stay_and_the_rest_goes_on():
@@ -40,8 +31,8 @@ def test_the_broker_s_secrets_stay_and_the_rest_goes_on():
 
 def test_who_is_told_of_a_parent_that_is_gone_ends_at_once():
     stranger = os.getppid()
-    assert run(f"die_with_parent({stranger})\nprint('alive')").stdout == ""
-    assert run(f"die_with_parent({os.getpid()})\nprint('alive')").stdout == "alive\n"
+    assert run(PRELUDE + f"die_with_parent({stranger})\nprint('alive')") == ""
+    assert run(PRELUDE + f"die_with_parent({os.getpid()})\nprint('alive')") == "alive\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal is Linux's")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from protofleet.contract import Contract, Input, Numerics, Resize, Training, Wire
 from protofleet.errors import SettingError, UsageError
@@ -149,6 +150,20 @@ class LedgerSection:
 
 
 @dataclass(frozen=True)
+class TrustSection:
+    """How devices that are invited come to the fleet."""
+
+    broker: str = setting(
+        "", "how devices reach the broker, in invitations; empty: as [broker] url has it"
+    )
+    door: str = setting(
+        "",
+        "where who was invited asks for a certificate; empty: the next port of an mqtts:// broker,"
+        " else the broker itself",
+    )
+
+
+@dataclass(frozen=True)
 class ContractSection:
     """The fleet's contract, but for the names of fleet and run; `edge-agent contract` prints it
     from data.
@@ -182,6 +197,7 @@ class FleetConfig:
     broker: ServingBroker = field(default_factory=ServingBroker)
     admission: Bounds = field(default_factory=Bounds)
     ledger: LedgerSection = field(default_factory=LedgerSection)
+    trust: TrustSection = field(default_factory=TrustSection)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -259,6 +275,42 @@ def _contract_is_whole(section: ContractSection, recipe: Recipe[Any]) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Household:
+    """As much of the settings as membership takes: it is of a fleet, whatever that learns."""
+
+    fleet: str
+    data_dir: Path
+    reach: tuple[str, str]  # the broker, and its door, as devices are told
+
+
+def household(
+    path: Path | None, environ: Mapping[str, str], data_dir: Path | None = None
+) -> Household:
+    """Read off the same places as everything else, without a contract."""
+    sections = {"serve": ServeSection, "broker": ServingBroker, "trust": TrustSection}
+    document: layers.Sections = {}
+    if path is not None:
+        document = layers.read(path, "`coordinator init` writes one")
+        _anchor(document, path.absolute().parent)
+    document = layers.laid(document, layers.from_environment(sections, environ))
+    serve = from_plain(ServeSection, document.get("serve", {}), "serve")
+    broker = from_plain(ServingBroker, document.get("broker", {}), "broker")
+    trust = from_plain(TrustSection, document.get("trust", {}), "trust")
+    url = trust.broker or broker.url
+    return Household(serve.fleet, data_dir or Path(serve.data_dir), (url, trust.door or door(url)))
+
+
+def door(url: str) -> str:
+    """Where who has no certificate asks, if nobody says: at a broker of ours the next port."""
+    parts = urlsplit(url)
+    if parts.scheme != "mqtts":
+        return url
+    port = (parts.port or 8883) + 1
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"mqtts://{host}:{port}"
+
+
 def data_dir_of(path: Path) -> Path:
     """Where this file's coordinator keeps its journal, whatever else is in the file."""
     document = layers.read(path, "`coordinator init` writes one")
@@ -300,6 +352,7 @@ def as_toml() -> str:
         "contract.training": Training(),
         "admission": Bounds(),
         "ledger": LedgerSection(),
+        "trust": TrustSection(),
     }
     for name, section in sections.items():
         lines += ["", f"[{name}]", *layers.as_toml(section)]

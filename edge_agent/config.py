@@ -15,6 +15,7 @@ from datetime import time
 from pathlib import Path
 from typing import Any, Literal
 
+from edge_agent import membership
 from protofleet.errors import SettingError
 from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
@@ -165,7 +166,37 @@ def load(
         )
     sections = {f.name: type(getattr(Config(), f.name)) for f in fields(Config)}
     document = layers.laid(document, layers.from_environment(sections, environ), flags)
-    return from_plain(Config, document)
+    return _as_member(from_plain(Config, document))
+
+
+def _as_member(config: Config) -> Config:
+    """With what a device that joined a fleet was given, in the place of defaults."""
+    member = membership.of_folder(config.data_dir)
+    if member is None:
+        return config
+    default = Config()
+    for what, setting_of, ours in (
+        ("agent.id", config.agent.id, member.name),
+        ("fleet.name", config.fleet.name, member.fleet),
+    ):
+        if setting_of not in ("", default.fleet.name, ours):
+            raise SettingError(
+                f"{what}: {setting_of!r}, but this device joined as {member.name} of"
+                f" {member.fleet}",
+                "another data_dir is another device",
+            )
+    broker = config.broker
+    if broker.url == default.broker.url:
+        broker = replace(broker, url=member.broker)
+    if broker.url.startswith(("mqtts:", "wss:")) and not (broker.ca or broker.cert or broker.key):
+        ca, cert, key = (str(path) for path in member.certificates)
+        broker = replace(broker, ca=ca, cert=cert, key=key)
+    return replace(
+        config,
+        agent=replace(config.agent, id=member.name),
+        fleet=replace(config.fleet, name=member.fleet),
+        broker=broker,
+    )
 
 
 def from_pairs(pairs: tuple[str, ...]) -> layers.Sections:

@@ -30,15 +30,16 @@ ORDER = {
         ("cli",),
     ),
     "edge_agent": (
+        ("membership",),
         ("config", "records", "protocol", "networks", "inference"),
-        ("store", "data", "training", "updates"),
+        ("store", "data", "training", "updates", "joining"),
         ("worker", "contributing"),
         ("unknowns",),
         ("daemon",),
         ("cli",),
     ),
     "coordinator": (
-        ("errors", "config", "devices", "rounds"),
+        ("errors", "config", "devices", "rounds", "members"),
         ("journal",),
         ("messages",),
         ("uploads",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from coordinator.config import DEFAULT, FleetConfig, as_toml, load
 from protofleet.cli.options import SettingFlags
 from protofleet.errors import UsageError
 from protofleet.settings import layers
+from protofleet.settings.broker import BrokerSection
 from protofleet.util.files import own_folder
 
 FLAGS = SettingFlags(
@@ -85,8 +87,8 @@ def serve(
     settings = load(_file(file), os.environ, _layer(flags, pairs))
     check_name("fleet", settings.serve.fleet)
     log = Log(sys.stderr, settings.serve.log_format)
-    with _broker(settings.data_dir, settings.broker.url, with_broker) as url:
-        address = replace(settings.broker, url=url).address(os.environ)
+    with _broker(settings, with_broker) as url:
+        address = _as_coordinator(settings, url).address(os.environ)
         # Before the journal is opened: a coordinator that may not serve must leave no trace in it.
         above = fencing.epoch_to_top(
             address, settings.serve.fleet, settings.data_dir, take_over=take_over
@@ -128,20 +130,55 @@ def _layer(flags: Mapping[str, Any], pairs: tuple[str, ...]) -> layers.Sections:
     return sections
 
 
+def _by_invitation(settings: FleetConfig, url: str) -> bool:
+    """Whether broker and coordinator show each other certificates of the fleet's own authority."""
+    from coordinator.members.office import is_by_invitation
+
+    return url.startswith("mqtts://") and is_by_invitation(settings.data_dir)
+
+
+def _as_coordinator(settings: FleetConfig, url: str) -> BrokerSection:
+    """With the coordinator's own certificate, where the fleet has an authority and nothing else was
+    said.
+    """
+    section = replace(settings.broker, url=url)
+    if not _by_invitation(settings, url) or section.ca or section.cert or section.credentials:
+        return section
+    from coordinator.members.office import Office
+
+    office = Office(settings.data_dir, settings.serve.fleet, time.time)
+    try:
+        ca, cert, key = (str(path) for path in office.own_certificate())
+    finally:
+        office.close()
+    return replace(section, ca=ca, cert=cert, key=key)
+
+
 @contextmanager
-def _broker(data_dir: Path, url: str, start: bool) -> Iterator[str]:
+def _broker(settings: FleetConfig, start: bool) -> Iterator[str]:
+    url, data_dir = settings.broker.url, settings.data_dir
     if not start:
         yield url
         return
     from urllib.parse import urlsplit
 
     from protofleet.mqtt.broker.mosquitto import Listening
-    from protofleet.mqtt.broker.run import running_broker
+    from protofleet.mqtt.broker.run import reloading, running_broker
 
     # Where the URL says that the broker is, it is to listen; name and password are the clients'.
     parts = urlsplit(url)
-    listening = Listening(parts.hostname or "127.0.0.1", parts.port or 1883)
+    host, port = parts.hostname or "127.0.0.1", parts.port or (8883 if url[4:5] == "s" else 1883)
+    listening = Listening(host, port)
     own_folder(data_dir)
-    with running_broker(data_dir / "broker", listening) as running:
+    if _by_invitation(settings, url):
+        from coordinator.members.office import Office
+
+        office = Office(data_dir, settings.serve.fleet, time.time)
+        try:
+            folder = office.write_broker_files((url, settings.trust.broker or url)).folder
+        finally:
+            office.close()
+        listening = Listening.of_members(host, port, None, folder)
+    with running_broker(data_dir / "broker", listening) as running, reloading(running, listening):
         click.echo(f"broker ({running.kind}) at {running.address}", err=True)
-        yield str(running.address)
+        yield url if listening.files is not None else str(running.address)

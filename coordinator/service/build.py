@@ -19,12 +19,14 @@ from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.extractor import input_of
+from coordinator.members.office import Office, is_by_invitation
 from coordinator.messages import Messages
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.service import extractors
 from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request
+from coordinator.service.doorkeeper import Doorkeeper
 from coordinator.service.loop import Service, ServiceDeps
 from coordinator.uploads.validation import Expected
 from protofleet import registry
@@ -77,6 +79,8 @@ def service(
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
     plan = replace(plan, serve=replace(plan.serve, enrol=enrol_policy(plan, address)))
     journal = Journal(plan.data_dir, wall)
+    office = office_of(plan, wall)
+    doorkeeper: Doorkeeper | None = None
     try:
         idle = "it has no rounds: what is said of them means nothing here"
         no_rounds = idle if recipe.traits.frozen and plan.serve.rounds else ""
@@ -111,6 +115,8 @@ def service(
             time.monotonic,
             journal.file,
         )
+        if office is not None:
+            doorkeeper = Doorkeeper(office, topics, log, blobs.allowance, time.monotonic)
         requests: SimpleQueue[Request] = SimpleQueue()
         serving = Service(
             ServiceDeps(
@@ -123,6 +129,7 @@ def service(
                 Notifier(environ),
                 requests,
                 identity.earlier,
+                doorkeeper,
                 options.retry,
                 plan.serve.keep_rounds,
                 options.until_done,
@@ -134,7 +141,19 @@ def service(
         finally:
             control.close()
     finally:
+        if office is not None:
+            office.close()
         journal.close()
+
+
+def office_of(plan: FleetConfig, wall: Callable[[], float]) -> Office | None:
+    """Where devices join, if the fleet goes by invitation."""
+    if not is_by_invitation(plan.data_dir):
+        return None
+    office = Office(plan.data_dir, plan.serve.fleet, wall)
+    # With each start the lists are young again, and the broker's certificate is.
+    office.write_broker_files(())
+    return office
 
 
 def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> RoundRules:

@@ -18,6 +18,7 @@ from coordinator.messages import Messages
 from coordinator.service import status
 from coordinator.service.blobs import BlobServer, is_descriptor
 from coordinator.service.control import Request
+from coordinator.service.doorkeeper import Doorkeeper
 from protofleet import wire
 from protofleet.errors import BlobError, FleetError, LinkError, WireError
 from protofleet.mqtt.link import events as broker
@@ -80,6 +81,7 @@ class ServiceDeps:
     notifier: Notifier
     requests: SimpleQueue[Request]
     boots: frozenset[str]  # of this journal's own earlier lives
+    doorkeeper: Doorkeeper | None = None  # of a fleet by invitation
     retry: bool = False
     keep_rounds: int | None = None
     once: bool = False  # end when the run is done
@@ -129,7 +131,7 @@ class Service:
     def run(self) -> None:
         """Until `stop`, or until another coordinator takes over."""
         deps, core = self.deps, self.deps.core
-        deps.link.subscribe(deps.topics.for_coordinator())
+        deps.link.subscribe(self._filters())
         deps.blobs.send(core.recover(deps.clock()))
         deps.link.start()
         deps.notifier.say("READY=1")
@@ -147,6 +149,11 @@ class Service:
             deps.log.info("stopped", round=core.run_state.number)
         if self._refused:
             raise LinkError(self._refused, "--retry keeps trying")
+
+    def _filters(self) -> list[tuple[str, int]]:
+        topics = self.deps.topics
+        office = [] if self.deps.doorkeeper is None else topics.for_office()
+        return [*topics.for_coordinator(), *office]
 
     def _turn(self, events: list[broker.Event]) -> None:
         deps, now = self.deps, self.deps.clock()
@@ -187,22 +194,7 @@ class Service:
                 self.deps.core.allowance.count("topic")
                 continue
             try:
-                if topic.kind == "coordinator_state":
-                    self._another_spoke(arrival)
-                elif topic.kind == "upload_chunk":
-                    carried.add(str(topic.agent))
-                    blob = self.deps.blobs.chunk(topic, arrival.payload)
-                    if blob is not None:
-                        opened.append((blob.parts, blob.payload))
-                elif topic.kind == "chunk_request":
-                    carried.add(str(topic.agent))
-                    self.deps.blobs.requested(topic, arrival.payload)
-                elif topic.kind == "upload" and is_descriptor(arrival.payload):
-                    blob = self.deps.blobs.announced(topic, wire.decode(arrival.payload))
-                    if blob is not None:
-                        opened.append((blob.parts, blob.payload))
-                else:
-                    opened.append((topic, arrival.payload))
+                opened += self._opened(topic, arrival, carried)
             except (BlobError, OSError) as error:  # no room in the store, or no store
                 reason = error.__cause__ or error  # the system's own words name the file
                 self.deps.log.warning(
@@ -214,9 +206,33 @@ class Service:
             self.deps.core.heard(carried, self.deps.clock())
         return opened
 
+    def _opened(self, topic: TopicParts, arrival: broker.Arrival, carried: set[str]) -> Arrivals:
+        """What of an arrival is for the core."""
+        deps, payload = self.deps, arrival.payload
+        blob = None
+        match topic.kind:
+            case "coordinator_state":
+                self._another_spoke(arrival)
+            case "upload_chunk":
+                carried.add(str(topic.agent))
+                blob = deps.blobs.chunk(topic, payload)
+            case "chunk_request":
+                carried.add(str(topic.agent))
+                deps.blobs.requested(topic, payload)
+            case "ask" | "renewal":
+                if deps.doorkeeper is not None:
+                    deps.blobs.send(deps.doorkeeper.take(topic, payload))
+            case "upload" if is_descriptor(payload):
+                blob = deps.blobs.announced(topic, wire.decode(payload))
+            case _:
+                return [(topic, payload)]
+        return [] if blob is None else [(blob.parts, blob.payload)]
+
     def _greet(self) -> None:
         if not self._astray:  # else it is said once the core stands on the journal again
-            self.deps.blobs.send(self.deps.core.greetings())
+            doorkeeper = self.deps.doorkeeper
+            of_members = [] if doorkeeper is None else doorkeeper.greetings()
+            self.deps.blobs.send([*of_members, *self.deps.core.greetings()])
 
     def _another_spoke(self, arrival: broker.Arrival) -> None:
         """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the
@@ -331,6 +347,8 @@ class Service:
         if keep is not None and core.run_state.number >= self._compacted + max(keep // 4, 1):
             self._compacted = core.run_state.number
             core.journal.forget(keep)
+        if self.deps.doorkeeper is not None:
+            self.deps.blobs.send(self.deps.doorkeeper.look())
         self.deps.blobs.sweep()
 
     def _cannot_write(self, error: JournalError, now: float) -> None:
@@ -348,6 +366,6 @@ class Service:
         """
         core = self.deps.core
         publications = [*core.recover(now), *core.greetings()]
-        self.deps.link.subscribe(self.deps.topics.for_coordinator())
+        self.deps.link.subscribe(self._filters())
         self._astray = False
         return publications

@@ -12,6 +12,7 @@ from edge_agent.cli.contract_cmd import contract
 from edge_agent.cli.enroll_cmd import enroll, forget
 from edge_agent.cli.infer_cmd import infer
 from edge_agent.cli.init_cmd import init
+from edge_agent.cli.join_cmd import join
 from edge_agent.cli.run_cmd import run as run_command
 from edge_agent.cli.status_cmd import status
 from edge_agent.cli.summarise_cmd import summarise
@@ -27,6 +28,7 @@ def agent() -> None:
     \b
     edge-agent init --fleet orchard --data ./photos     write agent.toml
     edge-agent config check                             is it right?
+    edge-agent join TOKEN                               be a member, by invitation
     edge-agent run --config agent.toml                  join, train, deliver, until stopped
     edge-agent status                                   how it is getting on
     edge-agent infer --bundle B photos/                 classify photos with what the fleet learned
@@ -37,6 +39,7 @@ def agent() -> None:
 
 for command in (
     init,
+    join,
     run_command,
     status,
     config,

@@ -55,6 +55,8 @@ from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
+from edge_agent.joining.renewal import Renewal
+from edge_agent.membership import FleetMember
 from edge_agent.protocol.actions import Action, Evaluate, Train
 from edge_agent.protocol.events import (
     Coordinator,
@@ -120,6 +122,7 @@ class DaemonDeps:
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = datetime.now
     start: Start = launched
+    member: FleetMember | None = None
 
 
 class Daemon:
@@ -147,6 +150,11 @@ class Daemon:
         self.adoption = Adoption(config, self.outbound, self.transfers, log, clock, deps.start)
         self.drift = DriftNews(self.adoption.file, clock)
         self.decoder = InboundDecoder(self.topics, store, self.transfers)
+        self.renewal: Renewal | None = None
+        if deps.member is not None:
+            self.renewal = Renewal(
+                deps.member, self.outbound, log, clock, lambda: deps.now().astimezone()
+            )
         self.executor = ActionExecutor(
             store, deps.supervisor, self.transfers, self.outbound, log, survey
         )
@@ -171,7 +179,8 @@ class Daemon:
     def run(self) -> None:
         """Until `stop`, or until the broker will not have us."""
         deps, agent = self.deps, self.deps.config.id
-        deps.link.subscribe(self.topics.for_device(agent))
+        member = [] if deps.member is None else self.topics.for_member(agent)
+        deps.link.subscribe([*self.topics.for_device(agent), *member])
         deps.link.start()
         deps.notifier.say("READY=1")
         samples = self.executor.survey.samples
@@ -290,6 +299,8 @@ class Daemon:
         if place is None:
             return None
         try:
+            if place.kind == "certificate" and self.renewal is not None:
+                self.renewal.take_in(arrival.payload)
             self.adoption.take_in(place, arrival.payload)
             return self.decoder.take_in(place, arrival.payload)
         except StoreError as error:
@@ -371,6 +382,8 @@ class Daemon:
             with suppress(LinkBusy):  # the link is full: what is due stays due
                 self.transfers.push()
         self.silence.look(now)
+        if self.renewal is not None:
+            self.renewal.look(connected=self.me.connected)
         self.executor.keep(lambda: self.traffic.note(now))
         self.idle.look(busy, now)
         if not busy and self.samples.changed(now):

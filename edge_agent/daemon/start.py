@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
+from edge_agent import membership
 from edge_agent.config import Config, need_source
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
@@ -73,7 +74,10 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         if survey is None:
             return
         rules = RetryRules(config.id, config.limits.evaluate, spread=rng.uniform(0.8, 1.2))
-        deps = DaemonDeps(config, link, store, supervisor, log, notifier, boot, retry)
+        member = membership.of_folder(config.data_dir)
+        deps = DaemonDeps(
+            config, link, store, supervisor, log, notifier, boot, retry, member=member
+        )
         daemon = Daemon(deps, rules, survey)
         stop.then(daemon.stop)
         daemon.run()

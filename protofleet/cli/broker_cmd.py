@@ -26,7 +26,7 @@ from protofleet.mqtt.broker.mosquitto import (
     config_text,
     passes_as_client,
 )
-from protofleet.mqtt.broker.run import RunningBroker, running_broker
+from protofleet.mqtt.broker.run import RunningBroker, reloading, running_broker
 from protofleet.mqtt.topics import check_name
 from protofleet.util.files import OWN_FILE, own_file, own_folder, write_whole
 from protofleet.util.logs import printable
@@ -59,6 +59,12 @@ rules. Install mosquitto for anything else."""
     help="Clients must show a certificate of this authority.",
 )
 @click.option(
+    "--members",
+    type=click.Path(path_type=Path),
+    help="What a coordinator wrote for the broker of a fleet by invitation: its trust/broker. The"
+    " door is at the next port.",
+)
+@click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Its files; without, they go when it stops."
 )
 @click.option(
@@ -84,6 +90,7 @@ def broker(
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
+    members: Path | None,
     data_dir: Path | None,
     fleet: str,
     embedded: bool,
@@ -94,16 +101,22 @@ def broker(
     \b
     protofleet broker
     protofleet broker --host 0.0.0.0 --user coordinator --user camera-07 --data-dir broker
+    protofleet broker --host 0.0.0.0 --port 8883 --members coordinator-data/trust/broker
     protofleet broker --print-config --fleet orchard
     """
     check_name("fleet", fleet)
     tls = _tls(tls_cert, tls_key, tls_ca, check=not print_config)
-    listening = Listening(host, port, ws_port, tls)
+    if members is None:
+        listening = Listening(host, port, ws_port, tls)
+    else:
+        listening = _of_members(host, port, ws_port, members)
+        tls = listening.tls
     if print_config:
-        click.echo(deployment(listening, fleet), nl=False)
+        text = deployment(listening, fleet) if members is None else _of_files(listening)
+        click.echo(text, nl=False)
         return
     # On this machine alone everyone may come in; what the network reaches is never open unasked.
-    if not (users or names or tls_ca or loopback(host)):
+    if not (users or names or tls_ca or members or loopback(host)):
         raise UsageError(
             f"{host} is reached by others", "say who may come in with --user, --users or --tls-ca"
         )
@@ -133,7 +146,24 @@ def broker(
             )
         )
         _tell(up, data_dir, names)
-        _wait(up, signals)
+        with reloading(up, listening):
+            _wait(up, signals)
+
+
+def _of_members(host: str, port: int, ws_port: int | None, folder: Path) -> Listening:
+    """Devices at the port, who was invited at the next one."""
+    listening = Listening.of_members(host, port, ws_port, folder.absolute())
+    if not (folder / "broker.pem").is_file():
+        raise UsageError(f"{folder} holds nothing for a broker", "`coordinator invite` writes it")
+    if not port:
+        raise UsageError("--members with port 0: invitations name the port", "say --port")
+    return listening
+
+
+def _of_files(at: Listening) -> str:
+    """Configuration of a broker that reads the coordinator's files where they lie."""
+    lines = "# After each change of those files (an invitation, a revocation): kill -HUP\n"
+    return lines + config_text(at, Path("/var/lib/mosquitto"))
 
 
 def deployment(at: Listening, fleet: str) -> str:

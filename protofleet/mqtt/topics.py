@@ -15,17 +15,25 @@ from protofleet.errors import UsageError
 ROOT = "pf/1"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
+INVITATION = re.compile(r"[0-9a-f]{16}")
 NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 # The short strings are what travels with every message and stands in access rules; the kinds are
 # what the code calls them. Neither side may be derived from the other.
-COMMON = {"c/state": "coordinator_state", "g/round": "round", "g/train": "shared_state"}
+COMMON = {
+    "c/state": "coordinator_state",
+    "g/round": "round",
+    "g/train": "shared_state",
+    "g/keys": "keys",
+}
 # What stands behind d/{id}/, and its kind.
 SINGLE = {
     "state": "state",
     "down": "own_state",
     "rcpt": "receipt",
     "evt": "report",
+    "csr": "renewal",
+    "crt": "certificate",
 }
 CHUNKS = {"blob": "own_chunk", "ub": "upload_chunk"}
 
@@ -76,6 +84,16 @@ class Topics:
     def shared_state(self) -> str:
         return f"{self.prefix}/g/train"
 
+    @property
+    def keys(self) -> str:
+        return f"{self.prefix}/g/keys"
+
+    def ask(self, invitation: str) -> str:
+        return f"{self.prefix}/j/{invitation}/ask"
+
+    def answer(self, invitation: str) -> str:
+        return f"{self.prefix}/j/{invitation}/answer"
+
     def shared_chunk(self, digest: str, chunk: int) -> str:
         return f"{self.prefix}/g/blob/{digest}/{chunk}"
 
@@ -109,6 +127,12 @@ class Topics:
     def report(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/evt"
 
+    def renewal(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/csr"
+
+    def certificate(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/crt"
+
     def for_coordinator(self) -> list[tuple[str, int]]:
         """What a coordinator subscribes to; its own state as well, so that two at once notice each
         other.
@@ -122,6 +146,14 @@ class Topics:
             *((f"{self.prefix}/d/+/{end}", 1) for end in ends),
             (f"{self.prefix}/d/+/evt", 0),
         ]
+
+    def for_office(self) -> list[tuple[str, int]]:
+        """What the coordinator of a fleet by invitation subscribes to besides."""
+        return [(f"{self.prefix}/j/+/ask", 1), (f"{self.prefix}/d/+/csr", 1)]
+
+    def for_member(self, agent: str) -> list[tuple[str, int]]:
+        """What a device that joined subscribes to besides."""
+        return [(self.keys, 1), (self.certificate(agent), 1)]
 
     def for_device(self, agent: str) -> list[tuple[str, int]]:
         """What a device subscribes to."""
@@ -143,16 +175,19 @@ class Topics:
             return None
         if tail in COMMON:
             return TopicParts(None, COMMON[tail])
+        parts: TopicParts | None = None
         match tail.split("/"):
             case ["d", agent, *rest] if NAME.fullmatch(agent):
-                return _device(agent, rest)
+                parts = _device(agent, rest)
             case ["g", "blob", digest, chunk] if DIGEST.fullmatch(digest) and NUMBER.fullmatch(
                 chunk
             ):
-                return TopicParts(None, "shared_chunk", (digest, chunk))
+                parts = TopicParts(None, "shared_chunk", (digest, chunk))
             case ["g", channel, ("proto" | "bundle") as kind] if NAME.fullmatch(channel):
-                return TopicParts(None, kind, (channel,))
-        return None
+                parts = TopicParts(None, kind, (channel,))
+            case ["j", invitation, ("ask" | "answer") as kind] if INVITATION.fullmatch(invitation):
+                parts = TopicParts(None, kind, (invitation,))
+        return parts
 
 
 def _device(agent: str, rest: list[str]) -> TopicParts | None:

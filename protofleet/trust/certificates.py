@@ -181,6 +181,17 @@ def common_name(subject: x509.Name) -> str:
     return str(names[0].value)
 
 
+def hosts(certificate: x509.Certificate) -> set[str]:
+    """The names under which a server may be reached."""
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(name.value) for name in names.value}
+
+
 def key_of(certificate: x509.Certificate) -> Ed25519PublicKey:
     """Whose certificate it is, as a key."""
     return _ed25519(certificate.public_key(), "certificate")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from protofleet.errors import UsageError, WireError
@@ -56,6 +57,11 @@ class Invitation:
     def id(self) -> str:
         """The invitation's name, which is no secret."""
         return keys.name(keys.raw(self.key.public_key())).hex()
+
+    @property
+    def password(self) -> str:
+        """With which a broker's door is opened; who hears it learns nothing of the key."""
+        return sha256(b"door " + self.seed).hexdigest()
 
 
 def as_text(token: Invitation) -> str:

@@ -35,6 +35,11 @@ A device's user name is its agent id: the rules let it write under its own id an
 #   this fleet's clients lets in whom it signs. `passes_as_client` tries the broker's own.
 # - The rules know a device by its user name, `%u`, never by its client id, `%c`, which it chooses.
 #   With a certificate, its common name is the user name. A will is checked like a publication.
+# - A fleet by invitation has a second listener, the door, where who has no certificate yet asks for
+#   one. An invitation is a login there, may write its question and read its answer, and nothing
+#   else. The first listener then takes certificates alone, and holds them against the list of those
+#   that were taken back; what such a device may still do at a connection that it has, `deny` ends.
+#   Each listener has rules and logins of its own (`per_listener_settings`); SIGHUP reads them anew.
 # - Where nobody has to log in there is no user name, so that access rules mean nothing; such a
 #   broker is for one machine, and the command refuses to listen elsewhere without users.
 
@@ -45,8 +50,8 @@ import contextlib
 import hashlib
 import shutil
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +64,55 @@ MEGABYTE = 2**20
 AUTOSAVE = 10  # seconds
 ROUNDS = 1000  # of the password hash
 # What stands behind d/{id}/ (`topics`); as text, because brokers in the field have it as text.
-READS = ("desired", "down", "rcpt", "blob/+/+", "cmd")
-WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt")
+READS = ("desired", "down", "rcpt", "blob/+/+", "cmd", "crt")
+WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt", "csr")
 
 
 @dataclass(frozen=True)
 class Tls:
     """The broker's certificate and key; with `ca`, clients must show a certificate of that
-    authority.
+    authority, which is not in the list `revoked`.
     """
 
     cert: Path
     key: Path
     ca: Path | None = None
+    revoked: Path | None = None
+
+
+@dataclass(frozen=True)
+class BrokerFiles:
+    """What the coordinator of a fleet by invitation writes for its broker."""
+
+    folder: Path
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "broker.pem"
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "authority.pem"
+
+    @property
+    def revoked(self) -> Path:
+        return self.folder / "revoked.pem"
+
+    @property
+    def acl(self) -> Path:
+        return self.folder / "acl"
+
+    @property
+    def door_acl(self) -> Path:
+        return self.folder / "door.acl"
+
+    @property
+    def door_passwords(self) -> Path:
+        return self.folder / "door.passwords"
+
+    @property
+    def tls(self) -> Tls:
+        return Tls(self.certificate, self.folder / "broker.key", self.authority, self.revoked)
 
 
 @dataclass(frozen=True)
@@ -84,6 +125,19 @@ class Listening:
     tls: Tls | None = None
     passwords: Path | None = None
     acl: Path | None = None
+    door: int | None = None  # the port where who was invited asks for a certificate
+    files: BrokerFiles | None = None  # of a fleet by invitation
+
+    @classmethod
+    def of_members(cls, host: str, port: int, ws_port: int | None, folder: Path) -> Listening:
+        """Where a fleet by invitation meets: its devices at the port, its door at the next."""
+        files = BrokerFiles(folder)
+        return cls(host, port, ws_port, files.tls, None, files.acl, door_of(port), files)
+
+
+def door_of(port: int) -> int:
+    """Where the door is, unless it is said."""
+    return port + 1
 
 
 def find() -> str | None:
@@ -105,14 +159,24 @@ def config_text(
     choice).
     """
     login = at.passwords is not None or (at.tls is not None and at.tls.ca is not None)
-    lines = ["# mosquitto 2 for a ProtoFleet fleet", *_listener(at, at.port, login)]
+    lines = ["# mosquitto 2 for a ProtoFleet fleet"]
+    rules = [f"allow_anonymous {'false' if login else 'true'}"]
+    rules += [] if at.passwords is None else [f"password_file {at.passwords}"]
+    rules += [] if at.acl is None else [f"acl_file {at.acl}"]
+    if at.door is None or at.files is None:
+        listener_rules, common = [], rules
+    else:
+        lines.append("per_listener_settings true")
+        listener_rules, common = rules, []
+    lines += [*_listener(at, at.port, login), *listener_rules]
     if at.ws_port is not None:
-        lines += ["", *_listener(at, at.ws_port, login), "protocol websockets"]
-    lines += ["", f"allow_anonymous {'false' if login else 'true'}"]
-    if at.passwords is not None:
-        lines.append(f"password_file {at.passwords}")
-    if at.acl is not None:
-        lines.append(f"acl_file {at.acl}")
+        lines += ["", *_listener(at, at.ws_port, login), "protocol websockets", *listener_rules]
+    if at.door is not None and at.files is not None:
+        door = replace(at, tls=None if at.tls is None else replace(at.tls, ca=None))
+        lines += ["", "# The door: an invitation is a login here, and may ask for a certificate."]
+        lines += [*_listener(door, at.door, login), "allow_anonymous false"]
+        lines += [f"password_file {at.files.door_passwords}", f"acl_file {at.files.door_acl}"]
+    lines += ["", *common] if common else []
     lines += [
         "",
         "# Retained messages and sessions outlive the broker; a power cut costs up to so many "
@@ -157,6 +221,7 @@ def _listener(at: Listening, port: int, login: bool) -> list[str]:
                 "require_certificate true",
                 "use_identity_as_username true",
             ]
+            lines += [] if at.tls.revoked is None else [f"crlfile {at.tls.revoked}"]
     return lines
 
 
@@ -193,15 +258,16 @@ def _unchecking() -> ssl.SSLContext:
     return context
 
 
-def acl_text(fleet: str) -> str:
+def acl_text(fleet: str, revoked: Sequence[str] = ()) -> str:
     """Who may read and write what: the user `coordinator` everything in this fleet, a device its
-    own, and nobody anything in another.
+    own, who was turned away nothing, and nobody anything in another.
     """
     root = f"{ROOT}/{check_name('fleet', fleet)}"
     lines = [
         f"# For the fleet {fleet} alone. A device's user name is its agent id (%u).",
         f"user {COORDINATOR}",
         f"topic readwrite {root}/#",
+        *(line for name in revoked for line in (f"user {name}", "topic deny #")),
         "",
         f"pattern read {root}/c/state",
         f"pattern read {root}/g/#",
@@ -209,6 +275,15 @@ def acl_text(fleet: str) -> str:
         *(f"pattern write {root}/d/%u/{end}" for end in WRITES),
     ]
     return "\n".join(lines) + "\n"
+
+
+def door_acl_text(fleet: str) -> str:
+    """At the door: who was invited asks, and hears the answer."""
+    root = f"{ROOT}/{check_name('fleet', fleet)}"
+    return (
+        f"# An invitation's name is its user name (%u).\n"
+        f"pattern write {root}/j/%u/ask\npattern read {root}/j/%u/answer\n"
+    )
 
 
 def passwords_text(users: Mapping[str, str], salts: Mapping[str, bytes]) -> str:

@@ -10,10 +10,12 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +25,7 @@ from typing import Literal
 from protofleet.errors import BrokerError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
-from protofleet.mqtt.broker.mosquitto import Listening, acl_text, config_text
+from protofleet.mqtt.broker.mosquitto import BrokerFiles, Listening, acl_text, config_text
 from protofleet.util.files import new_file, own_folder
 from protofleet.util.processes import without_secrets
 
@@ -31,6 +33,7 @@ Prefer = Literal["auto", "mosquitto", "embedded"]
 ANY_PORT = Listening(port=0)
 PATIENCE = 20.0  # seconds for a broker to come up
 ATTEMPTS = 3  # with other ports
+RELOAD = 0.5  # seconds between looks at the files of a fleet by invitation
 # CONNECT in 3.1.1, clean session, keep-alive 10 s, client id "ready"
 HELLO = bytes([0x10, 17, 0, 4, *b"MQTT", 4, 2, 0, 10, 0, 5, *b"ready"])
 
@@ -48,6 +51,11 @@ class RunningBroker:
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
+
+    def reload(self) -> None:
+        """Read rules, logins and lists anew, as they are on disk now."""
+        if self.kind == "mosquitto" and self.alive:
+            self.process.send_signal(signal.SIGHUP)
 
 
 @contextlib.contextmanager
@@ -68,7 +76,7 @@ def running_broker(
     if program is None and prefer == "mosquitto":
         raise BrokerError("mosquitto is not installed", "install your system's package mosquitto")
     if program is None:
-        _check_embedded(host)
+        _check_embedded(listening)
     if listening.port:
         # Else whoever has it would answer in our broker's place, and we would take it for ours.
         _free_port(host, listening.port)
@@ -92,6 +100,50 @@ def running_broker(
         yield _running(at, process, "embedded" if program is None else "mosquitto")
     finally:
         _stop(process)
+
+
+@contextlib.contextmanager
+def reloading(broker: RunningBroker, listening: Listening) -> Iterator[None]:
+    """Have a broker read anew what the coordinator wrote for it, for as long as the block lasts."""
+    reloader, stop = Reloader(broker, listening.files), threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(RELOAD):
+            reloader.look()
+
+    thread = threading.Thread(target=watch, name="reloading", daemon=True)
+    if listening.files is not None:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if listening.files is not None:
+            thread.join(2 * RELOAD)
+
+
+class Reloader:
+    """Has a broker read its files anew when the coordinator wrote them."""
+
+    def __init__(self, broker: RunningBroker, files: BrokerFiles | None) -> None:
+        self._broker, self._files, self._newest = broker, files, self._stamp(files)
+
+    def look(self) -> None:
+        """As often as a revocation may wait."""
+        newest = self._stamp(self._files)
+        if newest != self._newest:
+            self._newest = newest
+            self._broker.reload()
+
+    @staticmethod
+    def _stamp(files: BrokerFiles | None) -> tuple[int, ...]:
+        """When each of them was written; renamed into place, it has another number, too."""
+        stamps: list[int] = []
+        for path in [] if files is None else sorted(files.folder.iterdir()):
+            # One that is being written is renamed away between the list and the look.
+            with contextlib.suppress(FileNotFoundError):
+                stamps += [path.stat().st_mtime_ns, path.stat().st_ino]
+        return tuple(stamps)
 
 
 def _with_ports(listening: Listening) -> Listening:
@@ -127,7 +179,7 @@ def _mosquitto(
     if users is not None:
         salts = {name: secrets.token_bytes(12) for name in users}
         _private(dir / "passwords", mosquitto.passwords_text(users, salts))
-    if users is not None or (at.tls is not None and at.tls.ca is not None):
+    if at.acl is None and (users is not None or (at.tls is not None and at.tls.ca is not None)):
         _private(dir / "acl", acl_text(fleet))
         at = replace(at, passwords=None if users is None else dir / "passwords", acl=dir / "acl")
     # Started by root, mosquitto becomes a user of its own, who may not read this directory.
@@ -136,10 +188,15 @@ def _mosquitto(
     return [program, "-c", str(dir / "mosquitto.conf")]
 
 
-def _check_embedded(host: str) -> None:
+def _check_embedded(at: Listening) -> None:
     from importlib.util import find_spec
 
-    if host not in ("127.0.0.1", "::1", "localhost"):
+    if at.door is not None:
+        raise BrokerError(
+            "the embedded broker has no door for who was invited",
+            "install mosquitto, or use mqtt:// on this machine, where signatures are what counts",
+        )
+    if at.host not in ("127.0.0.1", "::1", "localhost"):
         raise BrokerError(
             "the embedded broker serves this machine only", "install mosquitto to listen elsewhere"
         )

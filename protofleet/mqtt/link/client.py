@@ -36,6 +36,8 @@ def tls_context(address: Address) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=None if address.ca is None else str(address.ca))
     if address.cert is not None and address.key is not None:
         context.load_cert_chain(address.cert, address.key)
+    if address.unchecked:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 

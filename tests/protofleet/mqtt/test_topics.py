@@ -28,8 +28,20 @@ TOPICS = {
     T.own_chunk("a", D, 0): (f"d/a/blob/{D}/0", TopicParts("a", "own_chunk", (D, "0"))),
     T.upload_chunk("a", D, 3): (f"d/a/ub/{D}/3", TopicParts("a", "upload_chunk", (D, "3"))),
     T.report("a"): ("d/a/evt", TopicParts("a", "report")),
+    T.keys: ("g/keys", TopicParts(None, "keys")),
+    T.ask("0123456789abcdef"): (
+        "j/0123456789abcdef/ask",
+        TopicParts(None, "ask", ("0123456789abcdef",)),
+    ),
+    T.answer("0123456789abcdef"): (
+        "j/0123456789abcdef/answer",
+        TopicParts(None, "answer", ("0123456789abcdef",)),
+    ),
+    T.renewal("a"): ("d/a/csr", TopicParts("a", "renewal")),
+    T.certificate("a"): ("d/a/crt", TopicParts("a", "certificate")),
 }
 FROM_DEVICE = {"state", "upload", "chunk_request", "upload_chunk", "report"}
+OF_MEMBERS = {"keys", "ask", "answer", "renewal", "certificate"}
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -51,6 +63,12 @@ def test_each_reader_subscribes_to_what_is_for_it_and_no_more(topic):
         return sum(topic_matches_sub(pattern, topic) for pattern, _ in filters)
 
     _, parts = TOPICS[topic]
+    office, member = matches(T.for_office()), matches(T.for_member("a"))
+    assert office == (parts.kind in ("ask", "renewal"))
+    assert member == (parts.kind in ("keys", "certificate"))
+    if parts.kind in OF_MEMBERS:
+        assert not matches(T.for_coordinator()) + matches(T.for_device("a"))
+        return
     from_device = parts.kind in FROM_DEVICE
     assert matches(T.for_coordinator()) == (from_device or parts.kind == "coordinator_state")
     assert matches(T.for_device("a")) == (not from_device)

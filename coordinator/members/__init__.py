@@ -1,0 +1,1 @@
+"""Who was invited, who joined, and what the fleet's authority signed."""

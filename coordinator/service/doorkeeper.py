@@ -1,0 +1,64 @@
+"""What a fleet by invitation adds to the service: questions at the door are answered, certificates
+renewed, and what a command changed in the registry is taken in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.allowance import Allowance
+from coordinator.members.office import Office
+from protofleet.errors import TrustError
+from protofleet.mqtt.link.events import Publication
+from protofleet.mqtt.topics import TopicParts, Topics
+from protofleet.util.logs import Log
+
+LOOK = 1.0  # seconds between looks at the registry: a revocation waits no longer
+
+
+class Doorkeeper:
+    """Answers what is about membership alone; a refusal is an answer, or one line in the log."""
+
+    def __init__(
+        self,
+        office: Office,
+        topics: Topics,
+        log: Log,
+        allowance: Allowance,
+        clock: Callable[[], float],
+    ) -> None:
+        self.office, self._topics, self._log = office, topics, log
+        self._allowance, self._clock = allowance, clock
+        self._version, self._look_at = office.registry.version, 0.0
+
+    def take(self, topic: TopicParts, payload: bytes) -> list[Publication]:
+        """The answer to a question, where there is one."""
+        # At an open broker anybody may ask in any invitation's name: all of them have one bucket.
+        who = topic.agent or "(the door)"
+        if not payload or not self._allowance.spend("join", who, self._clock()):
+            return []
+        try:
+            if topic.kind == "renewal":
+                name = str(topic.agent)
+                renewed = self.office.renew(name, payload)
+                return [Publication(self._topics.certificate(name), renewed)]
+            (invitation,) = topic.rest
+            answer = self.office.answer(invitation, payload)
+        except TrustError as error:
+            self._log.warning(f"a question at the door that nobody stands for: {error}", of=who)
+            return []
+        self._log.info("somebody showed an invitation", invitation=invitation)
+        return [Publication(self._topics.answer(invitation), answer)]
+
+    def greetings(self) -> list[Publication]:
+        """The fleet's keys, retained."""
+        return [Publication(self._topics.keys, self.office.signed_ring, retain=True)]
+
+    def look(self) -> list[Publication]:
+        """What a command changed meanwhile, if the fleet is to hear of it."""
+        now = self._clock()
+        if now < self._look_at:
+            return []
+        self._look_at = now + LOOK
+        changed = self.office.reread()
+        return self.greetings() if changed else []

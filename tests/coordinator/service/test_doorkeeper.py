@@ -1,0 +1,61 @@
+import io
+
+import pytest
+
+from coordinator.allowance import Allowance
+from coordinator.members.office import Office, Reach
+from coordinator.service.doorkeeper import Doorkeeper
+from protofleet.mqtt.topics import Topics
+from protofleet.trust import certificates, joining, keys, tokens
+from protofleet.util.logs import Log
+
+TOPICS = Topics("orchard")
+
+
+@pytest.fixture
+def office(tmp_path):
+    office = Office(tmp_path, "orchard", lambda: 1_800_000_000.0)
+    yield office
+    office.close()
+
+
+@pytest.fixture
+def log():
+    return io.StringIO()
+
+
+def keeper(office, log, clock=lambda: 0.0):
+    return Doorkeeper(office, TOPICS, Log(log), Allowance(), clock)
+
+
+def test_a_token_is_answered_and_anything_else_is_one_line(office, log):
+    door = keeper(office, log)
+    token = tokens.of_text(office.invite("camera-07", 0, 60.0, Reach("mqtt://b", "mqtt://b")))
+    topic = TOPICS.ask(token.id)
+    asked = joining.ask(token.key, topic, "camera-07", certificates.request(keys.new(), "x"))
+    (said,) = door.take(TOPICS.parse(topic), asked)
+    assert said.topic == TOPICS.answer(token.id)
+    assert joining.read_answer(said.payload, token.authority, said.topic, asked)
+    assert door.take(TOPICS.parse(topic), b"nonsense") == []
+    assert log.getvalue().count("nobody stands for") == 1
+
+
+def test_a_flood_at_the_door_is_cut_short(office, log):
+    door = keeper(office, log)
+    for _ in range(500):
+        door.take(TOPICS.parse(TOPICS.ask("0" * 16)), b"nonsense")
+    assert log.getvalue().count("\n") == 60
+
+
+def test_a_new_ring_is_said_to_all(office, log, tmp_path):
+    now = [0.0]
+    door = keeper(office, log, lambda: now[0])
+    assert [said.retain for said in door.greetings()] == [True]
+    assert door.look() == []
+    command = Office(tmp_path, "orchard", lambda: 1_800_000_000.0)
+    command.rotate()
+    command.close()
+    assert door.look() == []  # not before a second has passed
+    now[0] = 2.0
+    assert [said.topic for said in door.look()] == [TOPICS.keys]
+    assert door.look() == []

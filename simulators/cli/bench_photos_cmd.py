@@ -21,7 +21,6 @@ from simulators.cli.common import json_option, photographs_options, progress
 )
 @click.option("--classes", type=int, help="New and unknown ones in turn; by default every class.")
 @click.option("--bytes", "largest", type=int, help="Of a contribution, at most; default: rank 256.")
-@click.option("--one-device", is_flag=True, help="A new class's photographs are one device's.")
 @click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
@@ -35,7 +34,6 @@ def photos(
     shots: str,
     classes: int | None,
     largest: int | None,
-    one_device: bool,
     cache: Path | None,
     as_json: bool,
 ) -> None:
@@ -57,7 +55,7 @@ def photos(
         raise UsageError(f"--shots {shots!r}: numbers and `all`, with commas") from None
     if splits < 1 or min(counts) < 0:
         raise UsageError("--splits and --shots: numbers from 1 up")
-    options = PhotosOptions(splits, counts, classes, largest, one_device)
+    options = PhotosOptions(splits, counts, classes, largest)
     embed = embedder(
         extractor, cache, lambda at, of: progress(f"looking at photographs: {at} of {of}")
     )

@@ -10,9 +10,9 @@ features.
 # in the field can do. Ours is what a live fleet would come to: contributions of the default rank,
 # shrinkage and temperature by the devices' own samples left out.
 #
-# A new class is each class in turn, five photographs of it from any device: (new, others before,
-# others after). Unknown things are each class in turn, learned by nobody; false alarms are held
-# back photographs of the classes that were learned.
+# A new class is each class in turn, five photographs of it from any device, and once more all five
+# from one device: (new, others before, others after). Unknown things are each class in turn,
+# learned by nobody; false alarms are held back photographs of the classes that were learned.
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ class PhotosOptions:
     shots: tuple[int, ...] = SHOTS
     classes: int | None = None  # how many are the new and the unknown one in turn; none: each
     largest: int | None = None  # bytes of a contribution; none: the default rank
-    from_one: bool = False  # the five photos of a new class are one device's
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +165,7 @@ def _newcomers(
     """Each class in turn: unknown first, then enrolled from a few photographs."""
     x, y = photographs.features, photographs.labels
     labels = range(len(photographs.classes))[: options.classes]
-    tables, near, unknown = [], [], []
+    tables, alone, near, unknown = [], [], [], []
     for label in labels:
         say(f"new: {photographs.classes[label]}")
         others = {d: without(photographs, at, label) for d, at in rows.items()}
@@ -183,15 +182,19 @@ def _newcomers(
         before = share(fleet.knowledge.labels(x[theirs]) == y[theirs])
         simple = _nearest(x, y, np.concatenate(list(others.values())), theirs)
         for draw in range(DRAWS):
-            photos = _drawn(photographs, parts, label, draw, one=options.from_one)
-            after = enrolled(fleet, photographs, others, photos, grid, rank)
-            tables.append(
-                {
-                    "new": share(after.labels(x[test]) == label),
-                    "others_before": before,
-                    "others_after": share(after.labels(x[theirs]) == y[theirs]),
-                }
-            )
+            photos = _drawn(photographs, parts, label, draw, one=False)
+            for into, five in (
+                (tables, photos),
+                (alone, _drawn(photographs, parts, label, draw, one=True)),
+            ):
+                after = enrolled(fleet, photographs, others, five, grid, rank)
+                into.append(
+                    {
+                        "new": share(after.labels(x[test]) == label),
+                        "others_before": before,
+                        "others_after": share(after.labels(x[theirs]) == y[theirs]),
+                    }
+                )
             learnt = np.concatenate([*others.values(), photos])
             near.append(
                 {
@@ -200,8 +203,9 @@ def _newcomers(
                     "others_after": _nearest(x, y, learnt, theirs),
                 }
             )
-    both = {"fleet": _with_harmonic(_mean(tables)), "nearest": _with_harmonic(_mean(near))}
-    return both, _several(photographs, parts, rows, grid, rank, options, say), _mean(unknown)
+    rules = {"fleet": tables, "nearest": near, "fleet_one_device": alone}
+    new = {name: _with_harmonic(_mean(rule)) for name, rule in rules.items()}
+    return new, _several(photographs, parts, rows, grid, rank, options, say), _mean(unknown)
 
 
 def _several(
@@ -228,7 +232,7 @@ def _several(
             others = {d: at for d, at in others.items() if len(at)}
             fleet = learned(photographs, others, grid, rank)
             photos = np.concatenate(
-                [_drawn(photographs, parts, int(c), draw, one=options.from_one) for c in fresh]
+                [_drawn(photographs, parts, int(c), draw, one=False) for c in fresh]
             )
             after = enrolled(fleet, photographs, others, photos, grid, rank)
             newcomers = np.isin(y[parts.test], fresh)

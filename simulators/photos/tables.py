@@ -9,14 +9,9 @@ from simulators.photos.bench import PhotosBench, Table, best_fixed
 
 def tables(found: PhotosBench) -> str:
     """All sections, one under the other."""
-    return "\n\n".join(
-        [
-            _accuracy(found.accuracy),
-            _newcomers("a new class from five photographs", found.new_class),
-            _newcomers("several new classes at once", found.several),
-            _rest(found),
-        ]
-    )
+    several = _newcomers("several new classes at once", found.several) if found.several else ""
+    new = _newcomers("a new class from five photographs", found.new_class)
+    return "\n\n".join(filter(None, [_accuracy(found.accuracy), new, several, _rest(found)]))
 
 
 def _accuracy(accuracy: Mapping[str, Table]) -> str:
@@ -35,10 +30,11 @@ def _accuracy(accuracy: Mapping[str, Table]) -> str:
 
 
 def _newcomers(title: str, rows: Mapping[str, Table]) -> str:
-    lines = [title, f"{'':<9}{'new':>9}{'others':>9}{'after':>9}{'harmonic':>10}"]
-    for name, row in rows.items():
-        values = (row[key] for key in ("new", "others_before", "others_after"))
-        lines.append(f"{name:<9}{''.join(map(_percent, values))}{_percent(row['harmonic']):>10}")
+    lines = [title, f"{'':<17}{'new':>9}{'others':>9}{'after':>9}{'harmonic':>10}"]
+    for key, row in rows.items():
+        values = (row[part] for part in ("new", "others_before", "others_after"))
+        name = {"fleet_one_device": "of one device"}.get(key, key)
+        lines.append(f"{name:<17}{''.join(map(_percent, values))}{_percent(row['harmonic']):>10}")
     return "\n".join(lines)
 
 

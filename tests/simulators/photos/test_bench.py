@@ -21,7 +21,7 @@ def test_every_figure_is_there_and_a_share(bench):
     for table in keys["accuracy"].values():
         assert {"nearest", "cosine", "discriminant", "fleet"} <= table.keys()
         assert all(0 <= table[name] <= 1 for name in ("nearest", "cosine", "discriminant", "fleet"))
-    assert set(keys["new_class"]) == {"fleet", "nearest"}
+    assert set(keys["new_class"]) == {"fleet", "nearest", "fleet_one_device"}
     assert {"new", "others_before", "others_after"} <= keys["new_class"]["fleet"].keys()
     assert {"plain", "aligned"} == keys["unseen"].keys()
     assert {"auroc", "false_alarms", "rejected"} == keys["unknown"].keys()

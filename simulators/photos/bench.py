@@ -165,7 +165,9 @@ def _newcomers(
     """Each class in turn: unknown first, then enrolled from a few photographs."""
     x, y = photographs.features, photographs.labels
     labels = range(len(photographs.classes))[: options.classes]
-    tables, alone, near, unknown = [], [], [], []
+    tables: list[Table] = []
+    alone: list[Table] = []
+    near, unknown = [], []
     for label in labels:
         say(f"new: {photographs.classes[label]}")
         others = {d: without(photographs, at, label) for d, at in rows.items()}

@@ -40,17 +40,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from coordinator.config import LedgerSection, UploadLimits
 from coordinator.journal.journal import Journal
 from coordinator.journal.tables import ContributionRecord, CountsRecord, VersionRecord
-from coordinator.ledger import admission, comparison, display, drift
+from coordinator.ledger import admission, comparison, display, drift, snapshot
 from coordinator.ledger.admission import MOST_CLASSES, AdmissionLimits, Placed, Standing
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.comparison import Comparisons
 from coordinator.ledger.drift import Drifts
 from coordinator.ledger.ledger import Ledger
+from coordinator.ledger.snapshot import FEW, Recheck
 from coordinator.ledger.versions import (
     CountTotal,
     LedgerVersion,
@@ -78,6 +81,8 @@ OFFERED = "offered"  # what the journal calls it
 DRIFTING = "drifting"  # devices that were written down as changed
 GREW = 1.25  # as often as this many samples make a total worth counting against
 PAUSE = 2.0  # seconds from one device's comparison to the next
+AGAIN = 0.5  # and from one contribution that is added up again
+KEEP_EVERY = 600.0  # seconds between two snapshots, which are 13 MB at 1,280 features
 
 REFUSED = UploadStatus.REFUSED
 
@@ -127,6 +132,9 @@ class Keeper:
         self.drifts = Drifts()
         self._shares = LedgerVersion(), dict[str, tuple[float, int]]()  # of which version, and what
         self.trouble = ""  # why no newer version could be made
+        self._kept = Ledger()  # the value that the snapshot is of
+        self._kept_at = -math.inf
+        self._recheck: Recheck | None = None  # of a total that came from a snapshot
         self._total_message: Publication | None = None
         self._dirty = False  # the total is not the version's
         self._counted_at = math.inf  # when the first counts came that are in no version
@@ -152,13 +160,18 @@ class Keeper:
         chose another extractor.
         """
         tables, lineage = self._journal.ledger, self._catalogue.lineage
-        number = len(tables.contributions(lineage))
+        like, number = self.ledger, len(tables.contributions(lineage))
         if self.ledger.lineage != lineage:
+            like = snapshot.read(self._journal, lineage) or like
+            self._kept, self._recheck = like, None
             before = self.ledger.lineage  # empty at the start
             self.drifts = Drifts.of_text("" if before else self._journal.meta(DRIFTING) or "")
         if number and self.ledger.lineage != lineage:
-            self._log.info("adding up what devices contributed", contributions=number)
-        self.ledger, unreadable = read_ledger(tables, lineage, like=self.ledger)
+            kept = len(like.entries)
+            self._log.info("adding up what devices contributed", contributions=number, kept=kept)
+        self.ledger, unreadable = read_ledger(tables, lineage, like=like)
+        if like is self._kept and like.digests.items() <= self.ledger.digests.items():
+            self._recheck = Recheck.of(self.ledger) if like.entries else None
         for agent in unreadable:
             self._log.error("a contribution cannot be read, and is in no sum", agent=agent)
         self.tally = read_tally(tables, lineage)
@@ -205,8 +218,21 @@ class Keeper:
             self._offer(now)
             publications, published = self.greetings(), True
         elif not self._dirty and self._is_calm(now) and now >= self._compare_at:
-            self._compare(now)
+            if self._recheck is not None:
+                self._check_again(self._recheck, now)
+            else:
+                self._compare(now)
+            if now - self._kept_at >= KEEP_EVERY:
+                self._kept_at = now
+                self.keep()
         return published, publications
+
+    def keep(self) -> None:
+        """Write the total down for the next start, if that would save time."""
+        if self._kept is not self.ledger and len(self.ledger.entries) > FEW:
+            with suppress(OSError):  # the next start takes longer, and that is all
+                snapshot.write(self._journal, self.ledger)
+                self._kept = self.ledger
 
     def forget(self, agent: str, now: float) -> Forgotten:
         """Take a device away, with all that it contributed, counted and brought."""
@@ -218,6 +244,7 @@ class Keeper:
             )
         book = self._catalogue.versions[-1]
         without = admission.without_device(agent, book, ledger)
+        snapshot.remove(self._journal)
         with self._journal.commit():
             tables.drop_agent(agent)
             tables.drop_counts()
@@ -372,7 +399,26 @@ class Keeper:
     def _changed(self, agent: str, now: float) -> None:
         self._restless_since = min(self._restless_since, now)
         self._dirty, self._changed_at = True, now
+        self._recheck = None if self._recheck is None else Recheck.of(self.ledger)
         self.comparisons = self.comparisons.upset([agent])
+
+    def _check_again(self, recheck: Recheck, now: float) -> None:
+        """One contribution of a total that was read as it was kept."""
+        self._compare_at = now + AGAIN
+        if recheck.ledger.lineage != self.ledger.lineage or not self.ledger.entries:
+            self._recheck = None
+        elif recheck.open:
+            lineage, tables = self.ledger.lineage, self._journal.ledger
+            self._recheck = recheck.step(partial(read_contribution, tables, lineage))
+        else:
+            self._recheck = None
+            for agent in recheck.unreadable:
+                self._log.error("a contribution cannot be read, and is in no sum", agent=agent)
+            if not recheck.agrees(self.ledger):
+                self._log.error("the total that was kept is wrong: it is added up anew")
+                snapshot.remove(self._journal)
+                self.ledger = recheck.ledger
+                self._changed("", now)
 
     def _up_to_date(self, now: float) -> str:
         """The hash of what is there, whether it was published or not."""

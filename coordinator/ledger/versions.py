@@ -124,16 +124,16 @@ def read_contribution(tables: LedgerTables, lineage: str, agent: str, source: st
 def read_ledger(
     tables: LedgerTables, lineage: str, but: Iterable[str] = (), like: Ledger | None = None
 ) -> tuple[Ledger, list[str]]:
-    """What the journal has of a lineage, without these devices, and whose bytes are damaged;
-    `like`, where that is the same.
+    """What the journal has of a lineage, without these devices, and whose bytes are damaged.
+    Nothing is added up again that is in `like` already, as long as nothing else is in it.
     """
     absent = frozenset(but)
     records = [record for record in tables.contributions(lineage) if record.agent not in absent]
     digests = {(record.agent, record.source): record.digest for record in records}
-    if like is not None and like.lineage == lineage and digests == like.digests:
-        return like, []
     ledger, damaged = Ledger(lineage), []
-    for agent, source in digests:
+    if like is not None and like.lineage == lineage and like.digests.items() <= digests.items():
+        ledger = like
+    for agent, source in sorted(digests.keys() - ledger.digests.keys()):
         try:
             ledger = ledger.plus(agent, read_contribution(tables, lineage, agent, source))
         except (FusionError, WireError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -146,6 +147,8 @@ class Service:
             deps.notifier.say("STOPPING=1")
             last = deps.messages.state(core.run_state, core.rules, online=False)
             deps.link.stop([] if replaced else [last])  # the retained word is then the other's
+            with suppress(JournalError):  # what it loses by that is time
+                core.keeper.keep()
             deps.log.info("stopped", round=core.run_state.number)
         if self._refused:
             raise LinkError(self._refused, "--retry keeps trying")

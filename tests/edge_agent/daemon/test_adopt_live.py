@@ -3,15 +3,16 @@ what a person may do with it.
 """
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 from coordinator.service.control import NotRunning, ask
 from edge_agent.inference.bundle import open_bundle
+from export.cli.extractor_cmd import extractor
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
 from tests.edge_agent.scripted import ROOT, Device, until
@@ -160,15 +161,16 @@ def test_a_device_whose_labels_are_swapped_is_named(stage):
     assert "'red' looks like everybody else's 'blue'" in one + two
 
 
-def test_somebodys_own_network_is_made_an_extractor_and_rolled_out(stage, tmp_path):
+def test_somebodys_own_network_is_made_an_extractor_and_rolled_out(stage, tmp_path, monkeypatch):
     one = stage.device("one", red=(1, 9), blue=(2, 9))
     stage.ledger(devices=1)
     (tmp_path / "somebody.py").write_text(SOMEBODYS_NETWORK)
     words = ["somebody:network", "--size", "8", "--channels", "1", "--scale", "0..1"]
-    words += ["--fleet", "f", "--out", tmp_path / "own.pfb"]
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
-    made = run("protofleet", "extractor", *words, env=environ)
-    assert made.returncode == 0, made.stderr
+    words += ["--fleet", "f", "--out", str(tmp_path / "own.pfb")]
+    monkeypatch.syspath_prepend(tmp_path)
+    # Not a process of its own: torch's exporter takes seconds to load, and is loaded here.
+    made = CliRunner().invoke(extractor, words)
+    assert made.exit_code == 0, made.output
     data = ("--data-dir", stage.folder / "coordinator-data")
     done = run("coordinator", "freeze", tmp_path / "own.pfb", "--wait", "60", *data)
     assert (done.returncode, done.stderr) == (0, "")

@@ -698,7 +698,9 @@ def ledger_terms(terms: Terms) -> LedgerTerms:
     """What a ledger goes by, whether the run is one or has one beside its rounds."""
     fleet = registry.load(LEDGER)
     hyper = terms.hyper if terms.expected.recipe.name == LEDGER else fleet.hyper()
-    made_by = VersionTerms(terms.expected.contract.wire, fleet.precision, hyper.alarms)
+    made_by = VersionTerms(
+        terms.expected.contract.wire, fleet.precision, hyper.alarms, hyper.buckets
+    )
     return LedgerTerms(terms.ledger, terms.expected.limits, terms.devices, made_by)
 
 

@@ -84,11 +84,11 @@ def start(folder: Path, devices: int) -> tuple[float, float]:
             record = ContributionRecord(f"device-{n}", "", digest)
             journal.ledger.put_contribution(LINEAGE, record, body)
     began = time.perf_counter()
-    ledger, _ = read_ledger(journal.ledger, LINEAGE)
+    ledger, _ = read_ledger(journal.ledger, Ledger(LINEAGE))
     added = time.perf_counter() - began
     snapshot.write(journal, ledger)
     began = time.perf_counter()
-    again, _ = read_ledger(journal.ledger, LINEAGE, like=snapshot.read(journal, LINEAGE))
+    again, _ = read_ledger(journal.ledger, Ledger(LINEAGE), like=snapshot.read(journal, LINEAGE))
     read = time.perf_counter() - began
     assert sums.digest(again.total) == sums.digest(ledger.total)
     assert len(again.entries) == devices

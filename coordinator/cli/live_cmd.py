@@ -132,6 +132,8 @@ def ledger_rows(ledger: dict[str, Any]) -> dict[str, str]:
     }
     if ledger["waiting"]:
         rows["waiting"] = f"{', '.join(ledger['waiting'])}: coordinator classes admit NAME"
+    if ledger["doubted"]:
+        rows["doubted"] = f"{', '.join(ledger['doubted'])}: most others contradict them, not heard"
     if ledger["trouble"]:
         rows["trouble"] = f"no newer classifier can be made: {ledger['trouble']}"
     return rows
@@ -190,6 +192,7 @@ def _in_ledger(device: dict[str, Any]) -> list[str]:
         words.append(f"says nothing of {', '.join(device['unsaid'])} (too few samples)")
     if device["drift"] is not None:
         words.append(_seen(device["drift"]))
+    words += ["not heard: most others contradict it"] * device["doubted"]
     return [*words, *device["suspects"], *filter(None, [device["refused"]])]
 
 

@@ -78,7 +78,7 @@ def suspects_of(
     others = ledger
     for contributed in own:
         others = others.without(agent, contributed)
-    rest = moments(others.total)
+    rest = moments(others.heard())
     labelled = next((one for one in own if not one.claim.source), None)
     # A class that was enrolled stands alone: it cannot be told from its camera's offset.
     if rest is None or labelled is None or len(rest.classes) < 2:

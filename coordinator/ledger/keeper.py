@@ -169,7 +169,8 @@ class Keeper:
         if number and self.ledger.lineage != lineage:
             kept = len(like.entries)
             self._log.info("adding up what devices contributed", contributions=number, kept=kept)
-        self.ledger, unreadable = read_ledger(tables, lineage, like=like)
+        empty = Ledger(lineage, buckets=self._terms.version.buckets)
+        self.ledger, unreadable = read_ledger(tables, empty, like=like)
         if like is self._kept and like.digests.items() <= self.ledger.digests.items():
             self._recheck = Recheck.of(self.ledger) if like.entries else None
         for agent in unreadable:
@@ -436,6 +437,8 @@ class Keeper:
             self._log.error(f"no classifier can be made, the last one stays: {self.trouble}")
             self._dirty, self._counted_at = False, math.inf
             return
+        for agent in set(fresh.doubted) - set(self.version.doubted):
+            self._log.warning("most others contradict it: it is not heard", agent=agent)
         self.version, self.trouble = fresh, ""
         self._dirty, self._counted_at = False, math.inf
         newest, hashed = self._journal.ledger.newest(), fresh.state.sha256

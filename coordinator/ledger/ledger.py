@@ -28,6 +28,9 @@ in, taking away and replacing are one and the same operation.
 #
 # A class that nobody has any more has no number, and leaves no trace either.
 #
+# Where the fleet has buckets (`protofleet.statistics.voices`) a row is of a class and a bucket, and
+# all of the above holds as it stands. Which buckets are heard is asked when a version is made.
+#
 # What is not in here: who may contribute (`admission`), what is shown to whom (`catalogue`), when
 # it is published and counted against (`keeper`).
 
@@ -41,7 +44,7 @@ import numpy as np
 
 from protofleet.errors import FusionError
 from protofleet.exchange.contributed import Contributed
-from protofleet.statistics import contribution
+from protofleet.statistics import contribution, voices
 from protofleet.statistics.contribution import MEANS, Grid
 from protofleet.values import sums
 from protofleet.values.sums import Partial, Sum
@@ -79,6 +82,7 @@ class Ledger:
     entries: Mapping[Place, Entry] = field(default_factory=dict)
     ids: Mapping[str, int] = field(default_factory=dict)
     total: Partial = field(default_factory=dict)
+    buckets: int = 1
 
     def plus(self, agent: str, new: Contributed, old: Contributed | None = None) -> Ledger:
         """With this contribution, which replaces `old`: what the device said before."""
@@ -87,7 +91,7 @@ class Ledger:
         if place in rest.entries:
             raise FusionError("a contribution is there already: it is to be replaced")
         ids = _with_ids(rest.ids, new.claim.classes)
-        total = sums.merge(rest.total, _folded(new, ids))
+        total = sums.merge(rest.total, self._folded(agent, new, ids))
         return replace(rest, entries={**rest.entries, place: Entry.of(new)}, ids=ids, total=total)
 
     def without(self, agent: str, old: Contributed) -> Ledger:
@@ -96,9 +100,9 @@ class Ledger:
         entry = self.entries.get(place)
         if entry is None or entry.digest != old.digest:
             raise FusionError("what is to be taken away was never added")
-        total = sums.subtract(self.total, _folded(old, self.ids))
+        total = sums.subtract(self.total, self._folded(agent, old, self.ids))
         entries = {key: entry for key, entry in self.entries.items() if key != place}
-        rows = set(_keys(total))
+        rows = {key // self.buckets for key in _keys(total)}
         ids = {name: number for name, number in self.ids.items() if number in rows}
         return replace(self, entries=entries, ids=ids, total=total if rows else {})
 
@@ -112,7 +116,13 @@ class Ledger:
             return names, self.total
         by_name = {name: place for place, name in enumerate(names)}
         place = {number: by_name[name] for name, number in self.ids.items()}
-        return names, {**self.total, MEANS: means.keyed([place[key] for key in _keys(self.total)])}
+        rows = (divmod(key, self.buckets) for key in _keys(self.total))
+        keys = [place[number] * self.buckets + bucket for number, bucket in rows]
+        return names, {**self.total, MEANS: means.keyed(keys)}
+
+    def heard(self) -> Partial:
+        """The total without the buckets that most others contradict."""
+        return voices.heard(self.total, self.buckets, voices.doubted(self.total, self.buckets))
 
     @property
     def agents(self) -> list[str]:
@@ -155,15 +165,14 @@ class Ledger:
         """Which contributions a class is in."""
         return [place for place, entry in self.entries.items() if name in entry.classes]
 
-
-def _folded(contributed: Contributed, ids: Mapping[str, int]) -> Partial:
-    """What it adds to a total with these keys."""
-    partial = contribution.fold(contributed.contribution, GRID)
-    means = partial[MEANS]
-    assert isinstance(means, Sum)
-    # Its own ids are places among the names that it came with.
-    keys = [ids[contributed.claim.classes[place]] for place in means.keys.tolist()]
-    return {**partial, MEANS: means.keyed(keys)}
+    def _folded(self, agent: str, own: Contributed, ids: Mapping[str, int]) -> Partial:
+        """What it adds to a total with these keys."""
+        partial = contribution.fold(own.contribution, GRID)
+        means = partial[MEANS]
+        assert isinstance(means, Sum)
+        # Its own ids are places among the names that it came with.
+        keys = [ids[own.claim.classes[place]] for place in means.keys.tolist()]
+        return voices.placed({**partial, MEANS: means.keyed(keys)}, agent, self.buckets)
 
 
 def _with_ids(ids: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:

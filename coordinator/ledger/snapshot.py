@@ -52,6 +52,7 @@ def write(journal: Journal, ledger: Ledger) -> None:
     """Keep this total; the journal must be the one that it was made from."""
     about = {
         "lineage": ledger.lineage,
+        "buckets": ledger.buckets,
         "ids": dict(ledger.ids),
         "entries": [
             [agent, source, entry.digest, dict(entry.classes)]
@@ -86,7 +87,8 @@ def read(journal: Journal, lineage: str) -> Ledger | None:
                 (agent, source): Entry(digest, classes)
                 for agent, source, digest, classes in about["entries"]
             }
-            return Ledger(lineage, entries, about["ids"], sums.from_tensors(Tensors(arrays)))
+            total = sums.from_tensors(Tensors(arrays))
+            return Ledger(lineage, entries, about["ids"], total, about["buckets"])
     return None
 
 
@@ -106,7 +108,8 @@ class Recheck:
     @staticmethod
     def of(ledger: Ledger) -> Recheck:
         """From the beginning."""
-        return Recheck(Ledger(ledger.lineage), tuple(sorted(ledger.entries)))
+        empty = Ledger(ledger.lineage, buckets=ledger.buckets)
+        return Recheck(empty, tuple(sorted(ledger.entries)))
 
     def agrees(self, ledger: Ledger) -> bool:
         """Whether that is what it came to; ids of classes tell of the order of arrivals."""

@@ -4,7 +4,7 @@ memory, after a restart or from the journal alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import sha256
@@ -19,6 +19,7 @@ from protofleet.exchange import contributed, learned
 from protofleet.exchange.contributed import Claim, Contributed, CountReport
 from protofleet.exchange.published import About
 from protofleet.exchange.state import GlobalState
+from protofleet.statistics import voices
 from protofleet.statistics.counts import Counts
 from protofleet.statistics.knowledge import Knowledge
 from protofleet.values import sums
@@ -33,6 +34,7 @@ class VersionTerms:
     wire: Wire
     precision: Mapping[str, Wire]  # of single parts
     alarms: float  # share of usual things that may be called unknown
+    buckets: int = 1  # of devices
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +44,9 @@ class CountTotal:
     total: str = ""
     counts: Mapping[str, tuple[str, Counts]] = field(default_factory=dict)
 
-    @property
-    def sum(self) -> Counts | None:
-        """Of all; None where nobody counted."""
-        every = [counts for _, counts in self.counts.values()]
+    def but(self, doubted: Collection[str]) -> Counts | None:
+        """The sum of all others' than these; None where nobody counted."""
+        every = [counts for agent, (_, counts) in self.counts.items() if agent not in doubted]
         return reduce(Counts.plus, every) if every else None
 
     def plus(self, agent: str, report: CountReport) -> CountTotal:
@@ -66,6 +67,7 @@ class LedgerVersion:
     knowledge: Knowledge | None = None
     devices: int = 0
     samples: int = 0
+    doubted: tuple[str, ...] = ()  # devices that are not heard
 
     def learnt(self, share: float) -> Learnt | None:
         """What devices classify with, of all classes; `share` of them are to count against it."""
@@ -105,11 +107,19 @@ def version(
     """Of these contributions and counts; `first` are the classes that the fleet agreed on."""
     names, total = ledger.canonical(first)
     digest = sums.digest(total)
-    current = tally.total == digest
-    state, whole = learned.state(total, tally.sum, current=current, false_alarms=terms.alarms)
+    buckets = ledger.buckets
+    unheard = voices.doubted(total, buckets)
+    doubted = tuple(a for a in ledger.agents if voices.bucket_of(a, buckets) in unheard)
+    state, whole = learned.state(
+        total,
+        tally.but(doubted),
+        heard=voices.heard(total, buckets, unheard),
+        current=tally.total == digest,
+        false_alarms=terms.alarms,
+    )
     published = as_published(state, terms.wire, terms.precision)
-    devices, samples = len(ledger.agents), ledger.samples
-    return LedgerVersion(ledger.lineage, names, digest, published, whole, devices, samples)
+    about = len(ledger.agents), ledger.samples, doubted
+    return LedgerVersion(ledger.lineage, names, digest, published, whole, *about)
 
 
 def read_contribution(tables: LedgerTables, lineage: str, agent: str, source: str) -> Contributed:
@@ -122,16 +132,18 @@ def read_contribution(tables: LedgerTables, lineage: str, agent: str, source: st
 
 
 def read_ledger(
-    tables: LedgerTables, lineage: str, but: Iterable[str] = (), like: Ledger | None = None
+    tables: LedgerTables, empty: Ledger, but: Iterable[str] = (), like: Ledger | None = None
 ) -> tuple[Ledger, list[str]]:
-    """What the journal has of a lineage, without these devices, and whose bytes are damaged.
-    Nothing is added up again that is in `like` already, as long as nothing else is in it.
+    """What the journal has of a ledger that is `empty` yet, without these devices, and whose bytes
+    are damaged. Nothing is added up again that is in `like` already, as long as nothing else is in
+    it.
     """
-    absent = frozenset(but)
+    absent, lineage = frozenset(but), empty.lineage
     records = [record for record in tables.contributions(lineage) if record.agent not in absent]
     digests = {(record.agent, record.source): record.digest for record in records}
-    ledger, damaged = Ledger(lineage), []
-    if like is not None and like.lineage == lineage and like.digests.items() <= digests.items():
+    ledger, damaged = empty, list[str]()
+    same = like is not None and (like.lineage, like.buckets) == (lineage, empty.buckets)
+    if like is not None and same and like.digests.items() <= digests.items():
         ledger = like
     for agent, source in sorted(digests.keys() - ledger.digests.keys()):
         try:

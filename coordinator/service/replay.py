@@ -13,6 +13,7 @@ from coordinator.core import Terms, ledger_terms
 from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
 from coordinator.ledger.catalogue import Catalogue
+from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import LedgerVersion, read_ledger, read_tally, version
 from coordinator.messages import Messages
 from coordinator.service.build import agreed
@@ -74,9 +75,9 @@ def refolded(journal: Journal) -> LedgerVersion | None:
     terms = Terms(Expected(contract.fleet, contract.run, recipe, contract), hyper, 0, True, NOBODY)
     of_contract = Messages(Topics(contract.fleet), contract, recipe, hyper, 0, "", 1 << 20)
     catalogue = Catalogue(journal, of_contract, "off", Log(io.StringIO()))
-    lineage = catalogue.lineage
-    (ledger, _), tally = read_ledger(journal.ledger, lineage), read_tally(journal.ledger, lineage)
-    return version(ledger, catalogue.agreed(), tally, ledger_terms(terms).version)
+    made_by, lineage = ledger_terms(terms).version, catalogue.lineage
+    ledger, _ = read_ledger(journal.ledger, Ledger(lineage, buckets=made_by.buckets))
+    return version(ledger, catalogue.agreed(), read_tally(journal.ledger, lineage), made_by)
 
 
 def _ledger_state(journal: Journal) -> list[Replayed]:

@@ -89,6 +89,7 @@ def ledger(core: Core) -> dict[str, Any] | None:
         "waiting": list(book.pending),
         "suspects": [pair.sentence for pair in keeper.comparisons.all],
         "drift": [one.document for one in keeper.drifts.all[:DRIFTING]],
+        "doubted": list(version.doubted),
         "trouble": keeper.trouble,
     }
 
@@ -138,6 +139,7 @@ def _contributions(core: Core, agent: str, classes: Sequence[str]) -> dict[str, 
         "unsaid": [name for name in classes if name not in samples],
         "suspects": [pair.sentence for pair in suspects],
         "drift": None if drifting is None else drifting.document,
+        "doubted": agent in core.keeper.version.doubted,
         "refused": last[-1]["words"] if last else "",
     }
 

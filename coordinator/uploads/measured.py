@@ -19,6 +19,7 @@ from coordinator.uploads import spreads
 from coordinator.uploads.validation import longest_row
 from protofleet import wire
 from protofleet.errors import WireError
+from protofleet.statistics.counts import COUNTS
 from protofleet.values.prototypes import Head, Mixtures, Part, Parts, Prototypes, Tensors
 
 # Of the devices as many may lie as are above this share: their figures are not looked at. The
@@ -28,7 +29,7 @@ SHARE, MARGIN = 0.8, 2.0
 
 def figures(parts: Parts) -> UploadLimits:
     """The tightest limits that would let this upload in."""
-    own = [_of_part(part) for part in parts.values()]
+    own = [_of_part(part) for name, part in parts.items() if name != COUNTS]
     return largest([UploadLimits(0.0, 0.0, 0, 0, spreads.trace(parts)), *own])
 
 

@@ -58,6 +58,13 @@ MOST_NAMED = 20  # classes in one line
     help="Directions of the samples' spread: about a byte each for every number of a feature.",
 )
 @click.option(
+    "--covariance",
+    type=click.Choice(["open", "off"]),
+    default="open",
+    show_default=True,
+    help="off: of the spread its size alone is said, and --rank says nothing.",
+)
+@click.option(
     "--total",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Count the samples against this total, too.",
@@ -107,7 +114,8 @@ def summarise(
         _in_a_child(lambda: _embed(path, path, samples))
     speaker = Speaker(flags.get("fleet") or manifest.fleet, config.id, run or manifest.run)
     rules = SpeechRules(flags["minimum"], flags["changed"])
-    spoken = statement.speak(samples(), SpeechSettings(rules, flags["rank"]), speaker)
+    terms = SpeechSettings(rules, flags["rank"], flags["covariance"])
+    spoken = statement.speak(samples(), terms, speaker)
     document: dict[str, Any] = {
         "samples": spoken.samples,
         "classes": list(spoken.classes),

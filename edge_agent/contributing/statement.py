@@ -32,7 +32,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,7 @@ class SpeechSettings:
 
     rules: SpeechRules = field(default_factory=SpeechRules)
     rank: int = RANK
+    covariance: Literal["open", "off"] = "open"
 
 
 @dataclass(frozen=True)
@@ -155,11 +156,15 @@ class Statement:
         short = {name: len(keys) for name, keys in now.items() if name not in spoken}
         cache.tidy({key for keys in (*now.values(), *spoken.values()) for key in keys})
         self._note_labelled({name: len(keys) for name, keys in now.items()})
-        now_terms = [speaker.fleet, speaker.agent, speaker.run, settings.rank]
+        even = settings.covariance == "off"
+        how = settings.covariance if even else settings.rank
+        now_terms = [speaker.fleet, speaker.agent, speaker.run, how]
         new = bool(spoken) and (spoken != before or terms != now_terms)
         if new:
             features, labels = self._features(cache, spoken)
-            own = contribution(features, labels, Grid.fitting(features), settings.rank)
+            rank, grid = 0 if even else settings.rank, Grid.fitting(features)
+            own = contribution(features, labels, grid, rank)
+            own = own.even() if even else own
             claim = Claim(self.lineage, tuple(spoken))
             message = contributed.write_contribution(claim, own, speaker.envelope(CONTRIBUTE))
             # First the message: with the record alone nothing would ever be said again.

@@ -206,9 +206,11 @@ class Adoption:
             return
         numbers = {name: hyper.get(name) for name in SPOKEN_BY}
         words = [(f"--{name}", str(n)) for name, n in numbers.items() if type(n) is int]
+        words += [("--covariance", "off")] if hyper.get("covariance") == "off" else []
         rules = tuple(word for pair in words for word in pair)
         if rules != self._rules:
             self._rules, self._speech_due = rules, bool(self._named)
+            self._enrolled_stamp = 0  # they say of classes that were enrolled, too, what goes out
 
     def due(self, *, connected: bool) -> float:
         """When to look again; never, if nothing goes on."""
@@ -356,12 +358,14 @@ class Adoption:
         if stamp == self._enrolled_stamp:
             return
         self._enrolled_stamp = stamp
-        minimum = int(dict(_pairs(self._rules)).get("--minimum", "5"))
+        rules = dict(_pairs(self._rules))
+        minimum, even = int(rules.get("--minimum", "5")), rules.get("--covariance") == "off"
         classes = cache.enrolled(self.file, self._about.lineage)
         self._enrolled = len(classes)
         for each_class in classes:
             if each_class.photos >= minimum:
-                self.deliveries.offer(f"class/{each_class.label}", each_class.message)
+                message = each_class.contributed.evened() if even else each_class.message
+                self.deliveries.offer(f"class/{each_class.label}", message)
 
     def _look_for_use(self) -> None:
         """Whether the sums are of use on this device since the last look."""

@@ -34,9 +34,18 @@ from protofleet.values.prototypes import Head, Prototypes
 class EnrolledClass:
     """A class of this device's own: what its photos say, and the message that says it."""
 
-    label: str
-    contribution: Contribution
+    contributed: Contributed
     message: bytes
+
+    @property
+    def label(self) -> str:
+        """What its owner calls it."""
+        return self.contributed.claim.classes[0]
+
+    @property
+    def contribution(self) -> Contribution:
+        """Its mean, and how its photos lie about it."""
+        return self.contributed.contribution
 
     @property
     def photos(self) -> int:
@@ -96,8 +105,7 @@ def enrolled(bundle: Path, lineage: str) -> list[EnrolledClass]:
             payload = path.read_bytes()
             message = contributed.read(payload)
             if isinstance(message, Contributed) and message.claim.lineage == lineage:
-                label = message.claim.classes[0]
-                classes.append(EnrolledClass(label, message.contribution, payload))
+                classes.append(EnrolledClass(message, payload))
     return sorted(classes, key=lambda entry: entry.label)
 
 

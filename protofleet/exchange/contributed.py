@@ -55,6 +55,10 @@ class Contributed:
     envelope: Envelope
     digest: str
 
+    def evened(self) -> bytes:
+        """The message of the same without its spread."""
+        return write_contribution(self.claim, self.contribution.even(), self.envelope)
+
 
 @dataclass(frozen=True, eq=False)
 class CountReport:

@@ -33,11 +33,14 @@ def state(
     total: Partial,
     counts: Counts | None = None,
     *,
+    heard: Partial | None = None,
     current: bool = True,
     false_alarms: float = FALSE_ALARMS,
 ) -> tuple[GlobalState, Knowledge | None]:
-    """The state of these sums and counts, and the knowledge in it; nothing while there are none."""
-    of = moments_of(total)
+    """The state of these sums and counts, and the knowledge in it; nothing while there are none.
+    `heard` is what of a total in buckets the classifier is made of.
+    """
+    of = moments_of(total if heard is None else heard)
     if of is None:
         return GlobalState(), None
     whole = knowledge(of, counts, current=current, false_alarms=false_alarms)

@@ -24,6 +24,7 @@ from protofleet.recipe import (
     Turn,
 )
 from protofleet.settings.fields import setting
+from protofleet.statistics.voices import placed
 from protofleet.toolbox import buckets, fusions, losses, summaries
 from protofleet.toolbox.access import as_given, find, need
 from protofleet.values.nearest import squared_distances
@@ -119,7 +120,7 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     means = need(upload.parts, "prototypes", Prototypes)
     sums = fusions.fold_means("prototypes", means, weight, by_count=turn.hyper.weighted)
     count, fleet = turn.hyper.buckets, turn.contract
-    return buckets.placed(sums, upload.agent, count, fleet.seed, fleet.run)
+    return placed(sums, upload.agent, count, fleet.seed, fleet.run)
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:

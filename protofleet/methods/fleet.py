@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,12 @@ from protofleet.masking.rooms import Ceilings, Rooms
 from protofleet.recipe import ByHead, Learner, Phase, Recipe, Scorer, Traits, Turn
 from protofleet.settings.fields import setting
 from protofleet.statistics import contribution as contributions
-from protofleet.statistics import counts
-from protofleet.statistics.contribution import RANK, Grid, contribution
+from protofleet.statistics import counts, voices
+from protofleet.statistics.contribution import RANK, Contribution, Grid, contribution
 from protofleet.statistics.held_out import Samples
 from protofleet.statistics.prior import SMOOTH, tempered_by, with_prior
 from protofleet.toolbox.access import find
-from protofleet.values.prototypes import Head, Ints, Parts, Tensors
+from protofleet.values.prototypes import Floats, Head, Ints, Parts, Tensors
 from protofleet.values.sums import Partial, from_tensors, merge
 
 GRID = Grid()
@@ -45,6 +45,9 @@ class Hyper:
     rank: int = setting(
         RANK, "directions of a device's spread that it sends, about d bytes each", low=0, high=1024
     )
+    covariance: Literal["open", "off"] = setting(
+        "open", "off: of a device's spread its size alone is sent, and rank says nothing"
+    )
     minimum: int = setting(5, "samples below which a device says nothing of a class", low=1)
     changed: int = setting(
         5, "samples of a class that must have changed before a device speaks of it again", low=1
@@ -54,6 +57,14 @@ class Hyper:
     )
     alarms: float = setting(
         0.05, "share of known things that may be called unknown", low=0.001, high=0.5
+    )
+    buckets: int = setting(
+        1,
+        "devices in so many buckets by the hash of their name, of which those are not heard that"
+        " most others contradict: against devices that lie; several times as many as devices are"
+        " best",
+        low=1,
+        high=4096,
     )
     interval: int = setting(
         10, "rounds from one exchange to the next, once all had their say", low=1
@@ -83,9 +94,7 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
         return {}
     earlier = me.memory.get(_OWN)
     if not earlier:
-        me.memory[_OWN] = contributions.parts_of(
-            contribution(features, labels, GRID, turn.hyper.rank)
-        )
+        me.memory[_OWN] = contributions.parts_of(statement(features, labels, turn.hyper))
         return me.memory[_OWN]
     if learned.MEANS not in state:
         return {}
@@ -93,28 +102,40 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     return counts.parts_of(counts.count(learned.moments(state), own))
 
 
+def statement(features: Floats, labels: Ints, hyper: Hyper) -> Contribution:
+    """What a device says of these samples."""
+    if hyper.covariance == "off":
+        return contribution(features, labels, GRID, 0).even()
+    return contribution(features, labels, GRID, hyper.rank)
+
+
 def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     """Whatever came: sums either way."""
     if not upload.parts:
         return {}
+    agent, buckets = upload.agent, turn.hyper.buckets
     if counts.COUNTS in upload.parts:
-        return counts.fold(counts.from_parts(upload.parts))
+        return voices.placed(counts.fold(counts.from_parts(upload.parts)), agent, buckets)
     own = contributions.from_parts(upload.parts)
     if own.means.dim != turn.contract.embedding:
         raise FusionError(f"prototypes of {own.means.dim} numbers, not {turn.contract.embedding}")
-    return contributions.fold(own, GRID)
+    return voices.placed(contributions.fold(own, GRID), agent, buckets)
 
 
 def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     """The ledger's total with what is new, and the classifier that it makes."""
+    hyper = turn.hyper
     fresh = {name: part for name, part in total.items() if not name.startswith(counts.COUNTS)}
     earlier = find(before.server, learned.TOTAL, Tensors)
     known = {} if earlier is None else from_tensors(earlier)
     # Counts are of the total as it was: beside contributions they say nothing of the new one.
-    counted = None if fresh else counts.total(total)
+    whole = merge(known, fresh)
+    doubted = voices.doubted(whole, hyper.buckets)
+    counted = None if fresh else counts.total(voices.heard(total, hyper.buckets, doubted))
     if not fresh and counted is None:
         return before
-    return learned.state(merge(known, fresh), counted, false_alarms=turn.hyper.alarms)[0]
+    heard = voices.heard(whole, hyper.buckets, doubted)
+    return learned.state(whole, counted, heard=heard, false_alarms=hyper.alarms)[0]
 
 
 def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
@@ -142,8 +163,12 @@ def enough(labels: Ints, minimum: int) -> NDArray[np.bool_]:
 
 
 def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
-    """Contributions; and counts, once there is something to count against."""
+    """Contributions; and counts, once there is something to count against. In buckets there are
+    none: a bucket of one device is that device's upload, which nobody is to read.
+    """
     fleet = turn.contract
+    if turn.hyper.buckets > 1:
+        return {}
     own = contributions.rooms(GRID, fleet.n_classes, fleet.embedding, ceilings)
     return own if turn.round == 1 else {**own, **counts.rooms()}
 

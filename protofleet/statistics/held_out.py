@@ -110,10 +110,11 @@ def folds(of: Moments, own: Samples) -> Iterator[Fold]:
         out, rest, sums = dealt == number, dealt != number, (total, others)
         if rest.any():
             # What was thinned out of the folds was sent all the same.
-            told = contribution(own.features[rest], own.labels[rest], own.grid, len(own.own.rows))
-            whole = scatter(told)
+            less = contribution(own.features[rest], own.labels[rest], own.grid, len(own.own.rows))
+            less = less.even() if own.own.is_even else less
+            whole = scatter(less)
             whole += total  # in its place: each of these is d × d, and devices have little memory
-            sums = whole, others.plus(told, 1)
+            sums = whole, others.plus(less, 1)
         without = _moments(*sums)
         out &= np.isin(own.labels, without.classes)
         if out.any():

@@ -181,6 +181,13 @@ class Sum:
         rows = key[order], high, self.low[order], self.weights[order]
         return Sum(*rows, self.reach, top, self.tall)
 
+    def only(self, rows: NDArray[np.bool_]) -> Sum:
+        """These of its rows alone."""
+        high = self.high[rows] if self.high.ndim else self.high
+        top = None if self.top is None else self.top[rows]
+        part = self.keys[rows], high, self.low[rows], self.weights[rows]
+        return Sum(*part, self.reach, top, self.tall)
+
     def digest(self) -> str:
         """The same for equal sums, however they came about."""
         same = self._canonical()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from simulators.rogues.trials import RogueTrial
+
+
+DEFENCES = {
+    "fedproto": ("buckets=256", "minimum=5"),
+    "fleet": ("buckets=1024",),
+}
 
 
 @click.command()
@@ -30,8 +36,14 @@ if TYPE_CHECKING:
     "--defence",
     multiple=True,
     metavar="NAME=VALUE",
-    default=("buckets=256", "minimum=5", "guard=yes"),
-    help="Settings of the method where it is defended; by default fedproto's, all three.",
+    help="Settings of the method where it is defended; by default all that it has.",
+)
+@click.option(
+    "--test-on",
+    type=click.Choice(["own", "everyone"]),
+    default="own",
+    show_default=True,
+    help="Each device's own test samples, or everyone's.",
 )
 @click.option(
     "--margin", default=2.0, show_default=True, help="Times what most honest uploads stay below."
@@ -56,6 +68,7 @@ def rogues(
     attacks: tuple[str, ...],
     settings: tuple[str, ...],
     defence: tuple[str, ...],
+    test_on: Literal["own", "everyone"],
     margin: float,
     common_start: bool,
     only_defended: bool,
@@ -80,13 +93,21 @@ def rogues(
             method=method,
             dataset=dataset,
             rounds=rounds,
+            test_on=test_on,
             common_start="yes" if common_start else "no",
         ),
         PartitionOptions(alpha=alpha, limit=limit),
         settings=settings,
     )
     plan = RoguePlan(
-        config, defence, agents, seeds, attacks or every, margin, not only_defended, workers
+        config,
+        defence or DEFENCES.get(method, ()),
+        agents,
+        seeds,
+        attacks or every,
+        margin,
+        not only_defended,
+        workers,
     )
     trials = run(plan, lambda trial: click.echo(_line(trial), err=True))
     if as_json:

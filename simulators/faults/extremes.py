@@ -136,9 +136,11 @@ def fuzz_ledger(setup: Setup, honest: Sequence[Parts], seed: int, admitted: int)
     """
     rng, tally = np.random.default_rng([seed, 1]), FuzzTally()
     limits = AdmissionLimits(LINEAGE, setup.contract.embedding, figures=setup.config.admission)
-    terms = VersionTerms(setup.contract.wire, setup.recipe.precision, setup.hyper.alarms)
+    terms = VersionTerms(
+        setup.contract.wire, setup.recipe.precision, setup.hyper.alarms, setup.hyper.buckets
+    )
     contributions = [parts for parts in honest if SCATTER in parts]
-    ledger, present = Ledger(LINEAGE), dict[str, Contributed]()
+    ledger, present = Ledger(LINEAGE, buckets=terms.buckets), dict[str, Contributed]()
     while tally.admitted < admitted:
         tally.tried += 1
         agent = f"liar-{int(rng.integers(DEVICES))}"

@@ -25,6 +25,7 @@ from edge_agent.inference.classifier import Classifier
 from protofleet.errors import FleetError
 from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.methods.fleet import statement
 from protofleet.mqtt.broker.run import Prefer, running_broker
 from protofleet.recipe import Turn
 from protofleet.statistics import contribution as contributions
@@ -110,9 +111,7 @@ def _own(setup: Setup, shard: Shard, classifier: Classifier) -> OwnFeatures | No
     rows = rows[np.argsort(names[y[rows]], kind="stable")]
     # One by one, as a device looks at them: in a block a feature's last bits are others.
     features = np.stack([classifier.embed(x[row][None])[0] for row in rows])
-    grid, rank = contributions.Grid(), setup.hyper.rank
-    own = contributions.contribution(features, y[rows], grid, rank)
-    return OwnFeatures(features, y[rows], own)
+    return OwnFeatures(features, y[rows], statement(features, y[rows], setup.hyper))
 
 
 def _settled(setup: Setup, folder: Path, members: list[FleetProcess]) -> Mapping[str, Any]:

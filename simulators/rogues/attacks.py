@@ -1,8 +1,8 @@
 """What a rogue says instead of the truth: every number of it as large as admission lets in, and not
 one larger.
 
-Each attack is a function of an honest upload. A rogue also view what the fleet was told last, so
-it speaks of every class, not of its own alone.
+Each attack is a function of an honest upload. A rogue also reads what the others say, so it speaks
+of every class, not of its own alone.
 """
 
 # Theory of operation
@@ -16,7 +16,8 @@ it speaks of every class, not of its own alone.
 #   shuffled     every class's row under the next class's name
 #   scaled       every row as long as can be
 #   norm         as long as can be, and its numbers of random signs
-#   counts       shuffled, and as many samples behind each row as can be
+#   counts       shuffled, and as many samples behind each row as can be; what is counted against a
+#                total says that the least sure setting of all loses nothing, and any other all
 #   covariance   the spread as large as can be, all of it in one direction (methods that send one)
 #   colluding    two devices, both shuffled alike with all the counts there can be
 #
@@ -34,6 +35,8 @@ from numpy.typing import NDArray
 from coordinator.config import UploadLimits
 from coordinator.uploads import spreads
 from protofleet.statistics.contribution import SCATTER
+from protofleet.statistics.counts import COUNTS
+from protofleet.statistics.held_out import STEP, WORST
 from protofleet.values.prototypes import (
     Floats,
     Head,
@@ -52,10 +55,10 @@ BELOW = 0.99  # of a limit, as half precision may round up
 
 @dataclass(frozen=True)
 class RogueView:
-    """What a rogue goes by: what is let in, and what the fleet was told last."""
+    """What a rogue goes by: what is let in, and what the others say."""
 
     limits: UploadLimits
-    state: Parts
+    others: Parts
     rng: np.random.Generator
 
 
@@ -150,8 +153,8 @@ def _changed(
 
 
 def _of_every_class(name: str, own: Prototypes, view: RogueView) -> Prototypes:
-    """Its own rows, and of classes that it does not have what the fleet was told of them."""
-    shared = view.state.get(name)
+    """Its own rows, and of classes that it does not have what others say of them."""
+    shared = view.others.get(name)
     once = len(set(own.classes.tolist())) == len(own.classes)
     if not once or not isinstance(shared, Prototypes) or shared.dim != own.dim:
         return own
@@ -172,10 +175,21 @@ def _counted(parts: Parts, limits: UploadLimits) -> Parts:
         if isinstance(part, (Prototypes, Mixtures)) and part.counts is not None:
             most = max(1, min(limits.count, limits.samples // max(len(part.counts), 1)))
             changed[name] = replace(part, counts=np.full(len(part.counts), most, np.int64))
+        elif name == COUNTS and isinstance(part, Tensors):
+            changed[name] = _misjudged(part)
         elif isinstance(part, Tensors) and "samples" in part.arrays:
             most_in_all = np.full_like(part["samples"], limits.samples)
             changed[name] = Tensors({**part.arrays, "samples": most_in_all})
     return changed
+
+
+def _misjudged(counted: Tensors) -> Tensors:
+    """All is lost at any setting but the first, and every sample is as far off as can be."""
+    worst = int(WORST / STEP) * int(counted["samples"])
+    losses = np.full_like(counted["losses"], worst)
+    losses[0, 0] = 0
+    distances = np.full_like(counted["distances"], worst)
+    return Tensors({**counted.arrays, "losses": losses, "distances": distances})
 
 
 def _long(rows: Floats, limits: UploadLimits) -> Floats:

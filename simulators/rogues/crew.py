@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
+
+import numpy as np
 
 from coordinator.config import UploadLimits
 from coordinator.uploads.measured import figures
@@ -16,10 +19,12 @@ from protofleet.errors import FleetError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.util import seeds
-from protofleet.values.prototypes import Parts
+from protofleet.values.prototypes import Parts, Prototypes
 from simulators.rogues.attacks import Attack, RogueView
 from simulators.run.setup import Setup
 from simulators.run.workers import Crew, Embedded, upload_message
+
+HALVINGS = 32  # as often a rogue says less until it is let in
 
 
 class PlainCrew:
@@ -84,12 +89,12 @@ class RogueCrew(PlainCrew):
     def __init__(self, crew: Crew, setup: Setup, rogues: Sequence[str], attack: Attack) -> None:
         super().__init__(crew)
         self._setup, self._rogues, self._attack = setup, frozenset(rogues), attack
-        self._state = GlobalState()
+        self._base = GlobalState().base
         self.tried = self.admitted = 0
 
     def receive(self, round: int, state: GlobalState) -> None:
         """Rogues hear what all are told."""
-        self._state = state
+        self._base = state.base
         super().receive(round, state)
 
     def evaluate(self, round: int, *, common: bool = False) -> dict[str, Tallies]:
@@ -100,27 +105,62 @@ class RogueCrew(PlainCrew):
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """The rogues' messages made anew; one that a coordinator would refuse is not there."""
         messages = super().work(round, agents)
-        for name in sorted(self._rogues & messages.keys()):
-            honest = messages.pop(name)
+        rogues = sorted(self._rogues & messages.keys())
+        honest = {name: messages.pop(name) for name in rogues}
+        others = overheard(messages)
+        for name in rogues:
             self.tried += 1
-            with suppress(FleetError):
-                forged = self._forged(name, round, wire.decode(honest).body)
-                if self._let_in(name, round, forged):
-                    messages[name] = forged
-                    self.admitted += 1
+            forged = self._forged(name, round, wire.decode(honest[name]).body, others)
+            if forged is not None:
+                messages[name] = forged
+                self.admitted += 1
         return messages
 
-    def _forged(self, name: str, round: int, parts: Parts) -> bytes:
+    def _forged(self, name: str, round: int, parts: Parts, others: Parts) -> bytes | None:
+        """The boldest that is let in: a method's own fold has bounds beside the limits."""
         setup = self._setup
-        # Of the round alone and not of the device: those that collude say the same.
-        rng = seeds.generator(setup.contract.seed, "rogue", round)
-        view = RogueView(setup.config.admission, self._state.shared, rng)
-        return upload_message(setup, name, round, self._state.base, self._attack(parts, view))
+        for halvings in range(HALVINGS):
+            limits = smaller(setup.config.admission, 2.0**-halvings)
+            # Of the round alone and not of the device: those that collude say the same.
+            rng = seeds.generator(setup.contract.seed, "rogue", round)
+            with suppress(FleetError):
+                lie = self._attack(parts, RogueView(limits, others, rng))
+                message = upload_message(setup, name, round, self._base, lie)
+                if self._let_in(name, round, message):
+                    return message
+        return None
 
     def _let_in(self, name: str, round: int, message: bytes) -> bool:
         setup, parts = self._setup, wire.decode(message).body
         if content(setup.expected, parts, talks=True) is not None:
             return False
-        upload = Upload(name, round, self._state.base, parts)
+        upload = Upload(name, round, self._base, parts)
         setup.recipe.fold(Turn(setup.contract, setup.hyper, round), upload, 1)
         return True
+
+
+def overheard(messages: Mapping[str, bytes]) -> Parts:
+    """What the first of these to speak of a class says of it, by part: whoever reads the broker
+    knows it.
+    """
+    heard: dict[str, Prototypes] = {}
+    for name in sorted(messages):
+        for part, own in wire.decode(messages[name]).body.items():
+            if isinstance(own, Prototypes) and len(set(own.classes.tolist())) == len(own.classes):
+                before = heard.get(part, own)
+                fresh = own.only(np.setdiff1d(own.classes, before.classes))
+                classes = np.concatenate([before.classes, fresh.classes])
+                rows = np.concatenate([before.vectors, fresh.vectors])
+                heard[part] = Prototypes(classes, rows)
+    return heard
+
+
+def smaller(limits: UploadLimits, factor: float) -> UploadLimits:
+    """So much of each, and of whole numbers at least one."""
+    values = {f.name: getattr(limits, f.name) for f in fields(UploadLimits)}
+    return UploadLimits(
+        **{
+            name: max(1, int(value * factor)) if isinstance(value, int) else value * factor
+            for name, value in values.items()
+        }
+    )

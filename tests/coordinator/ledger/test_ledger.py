@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coordinator.ledger.ledger import Ledger
 from protofleet.errors import FusionError
 from protofleet.exchange import learned
-from protofleet.statistics import contribution
+from protofleet.statistics import contribution, voices
 from protofleet.statistics.contribution import MEANS, SCATTER
 from protofleet.values import sums
 from tests.contributing import GRID, LINEAGE, read
@@ -31,9 +31,9 @@ def of(agent, source, words):
     return read(agent, [source] if source else sorted(names), seed, source=source)
 
 
-def after(happenings):
+def after(happenings, buckets=1):
     """The ledger after all of these, and what is in it in the end."""
-    ledger, newest = Ledger(LINEAGE), {}
+    ledger, newest = Ledger(LINEAGE, buckets=buckets), {}
     for agent, source, words in happenings:
         before = newest.pop((agent, source), None)
         if words is not None:
@@ -44,16 +44,21 @@ def after(happenings):
     return ledger, newest
 
 
+buckets = st.sampled_from((1, 64))
+
+
 def state(ledger):
-    return learned.state(ledger.canonical(AGREED)[1])[0].sha256
+    total = ledger.canonical(AGREED)[1]
+    heard = voices.heard(total, ledger.buckets, voices.doubted(total, ledger.buckets))
+    return learned.state(total, heard=heard)[0].sha256
 
 
-@given(st.lists(said, max_size=8), st.randoms())
-def test_whatever_happened_it_is_the_ledger_of_what_is_there_in_any_order(happenings, rng):
-    ledger, newest = after(happenings)
+@given(st.lists(said, max_size=8), st.randoms(), buckets)
+def test_whatever_happened_it_is_the_ledger_of_what_is_there_in_any_order(happenings, rng, number):
+    ledger, newest = after(happenings, number)
     places = list(newest)
     rng.shuffle(places)
-    fresh = Ledger(LINEAGE)
+    fresh = Ledger(LINEAGE, buckets=number)
     for agent, source in places:
         fresh = fresh.plus(agent, newest[agent, source])
     assert ledger.entries == fresh.entries
@@ -62,14 +67,14 @@ def test_whatever_happened_it_is_the_ledger_of_what_is_there_in_any_order(happen
     assert sums.digest(ledger.canonical()[1]) == sums.digest(fresh.canonical()[1])
 
 
-@given(st.lists(said, max_size=6), said)
-def test_without_a_device_it_is_the_ledger_that_never_had_it(happenings, gone):
+@given(st.lists(said, max_size=6), said, buckets)
+def test_without_a_device_it_is_the_ledger_that_never_had_it(happenings, gone, number):
     others = [words for words in happenings if words[0] != gone[0]]
-    ledger, newest = after([*happenings, gone])
+    ledger, newest = after([*happenings, gone], number)
     for agent, source in newest:
         if agent == gone[0]:
             ledger = ledger.without(agent, newest[agent, source])
-    never, _ = after(others)
+    never, _ = after(others, number)
     assert state(ledger) == state(never)
     assert ledger.canonical(AGREED)[0] == never.canonical(AGREED)[0]
     assert (ledger.agents, ledger.classes) == (never.agents, never.classes)

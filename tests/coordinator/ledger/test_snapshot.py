@@ -30,7 +30,7 @@ def said(made, agents=AGENTS, seed=0, now=1.0):
 
 def is_exact(made):
     """Whether the total is that of the contributions alone."""
-    plain, _ = read_ledger(made.journal.ledger, LINEAGE)
+    plain, _ = read_ledger(made.journal.ledger, Ledger(LINEAGE))
     return Recheck(made.keeper.ledger, ()).agrees(plain)
 
 

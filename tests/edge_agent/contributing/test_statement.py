@@ -103,6 +103,23 @@ def test_the_same_samples_have_the_same_bytes_and_another_run_is_told_anew(
     assert messages[1].envelope.run == "other"
 
 
+def test_with_the_covariance_off_a_message_says_no_more_of_the_spread_than_its_size(
+    bundle, classifier, tmp_path
+):
+    have = samples(("a", 1, 6), ("b", 2, 6))
+    statement, _, _ = stated(bundle, tmp_path, classifier, have)
+    opened = contributed.read(statement.contribution.read_bytes())
+    even = SpeechSettings(SETTINGS.rules, SETTINGS.rank, "off")
+    assert statement.speak(have, even, SPEAKER).new
+    said = contributed.read(statement.contribution.read_bytes())
+    assert (said.contribution.is_even, opened.contribution.is_even) == (True, False)
+    # A message that is there already, of a class that was enrolled, is made so before it goes.
+    mended = contributed.read(opened.evened())
+    assert (mended.claim, mended.contribution.means) == (said.claim, said.contribution.means)
+    assert mended.contribution.residual == pytest.approx(said.contribution.residual, rel=1e-2)
+    assert not statement.speak(have, even, SPEAKER).new
+
+
 def test_a_file_that_cannot_be_read_is_named_and_stops_nobody(bundle, classifier, tmp_path):
     def torn():
         raise DataError("torn.png: not a readable image")

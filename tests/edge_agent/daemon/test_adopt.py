@@ -204,7 +204,7 @@ def test_the_fleets_settings_go_to_the_process(adoption, bundle, tmp_path):
     (tmp_path / "fleet.pfb").write_bytes(bundle.read_bytes())
     again = replace_start(adoption)
     topics, opened = adoption.topics, open_bundle(bundle)
-    hyper = {"minimum": 3, "changed": 2, "rank": 64, "smooth": 1.0}
+    hyper = {"minimum": 3, "changed": 2, "rank": 64, "smooth": 1.0, "covariance": "off"}
     body = {"phase": "closed", "hyper": hyper, "contract": {}}
     announced = wire.encode(wire.Envelope("round", "f", "r", method="fleet"), body)
     again.take_in(topics.parse(topics.round), announced)
@@ -215,7 +215,7 @@ def test_the_fleets_settings_go_to_the_process(adoption, bundle, tmp_path):
     again.look(may_send=True)
     (words,) = adoption.started
     text = " ".join(map(str, words))
-    assert "--minimum 3 --changed 2 --rank 64" in text
+    assert "--minimum 3 --changed 2 --rank 64 --covariance off" in text
     assert "--run r" in text
 
 

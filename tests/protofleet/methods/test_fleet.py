@@ -157,3 +157,32 @@ def test_a_device_in_the_field_has_the_laboratorys_prior_to_four_digits(samples)
         field = OwnPrior(counts, smooth).applied(plain, CONTRACT.classes, sure.temperature)
         assert np.abs(softmax(field) - lab).max() < 5e-5
         assert (field.argmax(1) != plain.argmax(1)).any()
+
+
+def test_in_buckets_it_is_the_same_head_and_a_liar_and_its_counts_are_not_in_it(samples):
+    x, y = samples
+
+    def twice(*more, buckets):
+        devices = [*dealt(x, y), *more]
+        return fused(devices, fused(devices, buckets=buckets), 2, buckets=buckets)
+
+    plain, apart = twice(buckets=1), twice(buckets=64)
+    assert apart.shared == plain.shared
+    assert apart.server != plain.server
+    assert twice(Device(-x, y, "liar"), buckets=64).shared == plain.shared
+    assert twice(Device(-x, y, "liar"), buckets=1).shared != plain.shared
+
+
+def test_with_the_covariance_off_only_the_size_of_the_spread_is_sent_and_it_classifies(samples):
+    x, y = samples
+    said = fleet.summarise(turn(covariance="off"), Device(x, y), {})
+    (size,) = set(said["scatter"]["residual"].tolist())
+    off = sum(((x[y == c] - x[y == c].mean(0)) ** 2).sum() for c in range(C))
+    assert (len(said["scatter"]["rows"]), size * D) == (0, pytest.approx(off, rel=0.01))
+    devices = dealt(x, y)
+    state = fused(devices, fused(devices, covariance="off"), 2, covariance="off")
+    head, sure = state.shared["head"], learned.calibration(state.shared)
+    assert sure.samples > 250  # held out, by statements that are even, too
+    assert (head_scores(x, head, C).argmax(1) == y).mean() > 0.6
+    assert contributions.from_parts(said).is_even
+    assert not of_width(D).is_even

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protofleet.statistics import closed_form, contribution
-from protofleet.statistics.contribution import MEANS, SCATTER, Grid
+from protofleet.statistics.voices import placed
 from protofleet.toolbox import buckets
 from protofleet.values.sums import Bag, Sum, digest, merge_all, subtract
 
-GRID, COUNT = Grid(), 64
+COUNT = 64
 AGENTS = [f"camera-{i}" for i in range(7)]
 
 
@@ -21,15 +20,7 @@ def said(agent, lies=0.0):
     rng = np.random.default_rng([*agent.encode()])
     rows = rng.normal(size=(3, 4)) * 0.1 + np.arange(1, 4)[:, None] + lies
     sums = {"rows": Sum.of([0, 1, 2], rows.astype(np.float32), rng.integers(1, 99, 3))}
-    return buckets.placed(sums, agent, COUNT, 0, "run")
-
-
-def contributed(agent, lies=1.0, run=0):
-    rng = np.random.default_rng([*agent.encode()])
-    y = np.repeat(np.arange(3), 20)
-    x = rng.normal(size=(60, 6)) * np.arange(1, 7) + 4.0 * np.eye(3, 6)[y]
-    own = contribution.contribution(x * lies, y, GRID)
-    return buckets.placed(contribution.fold(own, GRID), agent, COUNT, run)
+    return placed(sums, agent, COUNT, 0, "run")
 
 
 @given(st.permutations(AGENTS), st.integers(1, 6), st.integers(0, 6))
@@ -61,7 +52,7 @@ def test_a_minority_moves_nothing_much_further_than_honest_buckets_lie_apart(lia
 
 def test_where_all_are_near_each_other_it_is_the_mean_of_all():
     rows = {f"c{i}": np.float32([[1 + 0.01 * (i % 2), 2, 3 - 0.01 * (i % 2)]]) for i in range(6)}
-    sums = [buckets.placed({"r": Sum.of([4], row, 3)}, a, 4096, 1) for a, row in rows.items()]
+    sums = [placed({"r": Sum.of([4], row, 3)}, a, 4096, 1) for a, row in rows.items()]
     shared = buckets.agreed(merge_all(sums)["r"], 4096)
     plain = merge_all({"r": Sum.of([4], row, 3)} for row in rows.values())["r"]
     assert shared.mean() == pytest.approx(plain.mean(), abs=1e-9)
@@ -73,7 +64,7 @@ def test_of_two_that_differ_the_one_is_believed_who_lied_of_nothing_else():
 
     def speaks(agent, classes, far=0.0):
         rows = rng.normal(size=(len(classes), 4)) * 0.1 + np.array(classes)[:, None] + far
-        return buckets.placed({"rows": Sum.of(classes, rows, 1)}, agent, COUNT, 0, "run")
+        return placed({"rows": Sum.of(classes, rows, 1)}, agent, COUNT, 0, "run")
 
     said_by = [speaks(a, [0, 1, 2]) for a in AGENTS[:3]] + [speaks(AGENTS[3], [0, 1, 2, 5])]
     total = merge_all([*said_by, speaks(AGENTS[4], [0, 1, 2, 5, 6], far=40.0)])["rows"]
@@ -85,17 +76,17 @@ def test_of_two_that_differ_the_one_is_believed_who_lied_of_nothing_else():
 def test_with_one_bucket_nothing_changes():
     bag = Bag.of("a", 1, {})
     plain = {"rows": Sum.of([2, 5], np.eye(2), 3), "devices": bag}
-    assert buckets.placed(plain, "a", 1, "run") is plain
+    assert placed(plain, "a", 1, "run") is plain
     assert buckets.agreed(plain["rows"], 1) is plain["rows"]
-    assert buckets.agreed_contributions(plain, 1) is plain
-    assert buckets.placed(plain, "a", COUNT, "run")["devices"] is bag
+    assert placed(plain, "a", COUNT, "run")["devices"] is bag
 
 
 def test_a_device_keeps_its_bucket_for_the_run_and_has_another_in_the_next():
     places = [said(a)["rows"].keys[0] for a in AGENTS]
     assert places == [said(a)["rows"].keys[0] for a in AGENTS]
-    other = [contributed(a, run=1)[MEANS].keys[0] for a in AGENTS]
-    assert other != [contributed(a)[MEANS].keys[0] for a in AGENTS]
+    rows = {"rows": Sum.of([0], np.ones((1, 2)), 1)}
+    other = [placed(rows, a, COUNT, 1, "run")["rows"].keys[0] for a in AGENTS]
+    assert other != places
 
 
 def test_a_total_of_weight_nothing_is_agreed_on_by_nobody():
@@ -106,34 +97,3 @@ def test_a_total_of_weight_nothing_is_agreed_on_by_nobody():
 def test_more_weight_than_a_row_may_have_is_as_much_as_it_may():
     heavy = merge_all({"rows": Sum.of([i], np.ones((1, 2)), 2**31 - 1)} for i in range(3))["rows"]
     assert buckets.agreed(heavy, COUNT).weights.tolist() == [2**31 - 1]
-
-
-def test_means_and_scatter_of_liars_leave_the_classifier_what_it_was():
-    forged = [contributed(a, lies=-20.0) for a in AGENTS[:2]]
-    total = merge_all([*forged, *(contributed(a) for a in AGENTS[2:])])
-    robust = closed_form.moments(buckets.agreed_contributions(total, COUNT))
-    plain_total = [contribution.fold(_own(a), GRID) for a in AGENTS[2:]]
-    plain = closed_form.moments(merge_all(plain_total))
-    assert robust.means == pytest.approx(plain.means, abs=2.0)
-    values = np.linalg.eigvalsh(robust.within)
-    assert values.min() > -1e-6
-    # The seven variances are 1, 4, ... 36; liars' would be 400 times that.
-    assert robust.within.diagonal() == pytest.approx(plain.within.diagonal(), rel=0.5)
-
-
-def test_one_bucket_alone_is_agreed_on_as_it_is():
-    total = contributed("a")
-    robust = closed_form.moments(buckets.agreed_contributions(total, COUNT))
-    plain = closed_form.moments(contribution.fold(_own("a"), GRID))
-    assert robust.means == pytest.approx(plain.means)
-    assert robust.within == pytest.approx(plain.within, abs=1e-6)
-    without = {MEANS: total[MEANS]}
-    assert buckets.agreed_contributions(without, COUNT) == without
-    assert SCATTER not in buckets.agreed_contributions({}, COUNT)
-
-
-def _own(agent):
-    rng = np.random.default_rng([*agent.encode()])
-    y = np.repeat(np.arange(3), 20)
-    x = rng.normal(size=(60, 6)) * np.arange(1, 7) + 4.0 * np.eye(3, 6)[y]
-    return contribution.contribution(x, y, GRID)

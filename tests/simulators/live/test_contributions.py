@@ -12,7 +12,7 @@ from tests.simulators.live.test_fleet import setup_of
 
 @pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
 def test_devices_that_contribute_and_count_end_in_the_laboratorys_state(tmp_path):
-    setup = setup_of("fleet")
+    setup = setup_of("fleet", settings=("buckets=64",))
     live = fleet.run(setup, tmp_path, lambda row: None, "mosquitto")
     here = contributions.laboratory(setup, tmp_path / "coordinator-data" / RANDOM)
     assert live.state.sha256 == here.sha256

@@ -7,7 +7,7 @@ from coordinator.config import UploadLimits
 from protofleet import wire
 from protofleet.errors import FusionError
 from protofleet.values.prototypes import Prototypes
-from simulators.rogues.crew import MeasuredCrew, RogueCrew
+from simulators.rogues.crew import MeasuredCrew, RogueCrew, overheard
 from simulators.run.setup import prepare
 from simulators.run.workers import upload_message
 
@@ -80,3 +80,24 @@ def test_figures_of_every_upload_are_noted(setup):
     (own,) = crew.figures[setup.agents[1]]
     assert own == UploadLimits(1.0, own.norm, 7, 7, 0.0)
     crew.close()
+
+
+def test_a_rogue_says_as_much_as_is_let_in_and_reads_what_others_say(setup):
+    def boldest(parts, view):
+        own = parts["prototypes"]
+        return {"prototypes": Prototypes(own.classes, own.vectors * view.limits.norm, own.counts)}
+
+    one, *_ = setup.agents
+    crew = RogueCrew(Silent(setup), setup, [one], boldest)
+    vectors = wire.decode(crew.work(1, setup.agents)[one]).body["prototypes"].vectors
+    assert setup.config.admission.norm / 2 < np.linalg.norm(vectors[0])
+    rows = {"a": [[1.0, 2.0]], "b": [[3.0, 4.0], [5.0, 6.0]]}
+    messages = {
+        name: wire.encode(
+            wire.Envelope("upload", "f"), {"prototypes": Prototypes(range(len(r)), r, [7] * len(r))}
+        )
+        for name, r in rows.items()
+    }
+    heard = overheard(messages)["prototypes"]
+    assert heard.classes.tolist() == [0, 1]
+    assert heard.vectors.tolist() == [[1.0, 2.0], [5.0, 6.0]]

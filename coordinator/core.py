@@ -10,6 +10,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -22,6 +23,7 @@ from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, CutRecord, RoundRecord, UploadRecord
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.catalogue import Catalogue
+from coordinator.ledger.extractor import read_bundle
 from coordinator.ledger.keeper import Forgotten, Keeper, LedgerTerms
 from coordinator.ledger.versions import VersionTerms
 from coordinator.messages import Messages
@@ -37,6 +39,7 @@ from protofleet.exchange import contributed
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
+from protofleet.statistics.adoption import Verdict
 from protofleet.util.logs import Log
 from protofleet.wire import Message, epochs
 from protofleet.wire.codes import Reason
@@ -282,6 +285,11 @@ class Core:
         fleet is told by it.
         """
         extractor = self.catalogue.extractor()
+        if command == "freeze" and arguments.get("if_better"):
+            other, _ = read_bundle(Path(str(arguments["file"])))
+            verdict = Verdict(self.keeper.held_out, other.held_out)
+            if not verdict.is_better:
+                raise UsageError(verdict.sentence)
         answer, changed = self.catalogue.execute(command, arguments, self.base_round, self.state)
         if self.catalogue.extractor() != extractor:
             self.keeper.recover(now)  # another lineage, another ledger

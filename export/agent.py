@@ -24,7 +24,7 @@ from export.trial import Trial
 from protofleet import registry, wire
 from protofleet.contract import Contract
 from protofleet.errors import CheckpointError
-from protofleet.exchange.archive import PROTOTYPES, SELFTEST
+from protofleet.exchange.archive import PROTOTYPES, REPORT, SELFTEST
 from protofleet.exchange.snapshot import unpack
 from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import from_plain
@@ -94,4 +94,4 @@ def of_ledger(config: Config) -> Exported | None:
         state=state.digest,
         files={name: sha256(data).hexdigest() for name, data in files.items()},
     )
-    return Exported(manifest, files, json.loads(bundle.files.get("report.json", b"{}")))
+    return Exported(manifest, files, json.loads(bundle.files.get(REPORT, b"{}")))

@@ -29,7 +29,7 @@ from export.forms import ExportError
 from export.trial import Trial
 from export.verify import Check, FeatureCheck
 from protofleet.exchange import published
-from protofleet.exchange.archive import MODEL, PROTOTYPES, SCHEMA, SELFTEST
+from protofleet.exchange.archive import MODEL, PROTOTYPES, REPORT, SCHEMA, SELFTEST
 from protofleet.settings.fields import to_plain
 from protofleet.statistics.reliability import Calibration
 from protofleet.values.prototypes import Floats
@@ -116,7 +116,7 @@ def assembled(
         "forms": {n: len(d) for n, d in files.items() if n.endswith(".onnx")},
         "inputs": _inputs(shipped.points),
     }
-    files["report.json"] = plain_json(report)
+    files[REPORT] = plain_json(report)
     manifest = replace(
         draft,
         embedding=int(feature.shape[1]),

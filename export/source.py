@@ -31,6 +31,7 @@ from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Recipe, Scorer, Turn
 from protofleet.scoring import primary, scorers_of
 from protofleet.settings.fields import from_plain
+from protofleet.statistics.adoption import Standard
 from protofleet.statistics.reliability import Calibration
 from protofleet.util.seeds import generator
 from protofleet.values.prototypes import Parts, Tensors
@@ -55,6 +56,7 @@ class Source:
     check: Trial
     sure: Calibration | None = None  # how sure the method's own head is, where it says so
     took: str = ""  # whose network it is, and what the run reports
+    held_out: Standard | None = None  # what the fleet counted of it, where its method does
     measured: str = ""  # of which samples `check` are; nothing: accuracy cannot be said of them
 
     def lineages(self, *, freeze: bool = False) -> tuple[str, ...]:
@@ -197,6 +199,7 @@ def of_agent(
     device.receive(round, state.shared, state.for_agent(name))
     net = device.network().eval()
     parts = {**state.shared, **state.for_agent(name)}
+    verdict = learned.verdict(parts)
     return Source(
         contract=contract,
         method=recipe.name,
@@ -209,6 +212,7 @@ def of_agent(
         calibration=samples.calibration,
         check=samples.check,
         sure=learned.calibration(parts) if learned.HEAD in parts else None,
+        held_out=None if verdict is None else verdict.standing,
         measured=samples.measured,
     )
 

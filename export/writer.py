@@ -30,7 +30,7 @@ from export.trial import Trial
 from protofleet.contract import Input
 from protofleet.errors import UsageError
 from protofleet.exchange import archive, published
-from protofleet.exchange.archive import MANIFEST, MODEL, SCHEMA, SUFFIX
+from protofleet.exchange.archive import HELD_OUT, MANIFEST, MODEL, SCHEMA, SUFFIX
 from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.topics import check_name
 from protofleet.settings.fields import to_plain
@@ -74,6 +74,7 @@ def export(source: Source, want: Wanted) -> Exported:
         "samples": float(len(source.check.x)) if source.measured else None,
     }
     report = report | {"took": source.took, "measured": source.measured}
+    report |= {} if source.held_out is None else {HELD_OUT: to_plain(source.held_out)}
     draft = Manifest(
         schema=SCHEMA,
         input=contract.input,

@@ -29,8 +29,14 @@ NETWORKS = (".pt", ".pth", ".onnx")
 @click.option(
     "--wait", default=0.0, show_default=True, help="Seconds to wait for the devices' contributions."
 )
+@click.option(
+    "--if-better",
+    is_flag=True,
+    help="Only if the bundle's own fleet counted better than this one under the extractor that "
+    "it has (method grow).",
+)
 @where
-def freeze(source: Path, wait: float, data_dir: Path, as_json: bool) -> None:
+def freeze(source: Path, wait: float, if_better: bool, data_dir: Path, as_json: bool) -> None:
     """Make SOURCE's extractor the whole fleet's, whatever the run goes on to learn.
 
     SOURCE is a bundle (a folder or a .pfb file; `protofleet extractor` makes one of any network),
@@ -43,7 +49,8 @@ def freeze(source: Path, wait: float, data_dir: Path, as_json: bool) -> None:
             f"{source} is no bundle", "`protofleet extractor` makes one of weights or an ONNX file"
         )
     with bundle_file(source, data_dir) as file:
-        listing = ask(data_dir, "classes", what="freeze", file=str(file.resolve()))
+        arguments = {"file": str(file.resolve()), "if_better": if_better}
+        listing = ask(data_dir, "classes", what="freeze", **arguments)
     end = time.monotonic() + wait
     while wait and listing["awaited"] and time.monotonic() < end:
         time.sleep(NAP)

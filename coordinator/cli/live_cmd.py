@@ -126,6 +126,7 @@ def ledger_rows(ledger: dict[str, Any]) -> dict[str, str]:
         "extractor": ledger["lineage"][:26],
         "ledger": f"version {ledger['version']}: {sums}",
         "sure": sure + (", of an earlier total" if by and not ledger["current"] else ""),
+        **({"held out": ledger["held_out"]} if ledger.get("held_out") else {}),
         "state": ledger["state_sha256"][:16],
         "suspects": "; ".join(ledger["suspects"]) or "none",
         "drift": _drift(ledger["drift"]),

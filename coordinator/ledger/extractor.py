@@ -4,6 +4,7 @@ devices that fetch it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 from protofleet.contract import Input
 from protofleet.errors import DataError, UsageError, WireError
 from protofleet.exchange import archive, published
-from protofleet.exchange.archive import LARGEST_BUNDLE, PROTOTYPES, BundleError
+from protofleet.exchange.archive import HELD_OUT, LARGEST_BUNDLE, PROTOTYPES, REPORT, BundleError
 from protofleet.settings.fields import from_plain
+from protofleet.statistics.adoption import Standard
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class FrozenExtractor:
     blob: str
     size: int
     prototypes: bytes
+    held_out: Standard  # what its own fleet counted of it, where it says so
 
 
 def input_of(path: Path) -> Input:
@@ -63,4 +66,15 @@ def read_bundle(path: Path) -> tuple[FrozenExtractor, bytes]:
     # An extractor names no class at all: the devices bring theirs.
     if state.bank.about.classes and not len(state.bank.points.classes):
         raise UsageError("there is not one prototype in this bundle")
-    return FrozenExtractor(bundle.digest, sha256(data).hexdigest(), len(data), prototypes), data
+    counted = _held_out(bundle.files.get(REPORT), path.name)
+    blob = sha256(data).hexdigest()
+    return FrozenExtractor(bundle.digest, blob, len(data), prototypes, counted), data
+
+
+def _held_out(report: bytes | None, name: str) -> Standard:
+    try:
+        document = json.loads(report or b"{}")
+        counted = document.get(HELD_OUT, {})
+    except (ValueError, AttributeError, RecursionError):
+        raise BundleError(f"{name}: {REPORT} is no JSON document") from None
+    return from_plain(Standard, counted, f"{name}: {HELD_OUT}")

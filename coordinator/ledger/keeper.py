@@ -71,6 +71,7 @@ from protofleet.exchange import contributed
 from protofleet.exchange.contributed import Contributed, CountReport
 from protofleet.mqtt.link.events import Publication
 from protofleet.settings.fields import from_plain, to_plain
+from protofleet.statistics.adoption import Standard
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Head
 from protofleet.wire import Envelope
@@ -154,6 +155,11 @@ class Keeper:
     def is_settled(self) -> bool:
         """Whether all that came is in the version that is published."""
         return not self._dirty and self._counted_at == math.inf
+
+    @property
+    def held_out(self) -> Standard:
+        """What the devices that are heard counted, under the extractor that there is."""
+        return Standard.of(self.tally.but(self.version.doubted))
 
     def recover(self, now: float) -> None:
         """Stand where the journal is: at the start, after writing failed, and where an operator

@@ -67,6 +67,7 @@ def ledger(core: Core) -> dict[str, Any] | None:
     keeper, book = core.keeper, core.catalogue.book
     # Whether there is anything newer comes first: the version that is read after it has all of it.
     settled, counted = keeper.is_settled, len(keeper.tally.counts)
+    held_out = keeper.held_out
     version = keeper.version
     if not version.lineage:
         return None
@@ -82,6 +83,7 @@ def ledger(core: Core) -> dict[str, Any] | None:
         "classes": 0 if whole is None else len(whole.head.classes),
         "calibrated_by": 0 if whole is None else whole.calibration.samples,
         "current": whole is not None and whole.calibration.current,
+        "held_out": held_out.words if held_out.samples else "",
         "shrinkage": None if whole is None else whole.choice.shrinkage,
         "temperature": None if whole is None else whole.choice.temperature,
         "counted": counted,

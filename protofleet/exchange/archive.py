@@ -27,6 +27,7 @@ MANIFEST, MODEL, PROTOTYPES, SELFTEST = (
     "prototypes.cbor",
     "selftest.npz",
 )
+REPORT, HELD_OUT = "report.json", "held_out"  # and what a fleet counted, in it
 SUFFIX = ".pfb"
 LARGEST_BUNDLE = 256 << 20  # bytes of a packed bundle that goes over the wire
 _LARGEST = 2 << 30  # bytes of its files

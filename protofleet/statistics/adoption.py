@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
+from protofleet.errors import SettingError
 from protofleet.statistics.closed_form import SHRINKAGE
 from protofleet.statistics.counts import Counts
 from protofleet.statistics.held_out import STEP, TEMPERATURES, TIE
@@ -19,6 +20,13 @@ class Standard:
     samples: int = 0  # that were held out
     right: int = 0
     steps: int = 0  # of their log-losses, added up
+
+    def __post_init__(self) -> None:
+        # It comes with bundles from elsewhere.
+        if not 0 <= self.right <= self.samples or self.steps < 0:
+            raise SettingError(
+                "held out: not more can be right than there are, and no loss is negative"
+            )
 
     @staticmethod
     def of(counts: Counts | None) -> Standard:
@@ -72,6 +80,11 @@ class Verdict:
             return False
         surer = self.before.loss - self.after.loss > TIE * STEP
         return surer and self.after.accuracy - self.before.accuracy > self.chance
+
+    @property
+    def standing(self) -> Standard:
+        """Of what is adopted now."""
+        return self.after if self.is_better else self.before
 
     @property
     def sentence(self) -> str:

@@ -161,12 +161,13 @@ def joined(made, agents=AGENTS, now=0.0):
     return announced(said + made.take([birth(a, fleet=made.topics.fleet) for a in agents], now))
 
 
-def packed_bundle(path, bank, **changes):
+def packed_bundle(path, bank, report=None, **changes):
     """A bundle as far as a coordinator looks into it: prototypes, and a manifest with the hashes of
-    what is there.
+    what is there; a report where one is given.
     """
     message = published.write(bank, wire.Envelope("global", "f"))
     files = {"model.onnx": b"a graph", "prototypes.cbor": message, "selftest.npz": b"vectors"}
+    files |= {} if report is None else {archive.REPORT: report}
     manifest = {
         "schema": archive.SCHEMA,
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},

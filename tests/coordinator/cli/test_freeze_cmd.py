@@ -24,7 +24,12 @@ def asked(monkeypatch):
 def test_a_network_that_is_no_bundle_yet_is_sent_to_the_command_that_makes_one(tmp_path, name):
     with pytest.raises(UsageError, match=f"{name} is no bundle; `protofleet extractor` makes one"):
         freeze_cmd.freeze.callback(
-            source=tmp_path / name, wait=0.0, config=None, data_dir=tmp_path, as_json=False
+            source=tmp_path / name,
+            wait=0.0,
+            if_better=False,
+            config=None,
+            data_dir=tmp_path,
+            as_json=False,
         )
 
 

@@ -3,6 +3,7 @@ state, which is the laboratory's.
 """
 
 import itertools
+import json
 import random
 from dataclasses import replace
 
@@ -13,15 +14,27 @@ from coordinator.config import LedgerSection
 from coordinator.ledger import keeper
 from coordinator.uploads.fuse import fuse_round
 from protofleet import registry
+from protofleet.errors import SettingError, UsageError
 from protofleet.exchange import contributed, learned
+from protofleet.exchange.archive import BundleError
 from protofleet.exchange.published import About, Bank
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
+from protofleet.settings.fields import to_plain
 from protofleet.statistics import contribution, counts
 from protofleet.statistics.held_out import Samples
 from protofleet.values.prototypes import Prototypes
 from tests.contributing import GRID, LINEAGE, arrived, counted, message, read, samples
-from tests.coordinator.made import CONTRACT, banks, birth, frozen, ledger, receipts, totals
+from tests.coordinator.made import (
+    CONTRACT,
+    banks,
+    birth,
+    frozen,
+    ledger,
+    packed_bundle,
+    receipts,
+    totals,
+)
 
 FLEET = {"a": ("apple", "plum"), "b": ("plum", "apple", "pear"), "c": ("pear", "apple")}
 SETTLED = 20.0  # seconds after which all that is to be counted against was offered
@@ -303,6 +316,38 @@ def test_an_extractor_has_a_ledger_of_its_own_to_come_back_to(tmp_path):
     made.classes("back", {"version": version}, 72.0)
     assert made.state.sha256 == first
     assert made.keeper.number == 5  # a version each time
+
+
+def test_an_extractor_may_have_to_be_better_than_the_one_that_is_there(tmp_path):
+    made = ledger(tmp_path)
+    said(made)
+    settled(made)
+    other = Bank(About("extractor:f", ()), Prototypes([], np.zeros((0, 4))))
+
+    def freeze(report):
+        file = packed_bundle(tmp_path / "b.pfb", other, report)
+        made.classes("freeze", {"file": str(file), "if_better": True}, 80.0)
+
+    tally = made.keeper.tally  # whose classes are told apart too easily to be told apart better
+    dull = {
+        a: (digest, replace(own, right=own.right // 2, losses=own.losses + own.samples * 2**16))
+        for a, (digest, own) in tally.counts.items()
+    }
+    made.keeper.tally = replace(tally, counts=dull)
+    here = made.keeper.held_out
+    assert here.samples == 42
+    words = f"of 42 samples held out, {here.words} before, {here.words} with it"
+    with pytest.raises(UsageError, match=words):
+        freeze(json.dumps({"held_out": to_plain(here)}).encode())
+    with pytest.raises(UsageError, match="no device could hold samples out of both"):
+        freeze(None)
+    with pytest.raises(SettingError, match="not more can be right than there are"):
+        freeze(b'{"held_out": {"samples": 3, "right": 4}}')
+    with pytest.raises(BundleError, match=r"report\.json is no JSON document"):
+        freeze(b"[]")
+    assert made.catalogue.lineage == LINEAGE
+    freeze(b'{"held_out": {"samples": 900, "right": 900, "steps": 0}}')
+    assert made.catalogue.lineage == "extractor:f"
 
 
 def test_what_no_classifier_can_be_made_of_leaves_the_one_that_is_there(tmp_path, monkeypatch):

@@ -333,9 +333,9 @@ def _anchor(document: layers.Sections, folder: Path) -> None:
         contract["extractor"] = str(folder / contract["extractor"])
 
 
-def as_toml() -> str:
-    """A commented `fleet.toml` with every default. No `[contract]`: TOML has a section once, and
-    `edge-agent contract` writes it.
+def as_toml(limits: UploadLimits | None = None) -> str:
+    """A commented `fleet.toml` with every default, or with limits that are known. No `[contract]`:
+    TOML has a section once, and `edge-agent contract` writes it.
     """
     lines = [
         "# What a coordinator goes by. [contract] and [contract.input] are not in it yet:",
@@ -350,7 +350,7 @@ def as_toml() -> str:
         "serve": ServeSection(),
         "broker": ServingBroker(),
         "contract.training": Training(),
-        "admission": Bounds(),
+        "admission": Bounds() if limits is None else Bounds(**vars(limits)),
         "ledger": LedgerSection(),
         "trust": TrustSection(),
     }

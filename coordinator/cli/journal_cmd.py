@@ -104,24 +104,21 @@ def limits(directory: Path, margin: float, as_json: bool) -> None:
     _check(directory)
     journal = Journal.read(directory)
     try:
-        found = measured.of_journal(journal)
+        found = measured.of_fleet(journal, margin)
     finally:
         journal.close()
-    if not found:
+    if found is None:
         raise FleetError(f"{directory} holds no uploads yet", "let a round of exchange go by")
-    by_device = {agent: measured.largest(own) for agent, own in found.items()}
-    limits = measured.limits(by_device, margin)
-    over = sorted(agent for agent, own in by_device.items() if not measured.within(own, limits))
+    limits, over = to_plain(found.limits), found.over
     if as_json:
-        document = {"admission": to_plain(limits), "devices": len(found), "over": over}
+        document = {"admission": limits, "devices": found.devices, "over": over}
         click.echo(json.dumps(document, indent=1))
         return
-    uploads = sum(map(len, found.values()))
-    click.echo(f"# From {uploads} uploads of {len(found)} devices.")
+    click.echo(f"# From {found.uploads} uploads of {found.devices} devices.")
     refused = f"would have been refused: {', '.join(over[:8])}" if over else "within them: all"
     click.echo(printable(f"# {refused}"))
     click.echo("[admission]")
-    for name, value in to_plain(limits).items():
+    for name, value in limits.items():
         click.echo(f"{name} = {value}")
 
 

@@ -11,16 +11,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.config import DEFAULT, FleetConfig, as_toml, load
+from coordinator.config import DEFAULT, FleetConfig, ServeSection, as_toml, data_dir_of, load
 from protofleet.cli.options import SettingFlags
 from protofleet.errors import UsageError
 from protofleet.settings import layers
 from protofleet.settings.broker import BrokerSection
 from protofleet.util.files import own_folder
+
+if TYPE_CHECKING:
+    from coordinator.uploads.measured import MeasuredLimits
 
 FLAGS = SettingFlags(
     FleetConfig,
@@ -108,12 +111,33 @@ def serve(
 @click.argument("file", type=click.Path(path_type=Path), default=DEFAULT)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 def init(file: Path, force: bool) -> None:
-    """Write FILE (fleet.toml) with every setting, its meaning and its default."""
-    layers.write(file, as_toml(), over=force)
+    """Write FILE (fleet.toml) with every setting, its meaning and its default; where a fleet's
+    journal is there already, with the limits that its own uploads come to.
+    """
+    folder = data_dir_of(file) if file.exists() else file.absolute().parent / ServeSection.data_dir
+    found = _measured(folder)
+    layers.write(file, as_toml(None if found is None else found.limits), over=force)
+    if found is not None:
+        uploads = f"{found.uploads} uploads of {found.devices} devices in {folder}"
+        click.echo(f"[admission] is twice what four in five devices send: {uploads}")
     click.echo(
         f"{file} written; next: edge-agent contract --data SOURCE >> {file}, then:"
         " coordinator serve"
     )
+
+
+def _measured(folder: Path) -> MeasuredLimits | None:
+    """What follows from this directory's journal, if there is one."""
+    if not (folder / "journal.db").exists():
+        return None
+    from coordinator.journal.journal import Journal
+    from coordinator.uploads import measured
+
+    journal = Journal.read(folder)
+    try:
+        return measured.of_fleet(journal)
+    finally:
+        journal.close()
 
 
 def _file(file: Path | None) -> Path | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,27 @@ from protofleet.values.prototypes import Head, Mixtures, Part, Parts, Prototypes
 # Of the devices as many may lie as are above this share: their figures are not looked at. The
 # margin is for those honest ones that are left out with them, and for what is still to come.
 SHARE, MARGIN = 0.8, 2.0
+
+
+@dataclass(frozen=True)
+class MeasuredLimits:
+    """Limits, of how much they come, and which devices they would refuse."""
+
+    limits: UploadLimits
+    uploads: int
+    devices: int
+    over: tuple[str, ...]
+
+
+def of_fleet(journal: Journal, margin: float = MARGIN) -> MeasuredLimits | None:
+    """What follows for this journal's devices; nothing while it holds no uploads."""
+    found = of_journal(journal)
+    if not found:
+        return None
+    by_device = {agent: largest(own) for agent, own in found.items()}
+    chosen = limits(by_device, margin)
+    over = sorted(agent for agent, own in by_device.items() if not within(own, chosen))
+    return MeasuredLimits(chosen, sum(map(len, found.values())), len(found), tuple(over))
 
 
 def figures(parts: Parts) -> UploadLimits:

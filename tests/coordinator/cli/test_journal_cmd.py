@@ -1,6 +1,7 @@
 """Commands on a journal that nobody holds, and on one that is no journal."""
 
 import json
+import tomllib
 
 import pytest
 from click.testing import CliRunner
@@ -66,3 +67,14 @@ def test_a_folder_without_a_journal_is_refused_and_gets_none(tmp_path, words):
     outcome = call(command, tmp_path, *more)
     assert "holds no journal" in str(outcome.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_are_written_with_the_limits_of_the_journal_that_is_there(folder):
+    plan = folder.parent / "fleet.toml"
+    plan.write_text('[serve]\ndata_dir = "data"\n')
+    measured = json.loads(call("limits", folder, "--json").output)["admission"]
+    assert f"uploads of {len(AGENTS)} devices" in call("init", plan, "--force").output
+    written = tomllib.loads(plan.read_text())["admission"]
+    assert measured["norm"] < 1e5
+    assert {name: written[name] for name in measured} == measured
+    assert call("init", folder.parent / "plain.toml").output.count("\n") == 1

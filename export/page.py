@@ -16,7 +16,18 @@ from edge_agent.inference.bundle import CALIBRATION, DRIFT
 from protofleet.errors import FleetError, UsageError
 from protofleet.exchange.archive import MANIFEST, MODEL, PROTOTYPES, SELFTEST
 
-MODULES = ("app", "protofleet", "certainty", "follow", "cbor", "npz", "resize", "sha256")
+MODULES = (
+    "app",
+    "protofleet",
+    "published",
+    "certainty",
+    "enrolment",
+    "follow",
+    "cbor",
+    "npz",
+    "resize",
+    "sha256",
+)
 OWN = ("index.html", *(f"{module}.mjs" for module in MODULES))
 # What of each npm package goes beside the page, and what it is called there (.mjs: some servers
 # know no better type).

@@ -1,68 +1,20 @@
 // A bundle in JavaScript: the browser's and Node's client, with any build of onnxruntime passed in.
 // docs/bundle.md has the format. Nothing here is specific to a page.
 
-import { BundleError, TEXT, decodeCbor, half } from "./cbor.mjs";
-import { oddness, probabilities, quantile, sound, unusual, withPrior } from "./certainty.mjs";
+import { BundleError, TEXT, decodeCbor } from "./cbor.mjs";
+import { oddness, probabilities, quantile, unusual, withPrior } from "./certainty.mjs";
+import { meanOf, withClass } from "./enrolment.mjs";
 import { readNpz } from "./npz.mjs";
+import { readPublished, readTotal } from "./published.mjs";
 import { resized } from "./resize.mjs";
 import { sha256 } from "./sha256.mjs";
 
-export { BundleError, decodeCbor, sha256 };
+export { BundleError, decodeCbor, readPublished, sha256 };
 
-const TYPED = { 64: 1, 72: 1, 79: 8, 84: 2, 85: 4 }; // RFC 8746 tag: bytes a value
 const BLOCK = 64; // samples a call
-const MOST_CLASSES = 65536;
+const MOST_PHOTOS = 1000; // of a class that is enrolled
+const LONGEST_NAME = 64;
 const LARGEST = 1e30; // what a graph is given: of more no score is a number
-
-/** A typed array as { shape, data }, numbers in double precision. */
-function array(raw) {
-  if (raw instanceof Map) {
-    const [q, s] = [array(raw.get("q")), array(raw.get("s"))];
-    const width = q.shape[1];
-    return { shape: q.shape, data: q.data.map((v, i) => v * s.data[Math.floor(i / width)]) };
-  }
-  let [shape, typed] = [null, raw];
-  if (raw?.tag === 40) [shape, typed] = raw.value;
-  const [tag, bytes] = [typed?.tag, typed?.value];
-  const size = TYPED[tag];
-  if (!size || !(bytes instanceof Uint8Array) || bytes.length % size) throw new BundleError("an array is not of the known form");
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const read = {
-    64: (i) => view.getUint8(i),
-    72: (i) => view.getInt8(i),
-    79: (i) => Number(view.getBigInt64(i, true)),
-    84: (i) => half(view.getUint16(i, true)),
-    85: (i) => view.getFloat32(i, true),
-  }[tag];
-  const data = Float64Array.from({ length: bytes.length / size }, (_, i) => read(i * size));
-  if (!data.every(Number.isFinite)) throw new BundleError("a number is not finite");
-  shape ??= [data.length];
-  if (shape.reduce((a, b) => a * b, 1) !== data.length) throw new BundleError("an array's sizes do not fit its values");
-  return { shape, data };
-}
-
-/** What the fleet publishes: class names, lineage and points. */
-export function readPublished(bytes) {
-  const message = decodeCbor(bytes);
-  const body = message instanceof Map ? message.get("body") : null;
-  if (message.get?.("v") !== 1 || message.get("t") !== "global" || body?.tag !== 24) {
-    throw new BundleError("these bytes are no published prototypes");
-  }
-  const parts = decodeCbor(body.value);
-  const kind = ["prototypes", "mixtures", "head"].find((name) => parts.has(name));
-  const json = parts.get("about")?.get("arrays")?.get("json");
-  if (!kind || !json) throw new BundleError("the prototypes do not say what they are");
-  const about = JSON.parse(TEXT.decode(Uint8Array.from(array(json).data)));
-  const named = Array.isArray(about.classes) && about.classes.every((name) => name && typeof name === "string");
-  if (!named || about.classes.length > MOST_CLASSES || new Set(about.classes).size < about.classes.length) {
-    throw new BundleError("class names that differ are due");
-  }
-  const points = Object.fromEntries([...parts.get(kind)].filter(([name]) => name !== "kind").map(([n, raw]) => [n, array(raw)]));
-  const rows = Array.from(points.classes.data);
-  if (about.calibration && !sound(about.calibration)) throw new BundleError("the calibration contradicts itself");
-  if (rows.some((c) => !(c < about.classes.length))) throw new BundleError("a prototype is of no class");
-  return { ...about, kind, points, rows, body: body.value };
-}
 
 /** The inputs of the graph for these points; `drift` moves a class's points to where a quantised extractor sees them. */
 export function ready(bank, reading, drift = null) {
@@ -167,7 +119,55 @@ export class Classifier {
 
   constructor(ort, manifest, session, drift, { unknown = false, seen = null, prior = null } = {}) {
     Object.assign(this, { ort, manifest, session, drift, unknown, seen, loaded: null });
+    Object.assign(this, { published: null, total: null, enrolled: [] });
     this.expect(prior);
+  }
+
+  /** The fleet's sums (its channel `total`, or a device's `fleet.pfb.total.cbor`): a class that is enrolled beside a head
+   *  needs them. */
+  async sums(bytes) {
+    const total = readTotal(bytes);
+    if (!this.manifest.lineages.includes(total.lineage) || total.width !== this.manifest.embedding) {
+      throw new BundleError("these sums are of another extractor");
+    }
+    this.total = total;
+    if (this.published) await this.use(...this.published);
+  }
+
+  /** A new class from `n` photos, one after another as `classify` takes them: in use from the next answer on, and beside
+   *  whatever is swapped in until that has the class itself. */
+  async enroll(label, samples, n) {
+    const { bank } = this.loaded;
+    if (this.loaded.labels.includes(label)) throw new BundleError(`there is a class ${label} already`);
+    if (typeof label !== "string" || !label || label.length > LONGEST_NAME) throw new BundleError("a name is due");
+    if (!(n >= 1 && n <= MOST_PHOTOS) || bank.kind === "mixtures") throw new BundleError("a few photos are due, and no mixtures");
+    if (bank.kind === "head" && !this.total) throw new BundleError("beside a head the fleet's sums are due");
+    this.must(samples, n);
+    const [off, d] = [this.drift?.[""], this.manifest.embedding];
+    const features = new Float64Array(n * d);
+    let at = 0;
+    // As the float extractor would have seen them, which is what a fleet shares.
+    for await (const { feature: { data } } of this.blocks(samples, this.loaded)) {
+      for (let i = 0; i < data.length; i++, at++) features[at] = data[i] - (off ? off[at % d] : 0);
+    }
+    const mean = meanOf(features, n);
+    this.enrolled = [...this.enrolled, { label, samples: n, mean }];
+    try {
+      await this.use(...this.published);
+      if (!this.loaded.labels.includes(label)) throw new BundleError("these classes were made of no sums: a row cannot be told");
+    } catch (error) {
+      this.enrolled = this.enrolled.slice(0, -1);
+      throw error;
+    }
+  }
+
+  /** Take back a class that was enrolled here; whether there was one. */
+  async forget(label) {
+    const others = this.enrolled.filter((own) => own.label !== label);
+    if (others.length === this.enrolled.length) return false;
+    this.enrolled = others;
+    await this.use(...this.published);
+    return true;
   }
 
   /** From the next answer on these classes are likely beforehand; null: all alike. */
@@ -201,6 +201,15 @@ export class Classifier {
   /** Classify by these prototypes from the next call on; what does not fit is refused and nothing changes. */
   async swap(bytes) {
     const bank = readPublished(bytes);
+    const state = await sha256(bank.body);
+    await this.use(bank, state);
+    this.published = [bank, state];
+    return state;
+  }
+
+  /** The same of a bank that was read, and the classes that were enrolled here and are not in it. */
+  async use(plain, state) {
+    const bank = this.withEnrolled(plain);
     if (!this.manifest.lineages.includes(bank.lineage)) {
       throw new BundleError(`these prototypes are of ${bank.lineage}, this bundle is of ${this.manifest.lineages[0]}`);
     }
@@ -211,10 +220,14 @@ export class Classifier {
     if (inputs.proto_w[1][0] !== width || none) throw new BundleError("these points have another size");
     const tensors = Object.entries(inputs).map(([name, [data, shape]]) => [name, new this.ort.Tensor("float32", data, shape)]);
     const held = [...new Set(bank.rows)].sort((a, b) => a - b);
-    const state = await sha256(bank.body);
     const loaded = { bank, tensors: Object.fromEntries(tensors), held, labels: held.map((c) => bank.classes[c]), state };
     this.loaded = Object.freeze({ ...loaded, inputs, judge: this.judge(loaded, inputs) });
-    return this.loaded.state;
+  }
+
+  withEnrolled(plain) {
+    const present = new Set(plain.rows.map((c) => plain.classes[c]));
+    const absent = this.enrolled.filter((own) => !present.has(own.label)).sort((a, b) => (a.label < b.label ? -1 : 1));
+    return absent.reduce((bank, own) => withClass(bank, this.total, own), plain);
   }
 
   /** What tells unknown things with these classes: the fleet's calibration, else the bundle's check samples. */
@@ -244,12 +257,16 @@ export class Classifier {
     }
   }
 
+  must(samples, n) {
+    const { shape } = this.manifest.input;
+    if (samples.length !== n * shape.reduce((a, b) => a * b, 1)) throw new BundleError(`${n} samples of ${shape.join("×")} are due`);
+  }
+
   /** `samples`: n of the bundle's inputs one after another, uint8 for images. One answer each, without a label while no
    *  class is known. */
   async classify(samples, n = 1) {
-    const [loaded, { shape }] = [this.loaded, this.manifest.input];
-    if (samples.length !== n * shape.reduce((a, b) => a * b, 1)) throw new BundleError(`${n} samples of ${shape.join("×")} are due`);
-    const answers = [];
+    const [loaded, answers] = [this.loaded, []];
+    this.must(samples, n);
     for await (const { score, feature } of this.blocks(samples, loaded)) {
       for (let row = 0; row < feature.dims[0]; row++) answers.push(this.answer(loaded, score, feature, row));
     }

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from edge_agent.inference.classifier import Classifier, OwnPrior
+from edge_agent.updates import cache, enrolment
 from export import page
 from export.contents import npz
 from export.extractor import extractor
@@ -23,8 +24,11 @@ from export.trial import Trial
 from export.writer import Wanted, contents_of, export, export_extractor, write
 from protofleet import wire
 from protofleet.contract import Input
-from protofleet.exchange import published
+from protofleet.exchange import contributed, learned, published
+from protofleet.exchange.contributed import Claim
 from protofleet.exchange.published import About, Bank
+from protofleet.statistics.closed_form import moments
+from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.values.prototypes import Head, Prototypes, Tensors
 from tests.bundles import device, digits, other_bank
 from tests.export.browser import CHROMIUM, answer, node_modules, visited
@@ -96,10 +100,11 @@ def laid_out(out, classifier, x, banks):
     return out, swaps, due
 
 
-def by_node(out, swaps, prior=None):
+def by_node(out, swaps, **asked):
+    """`prior` and `enrol` as the client takes them."""
     command = ["node", str(HERE / "client.mjs"), str(out / "ort.wasm.min.mjs"), str(out / "bundle")]
     command += [str(out / "samples.bin"), str(N), *(str(out / swap) for swap in swaps)]
-    environment = os.environ | {"PRIOR": json.dumps(prior)}
+    environment = os.environ | {name.upper(): json.dumps(word) for name, word in asked.items()}
     run = subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=120, env=environment
     )
@@ -177,11 +182,49 @@ def test_a_devices_own_classes_are_as_likely_beforehand_in_node_as_in_python(fle
     for swap in swaps:
         classifier.swap((out / swap).read_bytes())
         due.append(classifier.look(x))
-    agrees(by_node(out, swaps, {"counts": own, "smooth": 0.5}), due)
+    agrees(by_node(out, swaps, prior={"counts": own, "smooth": 0.5}), due)
     # It decides here and there, and what is unknown is as it was.
     assert 0 < np.mean(due[1].scores.argmax(1) != plain[1].scores.argmax(1)) < 0.5
     assert (due[1].unknown == plain[1].unknown).all()
     assert (due[4].scores == plain[4].scores).all()  # none of these classes is its own
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_a_class_that_is_enrolled_in_node_is_what_a_device_makes_of_it_to_four_digits(
+    fleets, tmp_path
+):
+    out, swaps, plain = fleets
+    bundle, data = tmp_path / "b.pfb", digits()
+    shutil.copytree(out.parent / "b", bundle)
+    classifier = Classifier(bundle, unknown=True)
+    bank = published.read((out / swaps[0]).read_bytes()).bank
+    lineage, names = bank.about.lineage, bank.about.classes
+    f, y = classifier.embed(data.x[:1500]), data.y[:1500]
+    known = y < 8
+    of = learned.parts(moments(fold(contribution(f[known], y[known], Grid()), Grid())))
+    sums = contributed.write_total(Claim(lineage, names), of, wire.Envelope("global", "f", "r"))
+    cache.total_file(bundle).write_bytes(sums)
+    photos = data.x[:1500][y == 8][:5]
+    cache.state_file(bundle).write_bytes((out / swaps[0]).read_bytes())
+    cache.settled(classifier, bundle)
+    enrolment.keep(
+        classifier, bundle, enrolment.embedded(classifier, "8", photos).message("f", "a")
+    )
+    (tmp_path / "total").write_bytes(sums)
+    (tmp_path / "photos").write_bytes(photos.tobytes())
+    paths = {name: str(tmp_path / name) for name in ("total", "photos")}
+    found = by_node(out, swaps, enrol={**paths, "n": 5, "label": "8"})["enrolled"]
+    due, ninth = classifier.look(data.x[-N:]), data.y[-N:] == 8
+    for told in found[:2]:
+        same(told, due)
+    assert (due.probabilities[ninth].argmax(1) == 8).mean() > 0.5
+    same(found[2], plain[2])  # this state has the class itself
+    same(found[3], plain[1])
+    without_sums, torn, whole, odd, enrolled, again = found[4]
+    assert (whole, enrolled) == ("", "")
+    assert without_sums == "beside a head the fleet's sums are due"
+    assert (torn, odd) == ("the message is cut short", "5 samples of 8×8×1 are due")
+    assert again == "there is a class 8 already"
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")

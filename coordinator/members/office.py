@@ -39,6 +39,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -163,7 +164,7 @@ class Office:
         except TrustError as error:
             return joining.declined(self.authority, topic, question, error.words)
         with self.registry.commit():
-            admission = self._admission(name, request)
+            admission = self._admission(member, request)
         return joining.admitted(self.authority, topic, question, admission)
 
     def _let_in(self, invitation: InvitationRecord, name: str, request: bytes) -> Admission:
@@ -175,7 +176,7 @@ class Office:
             if earlier is not None:
                 if earlier.revoked is not None:
                     raise TrustError(f"{earlier.name} was revoked")
-                return self._admission(earlier.name, public)
+                return self._admission(earlier, public)
             if self._wall() > invitation.expires:
                 raise TrustError("the invitation has expired")
             if len(members) >= max(invitation.several, 1):
@@ -183,8 +184,9 @@ class Office:
             if name != invitation.name:
                 raise TrustError(f"the invitation is for {invitation.name}, not for {name}")
             name = self._free_name(invitation)
-            self.registry.put_member(MemberRecord(name, raw, invitation.id, self._wall(), None))
-            return self._admission(name, public)
+            member = MemberRecord(name, raw, invitation.id, self._wall(), None)
+            self.registry.put_member(member)
+            return self._admission(member, public)
 
     def _free_name(self, invitation: InvitationRecord) -> str:
         """The invitation's, or the next of a class."""
@@ -196,11 +198,17 @@ class Office:
         names = (f"{invitation.name}-{n}" for n in range(1, len(in_force) + 2))
         return check_name("device", next(name for name in names if name not in in_force))
 
-    def _admission(self, name: str, key: Ed25519PublicKey) -> Admission:
-        certificate = self.authority.client(name, key, self._now)
+    def _admission(self, member: MemberRecord, key: Ed25519PublicKey) -> Admission:
+        """Of one member one certificate a day, however often it asks, or somebody its question
+        again: each is a row here, and one of the list when it is revoked.
+        """
+        today = self._now.replace(hour=0, minute=0, second=0, microsecond=0)
+        terms = f"{member.name} {member.invitation} {today:%Y-%m-%d} ".encode() + member.key
+        serial = int.from_bytes(sha256(terms).digest()[:16]) + 1
+        certificate = self.authority.client(member.name, key, today, serial)
         ends = certificate.not_valid_after_utc.timestamp()
-        self.registry.put_certificate(certificate.serial_number, name, ends)
-        return Admission(name, certificate, self.authority.certificate, self.signed_ring)
+        self.registry.put_certificate(serial, member.name, ends)
+        return Admission(member.name, certificate, self.authority.certificate, self.signed_ring)
 
     # members
 

@@ -152,9 +152,9 @@ class Registry:
         )
 
     def put_certificate(self, serial: int, name: str, ends: float) -> None:
-        """Signed for this name."""
+        """Signed for this name; the same once more changes nothing."""
         row = f"{serial:x}", name, ends
-        self._db.execute("INSERT INTO certificates VALUES (?, ?, ?, NULL)", row)
+        self._db.execute("INSERT OR IGNORE INTO certificates VALUES (?, ?, ?, NULL)", row)
 
     def revoke(self, name: str, now: float) -> None:
         """No word of this member's counts any more, nor any of its certificates."""

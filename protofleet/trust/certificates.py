@@ -75,9 +75,11 @@ class Authority:
             write_whole(path, as_pem(_self_signed(key, fleet, now)), mode=OWN_FILE)
         return cls(key, of_pem(path))
 
-    def client(self, name: str, key: Ed25519PublicKey, now: datetime) -> x509.Certificate:
-        """For a device of this name, or for the coordinator."""
-        return self._signed(name, key, now, "client", ())
+    def client(
+        self, name: str, key: Ed25519PublicKey, now: datetime, serial: int | None = None
+    ) -> x509.Certificate:
+        """For a device of this name, or for the coordinator; the same of the same serial."""
+        return self._signed(name, key, now, "client", (), serial)
 
     def server(
         self, hosts: Sequence[str], key: Ed25519PublicKey, now: datetime
@@ -107,10 +109,11 @@ class Authority:
         now: datetime,
         usage: Usage,
         hosts: Sequence[str],
+        serial: int | None = None,
     ) -> x509.Certificate:
         from cryptography import x509
 
-        builder = _builder(self.certificate.subject, name, key, now, DAYS)
+        builder = _builder(self.certificate.subject, name, key, now, DAYS, serial)
         builder = builder.add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
         ).add_extension(x509.ExtendedKeyUsage([_oid(usage)]), critical=False)
@@ -251,7 +254,12 @@ def _self_signed(key: Ed25519PrivateKey, fleet: str, now: datetime) -> x509.Cert
 
 
 def _builder(
-    issuer: x509.Name, name: str, key: Ed25519PublicKey, now: datetime, days: int
+    issuer: x509.Name,
+    name: str,
+    key: Ed25519PublicKey,
+    now: datetime,
+    days: int,
+    serial: int | None = None,
 ) -> x509.CertificateBuilder:
     from cryptography import x509
 
@@ -260,7 +268,7 @@ def _builder(
         .issuer_name(issuer)
         .subject_name(_name(name))
         .public_key(key)
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial or x509.random_serial_number())
         .not_valid_before(now - SKEW)
         .not_valid_after(now + timedelta(days=days))
     )

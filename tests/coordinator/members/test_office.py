@@ -120,7 +120,7 @@ def test_who_is_revoked_is_no_member_and_its_name_is_free(office):
     assert "deny" not in acl.read_text()  # the name is another's now
 
 
-def test_a_member_is_renewed_under_its_own_key_alone(office):
+def test_a_member_is_renewed_under_its_own_key_alone(office, clock):
     token, key = invited(office), keys.new()
     answered(office, token, question(office, token, key=key))
     topic = office.topics.certificate("camera-07")
@@ -129,6 +129,7 @@ def test_a_member_is_renewed_under_its_own_key_alone(office):
         data = office.renew("camera-07", asked)
         return joining.read_answer(data, token.authority, topic, asked)
 
+    clock.now += 86_400.0
     assert renewed(certificates.request(key, "camera-07")).name == "camera-07"
     for other, name in ((keys.new(), "camera-07"), (key, "coordinator")):
         with pytest.raises(Declined, match="another name, or another key"):
@@ -168,3 +169,22 @@ def test_an_open_invitation_is_a_login_at_the_door_and_no_other_is(office, clock
             invited(office, name)
     hosts = certificates.hosts(certificates.of_pem(office.folder / "broker/broker.pem"))
     assert {"broker", "localhost", "127.0.0.1"} <= hosts
+
+
+def test_a_question_that_is_asked_again_and_again_makes_no_more_certificates(office, clock):
+    """By its member, or by somebody who heard it."""
+    token, key = invited(office), keys.new()
+    asked = question(office, token, key=key)
+    serials = {answered(office, token, asked).certificate.serial_number for _ in range(3)}
+    renewal, topic = certificates.request(key, "camera-07"), office.topics.certificate("camera-07")
+    for _ in range(3):
+        answer = office.renew("camera-07", renewal)
+        admission = joining.read_answer(answer, token.authority, topic, renewal)
+        serials.add(admission.certificate.serial_number)
+    assert len(serials) == 1
+    clock.now += 86_400.0
+    answer = office.renew("camera-07", renewal)
+    admission = joining.read_answer(answer, token.authority, topic, renewal)
+    assert admission.certificate.serial_number not in serials
+    office.revoke("camera-07")
+    assert len(office.registry.serials(clock.now)) == 2

@@ -27,6 +27,7 @@ from protofleet.exchange.contributed import Contributed
 from protofleet.settings.fields import from_plain
 from protofleet.statistics import drift
 from protofleet.statistics.drift import BLOCK, KEPT, DriftReference, DriftReport, DriftWindow
+from protofleet.util.allocator import give_freed_memory_back
 from protofleet.util.files import OWN_FILE, own_folder, write_whole
 from protofleet.values.prototypes import Floats
 
@@ -115,6 +116,7 @@ class RecentWindow:
             self._stamps, self._reference = stamps, None
             with suppress(OSError, WireError):
                 self._reference = _reference(*paths, self._lineage, self._width)
+            give_freed_memory_back()
         return self._reference
 
     def _read(self) -> None:

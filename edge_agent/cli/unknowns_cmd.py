@@ -66,7 +66,7 @@ def _cosines(bundle: Path, bank: Any, ring: Any) -> Any:
     from edge_agent.updates import cache
     from protofleet.values.prototypes import Head
 
-    total = cache.total(bundle, bank.about)
+    total = cache.total(bundle, bank)
     if total is None or not isinstance(bank.points, Head):
         raise FleetError(
             "what is alike is told by the fleet's sums, which are not on this device",

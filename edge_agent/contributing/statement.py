@@ -176,8 +176,8 @@ class Statement:
 
     def count(self, payload: bytes, speaker: Speaker) -> str:
         """Count the samples that were said against this total, and say which one it is."""
-        claim, moments = contributed.read_total(payload)
-        if claim.lineage != self.lineage or moments.means.shape[1] != self._width:
+        claim, moments = contributed.read_total(payload, self._width)
+        if claim.lineage != self.lineage:
             raise DataError("the fleet's total is of another extractor")
         spoken, _ = self._spoken()
         if not spoken:

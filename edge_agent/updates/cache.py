@@ -154,19 +154,21 @@ def with_enrolled(bundle: Path, bank: Bank) -> Bank:
             points = Prototypes(np.array([0]), own.contribution.means.vectors)
             bank = published.joined(bank, Bank(About(bank.about.lineage, (own.label,)), points))
         return bank
-    of = total(bundle, bank.about)
+    of = total(bundle, bank)
     if of is None or not isinstance(bank.points, Head):
         return bank  # of a head's classes nothing but rows is here: there is no telling a new one's
     return _more_rows(bank, bank.points, of, classes)
 
 
-def total(bundle: Path, about: About) -> tuple[Claim, Moments] | None:
+def total(bundle: Path, bank: Bank) -> tuple[Claim, Moments] | None:
     """The fleet's sums under this extractor, if they were fetched."""
+    points = bank.points
+    width = points.weight.shape[1] if isinstance(points, Head) else points.dim
     try:
-        claim, moments = contributed.read_total(total_file(bundle).read_bytes())
+        claim, moments = contributed.read_total(total_file(bundle).read_bytes(), width)
     except (OSError, WireError):
         return None
-    return (claim, moments) if claim.lineage == about.lineage else None
+    return (claim, moments) if claim.lineage == bank.about.lineage else None
 
 
 def _more_rows(

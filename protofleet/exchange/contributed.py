@@ -109,9 +109,11 @@ def write_total(claim: Claim, of: Parts, envelope: Envelope) -> bytes:
     )
 
 
-def read_total(payload: bytes) -> tuple[Claim, Moments]:
-    """The same, or `WireError`."""
-    return _of_total(payload, learned.moments)
+def read_total(payload: bytes, width: int = 0) -> tuple[Claim, Moments]:
+    """The same, or `WireError`; of features of this width, where that is said: before there is a
+    matrix of theirs.
+    """
+    return _of_total(payload, learned.moments, width)
 
 
 def read_spread(payload: bytes) -> tuple[Claim, Prototypes, NDArray[np.float64]]:
@@ -120,12 +122,14 @@ def read_spread(payload: bytes) -> tuple[Claim, Prototypes, NDArray[np.float64]]
     return claim, means, variances
 
 
-def _of_total(payload: bytes, reading: Callable[[Parts], T]) -> tuple[Claim, T]:
+def _of_total(payload: bytes, reading: Callable[[Parts], T], width: int = 0) -> tuple[Claim, T]:
     message = wire.decode(payload)
     if message.envelope.t != "global":
         raise WireError(f"a message of type global is due, not {message.envelope.t}")
     parts = dict(message.body)
-    where = "global.parts.about"
+    where, means = "global.parts.about", parts.get(learned.MEANS)
+    if width and isinstance(means, Prototypes) and means.dim != width:
+        raise WireError(f"global.parts: {means.dim} numbers a mean where {width} are due")
     try:
         claim = from_plain(Claim, plain_of(parts.pop(_CLAIM, None), where), "about")
         return claim, reading(parts)

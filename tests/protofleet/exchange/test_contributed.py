@@ -12,6 +12,7 @@ from protofleet.statistics import counts
 from protofleet.statistics.closed_form import moments
 from protofleet.statistics.contribution import Grid, contribution, fold, parts_of
 from protofleet.statistics.held_out import Samples
+from protofleet.values.prototypes import Tensors
 from protofleet.values.sums import digest
 from protofleet.wire import Envelope
 from tests.protofleet.statistics.test_contribution import samples
@@ -74,6 +75,15 @@ def test_other_messages_are_neither():
         contributed.read(wire.encode(HEAD, parts_of(OWN)))
     with pytest.raises(WireError, match="type global is due"):
         contributed.read_total(contributed.write_contribution(CLAIM, OWN, HEAD))
+
+
+def test_a_total_of_another_width_is_refused_before_there_is_a_matrix_of_it(monkeypatch):
+    """59 MB of one became 1.6 GB."""
+    state = {learned.MEANS: OWN.means, learned.WITHIN: Tensors({"entries": [], "exponent": [64]})}
+    data = contributed.write_total(CLAIM, state, Envelope("global", "f"))
+    monkeypatch.setattr(contributed.learned, "square", lambda *_: 1 / 0)
+    with pytest.raises(WireError, match="numbers a mean where 9 are due"):
+        contributed.read_total(data, 9)
 
 
 @pytest.mark.parametrize("wrong", [{"lineage": ""}, {"classes": ("a", "a")}, {"classes": ("",)}])

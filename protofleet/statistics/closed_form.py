@@ -26,8 +26,9 @@ Everything here is a function of sums, so it is the same wherever the sums are.
 # g is the share of what is seen of a mean that is not chance (empirical Bayes; Efron and Morris
 # 1973): with it what is given back is δ²(1 − g), and a sample of a class of five scores on average
 # what one of a class of hundreds does, ½δ². So both are compared, and called unknown, alike.
-# No constant is in it. Two that were chosen on photographs of objects (a prior of 8 samples, the
-# first term given back twice) took 0.10 from what a new class came to on Fashion-MNIST.
+# No constant in it was fitted to data. Two that were chosen on photographs of objects (a prior of 8
+# samples, the first term given back twice) took 0.10 from what a new class came to on
+# Fashion-MNIST.
 #
 # δ² is of the classes of usual size: of a small one it is mostly chance. Where hardly anything
 # sets classes apart from it, a mean of BELIEVED samples is believed by half all the same.

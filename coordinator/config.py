@@ -151,8 +151,14 @@ class LedgerSection:
 
 @dataclass(frozen=True)
 class TrustSection:
-    """How devices that are invited come to the fleet."""
+    """Who is believed, and how devices that are invited come to the fleet."""
 
+    signatures: Literal["auto", "required", "accepted", "off"] = setting(
+        "auto",
+        "words of devices: taken with a member's signature alone (required), from others than"
+        " members without one, too (accepted), or as they come (off); auto: required once a device"
+        " was invited, else off",
+    )
     broker: str = setting(
         "", "how devices reach the broker, in invitations; empty: as [broker] url has it"
     )

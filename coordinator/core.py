@@ -21,6 +21,7 @@ from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, CutRecord, RoundRecord, UploadRecord
+from coordinator.journal.signatures import ProofRecord
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.extractor import read_bundle
@@ -40,6 +41,7 @@ from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.statistics.adoption import Verdict
+from protofleet.trust.sequence import Numbers
 from protofleet.util.logs import Log
 from protofleet.wire import Message, epochs
 from protofleet.wire.codes import Reason
@@ -150,6 +152,8 @@ class Core:
         self._born: set[str] = set()  # whose birth or death was heard in this batch
         # The highest that a device follows, and as far as the journal knows of it.
         self._heard_epoch = self._noted_epoch = messages.epoch
+        self.numbers: Numbers | None = None  # of signatures that were taken
+        self._proofs: list[tuple[ProofRecord, bytes]] = []  # with the message, not written yet
         self._closing: CutRecord | None = None  # cut, and without a state yet
         self._refold = False  # its uploads were folded in an earlier life
         self._started = False
@@ -226,6 +230,10 @@ class Core:
         for topic, payload in arrivals:
             if topic.agent is None:
                 continue
+            if topic.proof and topic.kind == "upload":
+                signature, digest = topic.proof
+                proof = ProofRecord(topic.agent, int(topic.rest[0]), digest, signature)
+                self._proofs.append((proof, payload))
             # Round 0 is never opened: what is sent there are classes, for whatever is learnt.
             if topic.kind == "upload" and topic.rest != ("0",):
                 if self.allowance.is_spent("refusal", topic.agent, now):
@@ -238,8 +246,10 @@ class Core:
             else:
                 publications += self._take_small(topic.kind, topic.agent, payload, now, events)
         births, epoch = self._births_to_write(), self._heard_epoch
-        if self.intake.fresh or births or epoch > self._noted_epoch:
+        numbers = {} if self.numbers is None else self.numbers.fresh
+        if self.intake.fresh or births or epoch > self._noted_epoch or numbers:
             with self.journal.commit():
+                self._write_signatures(numbers)
                 self.journal.add_uploads(self.intake.fresh.values())
                 for agent, record in births.items():
                     self.journal.add_agent(agent, record)
@@ -264,6 +274,24 @@ class Core:
         publications += self._look_at_ledger(now)
         # A batch of its own: a round that opened just now may be full already.
         return publications + self._advance([self._tick(now)], now)
+
+    def _write_signatures(self, numbers: dict[tuple[str, str], int]) -> None:
+        """What was taken is not taken again, and who said it can be shown: in the commit of what
+        was said.
+        """
+        fresh = self.intake.fresh
+        proofs = [
+            proof
+            for proof, payload in self._proofs
+            if not proof.round
+            or ((new := fresh.get((proof.round, proof.agent))) and new.body is payload)
+        ]
+        self._proofs = []
+        if numbers:
+            self.journal.signatures.put_heard(numbers)
+            numbers.clear()
+        if proofs:
+            self.journal.signatures.put_proofs(proofs)
 
     def heard(self, agents: Iterable[str], now: float) -> None:
         """These devices said something that is not for the core: they are there."""

@@ -65,6 +65,15 @@ class FleetSection:
 
 
 @dataclass(frozen=True)
+class BeliefSection:
+    """Whose words this device takes."""
+
+    signatures: Literal["auto", "required", "off"] = setting(
+        "auto", "required: run as a member of a fleet alone; auto: as one if it joined one"
+    )
+
+
+@dataclass(frozen=True)
 class DataSection:
     """What this device learns from."""
 
@@ -126,6 +135,7 @@ class Config:
     agent: AgentSection = field(default_factory=AgentSection)
     broker: BrokerSection = field(default_factory=BrokerSection)
     fleet: FleetSection = field(default_factory=FleetSection)
+    trust: BeliefSection = field(default_factory=BeliefSection)
     data: DataSection = field(default_factory=DataSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
 
@@ -188,9 +198,7 @@ def _as_member(config: Config) -> Config:
     broker = config.broker
     if broker.url == default.broker.url:
         broker = replace(broker, url=member.broker)
-    if broker.url.startswith(("mqtts:", "wss:")) and not (broker.ca or broker.cert or broker.key):
-        ca, cert, key = (str(path) for path in member.certificates)
-        broker = replace(broker, ca=ca, cert=cert, key=key)
+    broker = membership.with_certificates(broker, member)
     return replace(
         config,
         agent=replace(config.agent, id=member.name),

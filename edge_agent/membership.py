@@ -8,11 +8,17 @@ certificates. To read it costs a small file, and no cryptography.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from protofleet.errors import SettingError
+from protofleet.settings.broker import BrokerSection
 from protofleet.util.files import OWN_FILE, own_folder, write_whole
+
+if TYPE_CHECKING:
+    from protofleet.mqtt.address import Address
 
 FOLDER = "identity"
 
@@ -66,6 +72,34 @@ def of_folder(data_dir: Path) -> FleetMember | None:
     except (ValueError, KeyError, TypeError):
         raise SettingError(f"{path} is damaged", "`edge-agent join TOKEN --force` anew") from None
     return FleetMember(str(fleet), str(name), str(broker), folder)
+
+
+def reached(broker: BrokerSection, folder: str, environ: Mapping[str, str]) -> Address:
+    """Where a command goes beside the daemon; as the member of this data directory, if one is
+    named.
+    """
+    if not folder:
+        return broker.address(environ)
+    member = of_folder(Path(folder))
+    if member is None:
+        raise SettingError(f"{folder}: no fleet was joined there", "`edge-agent join TOKEN`")
+    address = with_certificates(broker, member).address(environ)
+    return replace(address, member=Path(folder))
+
+
+def with_certificates(broker: BrokerSection, member: FleetMember) -> BrokerSection:
+    """With what the fleet's authority signed, where nothing else was said and the broker can ask
+    for it.
+    """
+    if not broker.url.startswith(("mqtts:", "wss:")) or broker.ca or broker.cert or broker.key:
+        return broker
+    ca, cert, key = (str(path) for path in member.certificates)
+    return replace(broker, ca=ca, cert=cert, key=key)
+
+
+def of_address(address: Address) -> FleetMember | None:
+    """Who speaks there, if anybody who joined."""
+    return None if address.member is None else of_folder(address.member)
 
 
 def write(member: FleetMember) -> None:

@@ -32,7 +32,8 @@ ORDER = {
     "edge_agent": (
         ("membership",),
         ("config", "records", "protocol", "networks", "inference"),
-        ("store", "data", "training", "updates", "joining"),
+        ("joining",),
+        ("store", "data", "training", "updates"),
         ("worker", "contributing"),
         ("unknowns",),
         ("daemon",),

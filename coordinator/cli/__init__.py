@@ -10,7 +10,7 @@ from coordinator.cli.forget_cmd import forget
 from coordinator.cli.freeze_cmd import freeze
 from coordinator.cli.journal_cmd import backup, compact, limits, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
-from coordinator.cli.members_cmd import devices, invite, keys, revoke
+from coordinator.cli.members_cmd import audit, devices, invite, keys, revoke
 from coordinator.cli.serve_cmd import init, serve
 from protofleet.cli.main import run
 
@@ -49,6 +49,7 @@ for command in (
     invite,
     devices,
     revoke,
+    audit,
     keys,
 ):
     coordinator.add_command(command)

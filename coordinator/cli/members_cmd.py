@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from coordinator.config import DEFAULT, Household, household
-from protofleet.errors import UsageError
+from protofleet.errors import TrustError, UsageError
 from protofleet.util import files
 from protofleet.util.logs import printable
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 F = Callable[..., Any]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+VERDICTS = {
+    "here": "holds",
+    "gone": "holds; its bytes are not here any more, or were not taken",
+    "unsigned": "nobody signed it",
+    "forged": "DOES NOT HOLD:",
+}
 LONGEST = 30 * 86_400  # seconds: what lies about for longer is nobody's any more
 
 
@@ -134,6 +140,36 @@ def revoke(name: str, home: Household) -> None:
     finally:
         office.close()
     click.echo(f"{name} is revoked; a broker elsewhere is to be given {folder} anew")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@of_fleet
+def audit(as_json: bool, home: Household) -> None:
+    """Who contributed what: every signature in the journal is verified again, against the key of
+    its device and the bytes that are there.
+    """
+    from coordinator.journal.journal import Journal
+    from coordinator.service.audit import audited
+
+    office, journal = _existing(home), Journal.read(home.data_dir)
+    try:
+        findings = list(audited(journal, office.registry, home.fleet))
+    finally:
+        journal.close()
+        office.close()
+    counts = {v: sum(f.verdict == v for f in findings) for v in VERDICTS}
+    if as_json:
+        click.echo(json.dumps([vars(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            what = f"round {finding.round}" if finding.round else "ledger"
+            when = _when(finding.at) if finding.at else " " * 16
+            words = f"{when}  {finding.agent:<24} {what:<10} {finding.digest[:16]}"
+            click.echo(printable(f"{words}  {VERDICTS[finding.verdict]} {finding.words}".rstrip()))
+        click.echo(", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    if counts["forged"]:
+        raise TrustError("signatures in the journal do not hold", "was it changed by hand?")
 
 
 @click.group()

@@ -94,7 +94,11 @@ def serve(
         address = _as_coordinator(settings, url).address(os.environ)
         # Before the journal is opened: a coordinator that may not serve must leave no trace in it.
         above = fencing.epoch_to_top(
-            address, settings.serve.fleet, settings.data_dir, take_over=take_over
+            address,
+            settings.serve.fleet,
+            settings.data_dir,
+            take_over=take_over,
+            opened=build.reads_retained(settings),
         )
         options = build.ServeOptions(retry, until_done, epoch_above=above)
         with build.service(settings, address, log, os.environ, options) as service:

@@ -17,6 +17,7 @@ from typing import Any, Literal, TextIO
 from coordinator.errors import JournalError
 from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.segments import SegmentLog, Span
+from coordinator.journal.signatures import SignatureTables
 from coordinator.journal.tables import LedgerTables
 from protofleet.exchange.snapshot import pack_state, unpack_state
 from protofleet.exchange.state import GlobalState
@@ -53,14 +54,15 @@ from protofleet.util.files import Locked, lock, own_database, own_file
 # of its own, run in one transaction with the change of that number, and never edited once released.
 # A newer file is left alone. Steps so far: 1 the tables; 2 `files`; 3 the index of held uploads
 # alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`; 6 the tables
-# of the ledger (`coordinator.journal.tables`), in place of class means, which do not add up to it.
+# of the ledger (`coordinator.journal.tables`), in place of class means, which do not add up to it;
+# 7 those of signatures (`coordinator.journal.signatures`).
 #
 # One holder. Two processes that write would each be right alone; a lock on the directory keeps the
 # second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
 #
 # Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
-SCHEMA = 6
+SCHEMA = 7
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
 
@@ -94,6 +96,11 @@ class Journal:
     def ledger(self) -> LedgerTables:
         """Contributions, counts, and what came of them."""
         return LedgerTables(self._db, self._wall)
+
+    @property
+    def signatures(self) -> SignatureTables:
+        """Who signed what."""
+        return SignatureTables(self._db, self._wall)
 
     @classmethod
     def read(cls, directory: Path) -> Journal:

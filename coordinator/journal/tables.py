@@ -64,6 +64,10 @@ class LedgerTables:
         """Every contribution, with its device."""
         yield from self._db.execute("SELECT agent, body FROM contributions ORDER BY agent, source")
 
+    def counted(self) -> Iterator[tuple[str, bytes]]:
+        """Everything that was counted, with its device."""
+        yield from self._db.execute("SELECT agent, body FROM counts ORDER BY agent")
+
     def counts(self, lineage: str) -> list[CountsRecord]:
         """What devices counted, in order of their names."""
         sql = "SELECT agent, total, digest, body FROM counts WHERE lineage=? ORDER BY 1"

@@ -9,11 +9,13 @@ at the same time.
 #                  for how many, until when                replaced by another for the same name
 #   members        a name: its key, and by which           the service, when a device joins
 #                  invitation it came
+#   keys           every key that a name ever had, for  the service, with the member
+#                  signatures of then
 #   certificates   what the authority signed for whom,     the service; `coordinator revoke` says
 #                  and whether it was taken back           so for all of a member's
 #
-# A name has one member at a time. One that was revoked stays in the table, so that its signatures
-# of before can be verified, until another joins under its name.
+# A name has one member at a time. One that was revoked stays in the table until another joins under
+# its name; its key stays for good, so that what it signed can be verified.
 #
 # A token is for so many devices. It is used up by members that name it, and not by a count of its
 # own: a device whose answer was lost asks again with the same key and is the same member.
@@ -40,6 +42,9 @@ CREATE TABLE IF NOT EXISTS invitations (
 CREATE TABLE IF NOT EXISTS members (
     name TEXT PRIMARY KEY, key BLOB NOT NULL, invitation TEXT NOT NULL, joined REAL NOT NULL,
     revoked REAL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS keys (
+    name TEXT NOT NULL, key BLOB NOT NULL, joined REAL NOT NULL, PRIMARY KEY (name, key)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS certificates (
     serial TEXT PRIMARY KEY, name TEXT NOT NULL, ends REAL NOT NULL, revoked REAL
@@ -127,6 +132,11 @@ class Registry:
         """Who came by this token."""
         return self._members("WHERE m.invitation=?", id)
 
+    def keys(self, name: str) -> list[bytes]:
+        """Every key that was this name's, the newest last."""
+        rows = self._db.execute("SELECT key FROM keys WHERE name=? ORDER BY joined", (name,))
+        return [bytes(key) for (key,) in rows]
+
     def serials(self, now: float) -> list[int]:
         """Certificates that were taken back and would be in force else."""
         sql = "SELECT serial FROM certificates WHERE revoked IS NOT NULL AND ends > ?"
@@ -150,6 +160,8 @@ class Registry:
             "INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?, NULL)",
             (of.name, of.key, of.invitation, of.joined),
         )
+        row = of.name, of.key, of.joined
+        self._db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?)", row)
 
     def put_certificate(self, serial: int, name: str, ends: float) -> None:
         """Signed for this name; the same once more changes nothing."""

@@ -38,6 +38,7 @@ LONGEST_DESCRIPTOR = 1024
 SHELF = 60.0  # seconds for which what came off the shelf is at hand: to read it costs its hash
 
 Missing = Callable[[str, int, str, Ranges], Publication]  # the receipt that asks for chunks
+Seal = Callable[[str, bytes], bytes]  # a message as it goes out on a topic
 Shelf = Callable[[str], bytes | None]  # what is kept under a sha256, for devices that ask
 
 
@@ -62,6 +63,7 @@ class BlobServer:
         clock: Callable[[], float],
         shelf: Shelf = lambda digest: None,
     ) -> None:
+        self.seal: Seal = lambda topic, payload: payload
         self._link, self._topics, self._limits, self._missing = link, topics, limits, missing
         self._shelf, self._clock = shelf, clock
         self._at_hand: tuple[str, OutgoingBlob, float] | None = None  # off the shelf, until when
@@ -83,7 +85,8 @@ class BlobServer:
         while self._waiting:
             first = self._waiting[0]
             try:
-                self._link.publish(first.topic, first.payload, qos=first.qos, retain=first.retain)
+                payload = self.seal(first.topic, first.payload)
+                self._link.publish(first.topic, payload, qos=first.qos, retain=first.retain)
             except LinkBusy:
                 return
             self._waiting.popleft()

@@ -28,9 +28,11 @@ from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request
 from coordinator.service.doorkeeper import Doorkeeper
 from coordinator.service.loop import Service, ServiceDeps
+from coordinator.service.seals import Seals, of_retained
 from coordinator.uploads.validation import Expected
 from protofleet import registry
 from protofleet.contract import Contract
+from protofleet.errors import SettingError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.descriptor import BlobLimits
 from protofleet.mqtt.link.events import Will
@@ -38,6 +40,7 @@ from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import from_plain, to_plain
+from protofleet.trust.sequence import Numbers
 from protofleet.util.files import exposed
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
@@ -81,6 +84,7 @@ def service(
     journal = Journal(plan.data_dir, wall)
     office = office_of(plan, wall)
     doorkeeper: Doorkeeper | None = None
+    seals: Seals | None = None
     try:
         idle = "it has no rounds: what is said of them means nothing here"
         no_rounds = idle if recipe.traits.frozen and plan.serve.rounds else ""
@@ -100,9 +104,13 @@ def service(
         farewell = messages.state(RunState(), rules, online=False)
         # A clean start, as nothing is lost with what the broker queued for an earlier life: devices
         # send uploads again until they have a receipt, and births are retained.
-        settings = LinkSettings(
-            will=Will(farewell.topic, farewell.payload), receive_maximum=GROUP, clean_start=True
-        )
+        seals = None if office is None else seals_of(plan, office, journal, log)
+
+        def will() -> Will:
+            payload, topic = farewell.payload, farewell.topic
+            return Will(topic, payload if seals is None else seals.will(topic, payload))
+
+        settings = LinkSettings(will=will, receive_maximum=GROUP, clean_start=True)
         link = Link(address, f"{plan.serve.fleet}-coordinator", settings, rng=random.Random())
         blobs = BlobServer(
             link,
@@ -115,8 +123,11 @@ def service(
             time.monotonic,
             journal.file,
         )
+        if seals is not None:
+            blobs.seal, core.numbers = seals.seal, seals.numbers
         if office is not None:
-            doorkeeper = Doorkeeper(office, topics, log, blobs.allowance, time.monotonic)
+            changed = seals.refresh if seals is not None else lambda: None
+            doorkeeper = Doorkeeper(office, topics, log, blobs.allowance, time.monotonic, changed)
         requests: SimpleQueue[Request] = SimpleQueue()
         serving = Service(
             ServiceDeps(
@@ -130,6 +141,7 @@ def service(
                 requests,
                 identity.earlier,
                 doorkeeper,
+                seals,
                 options.retry,
                 plan.serve.keep_rounds,
                 options.until_done,
@@ -141,6 +153,8 @@ def service(
         finally:
             control.close()
     finally:
+        if seals is not None:
+            seals.close()
         if office is not None:
             office.close()
         journal.close()
@@ -148,12 +162,42 @@ def service(
 
 def office_of(plan: FleetConfig, wall: Callable[[], float]) -> Office | None:
     """Where devices join, if the fleet goes by invitation."""
-    if not is_by_invitation(plan.data_dir):
+    invited, wish = is_by_invitation(plan.data_dir), plan.trust.signatures
+    if invited and wish == "off":
+        raise SettingError(
+            "trust.signatures: off, but devices joined this fleet, and take nothing unsigned",
+            "accepted lets others in beside them",
+        )
+    if not invited and wish == "required":
+        raise SettingError(
+            "trust.signatures: required, but no device was invited yet",
+            "`coordinator invite NAME` begins a fleet by invitation",
+        )
+    if not invited:
         return None
     office = Office(plan.data_dir, plan.serve.fleet, wall)
     # With each start the lists are young again, and the broker's certificate is.
     office.write_broker_files(())
     return office
+
+
+def seals_of(plan: FleetConfig, office: Office, journal: Journal, log: Log) -> Seals:
+    """Signatures, as a fleet by invitation has them."""
+    everyone = plan.trust.signatures != "accepted"
+    numbers = Numbers(journal.signatures.heard())
+    return Seals(office, numbers, log, everyone=everyone, folder=office.folder)
+
+
+def reads_retained(plan: FleetConfig) -> Callable[[bytes], bytes | None]:
+    """How the word of the coordinator before is read: where words are signed, the fleet's own
+    alone.
+    """
+    office = office_of(plan, time.time)
+    try:
+        return of_retained(office, Topics(plan.serve.fleet).coordinator_state)
+    finally:
+        if office is not None:
+            office.close()
 
 
 def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> RoundRules:

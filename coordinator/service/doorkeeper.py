@@ -26,7 +26,9 @@ class Doorkeeper:
         log: Log,
         allowance: Allowance,
         clock: Callable[[], float],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
+        self._changed = changed  # told when a command changed the registry or the fleet's key
         self.office, self._topics, self._log = office, topics, log
         self._allowance, self._clock = allowance, clock
         self._version, self._look_at = office.registry.version, 0.0
@@ -44,6 +46,7 @@ class Doorkeeper:
                 return [Publication(self._topics.certificate(name), renewed)]
             (invitation,) = topic.rest
             answer = self.office.answer(invitation, payload)
+            self._changed()  # its first word comes at once
         except TrustError as error:
             self._log.warning(f"a question at the door that nobody stands for: {error}", of=who)
             return []
@@ -60,5 +63,8 @@ class Doorkeeper:
         if now < self._look_at:
             return []
         self._look_at = now + LOOK
-        changed = self.office.reread()
-        return self.greetings() if changed else []
+        rotated, version = self.office.reread(), self.office.registry.version
+        if rotated or version != self._version:
+            self._version = version
+            self._changed()
+        return self.greetings() if rotated else []

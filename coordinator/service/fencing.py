@@ -8,7 +8,7 @@ import random
 import secrets
 import sqlite3
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,14 +59,23 @@ class Sighting:
     online: bool
 
 
-def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: bool) -> int:
+def epoch_to_top(
+    address: Address,
+    fleet: str,
+    data_dir: Path,
+    *,
+    take_over: bool,
+    opened: Callable[[bytes], bytes | None] = lambda payload: payload,
+) -> int:
     """The epoch that a coordinator with this data directory must go beyond; 0 if nobody else ever
     served.
+
+    Where words are signed, `opened` says which may be believed.
 
     A broker that cannot be reached now says nothing; the service itself notices another one later.
     """
     own, epoch = _own_lives(data_dir)
-    last = look(address, fleet, own)
+    last = look(address, fleet, own, opened)
     if last is None or not epochs.is_credible(last.epoch, epoch):
         return 0
     if last.boot not in own and last.online and not take_over:
@@ -77,7 +86,12 @@ def epoch_to_top(address: Address, fleet: str, data_dir: Path, *, take_over: boo
     return last.epoch
 
 
-def look(address: Address, fleet: str, own: Container[str] = ()) -> Sighting | None:
+def look(
+    address: Address,
+    fleet: str,
+    own: Container[str] = (),
+    opened: Callable[[bytes], bytes | None] = lambda payload: payload,
+) -> Sighting | None:
     """The retained word of the fleet's coordinator; one that is off is given time to come back,
     unless it is ours.
     """
@@ -102,7 +116,7 @@ def look(address: Address, fleet: str, own: Container[str] = ()) -> Sighting | N
                 if isinstance(event, Connected):
                     until = time.monotonic() + SILENCE
                 elif isinstance(event, Arrival) and event.payload:
-                    sighting = _sighting(event.payload)
+                    sighting = _sighting(opened(event.payload) or b"")
                     if sighting is None or sighting.online or sighting.boot in own:
                         return sighting
                     until = time.monotonic() + RETURN

@@ -20,11 +20,12 @@ from coordinator.service import status
 from coordinator.service.blobs import BlobServer, is_descriptor
 from coordinator.service.control import Request
 from coordinator.service.doorkeeper import Doorkeeper
+from coordinator.service.seals import Seals
 from protofleet import wire
-from protofleet.errors import BlobError, FleetError, LinkError, WireError
+from protofleet.errors import BlobError, FleetError, LinkError, TrustError, WireError
 from protofleet.mqtt.link import events as broker
 from protofleet.mqtt.link.link import Link
-from protofleet.mqtt.topics import TopicParts, Topics
+from protofleet.mqtt.topics import Proof, TopicParts, Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 from protofleet.wire import epochs
@@ -83,6 +84,7 @@ class ServiceDeps:
     requests: SimpleQueue[Request]
     boots: frozenset[str]  # of this journal's own earlier lives
     doorkeeper: Doorkeeper | None = None  # of a fleet by invitation
+    seals: Seals | None = None  # where signatures mean anything
     retry: bool = False
     keep_rounds: int | None = None
     once: bool = False  # end when the run is done
@@ -127,7 +129,10 @@ class Service:
 
     def _dropped(self) -> dict[str, int]:
         """What devices said too often, by kind."""
-        return {**self.deps.core.allowance.dropped, **self.deps.blobs.allowance.dropped}
+        seals = self.deps.seals
+        untrusted = 0 if seals is None else sum(seals.refused.values())
+        dropped = {**self.deps.core.allowance.dropped, **self.deps.blobs.allowance.dropped}
+        return {**dropped, **({"untrusted": untrusted} if untrusted else {})}
 
     def run(self) -> None:
         """Until `stop`, or until another coordinator takes over."""
@@ -146,6 +151,7 @@ class Service:
         finally:
             deps.notifier.say("STOPPING=1")
             last = deps.messages.state(core.run_state, core.rules, online=False)
+            last = last._replace(payload=deps.blobs.seal(last.topic, last.payload))
             deps.link.stop([] if replaced else [last])  # the retained word is then the other's
             with suppress(JournalError):  # what it loses by that is time
                 core.keeper.keep()
@@ -197,7 +203,9 @@ class Service:
                 self.deps.core.allowance.count("topic")
                 continue
             try:
-                opened += self._opened(topic, arrival, carried)
+                opened += self._opened(*self._unsealed(topic, arrival), carried)
+            except TrustError as error:
+                self._untrusted(topic, arrival, error)
             except (BlobError, OSError) as error:  # no room in the store, or no store
                 reason = error.__cause__ or error  # the system's own words name the file
                 self.deps.log.warning(
@@ -208,6 +216,21 @@ class Service:
         if carried:
             self.deps.core.heard(carried, self.deps.clock())
         return opened
+
+    def _unsealed(
+        self, topic: TopicParts, arrival: broker.Arrival
+    ) -> tuple[TopicParts, broker.Arrival]:
+        """What may be believed, without its signature; `TrustError` if it may not."""
+        if self.deps.seals is None:
+            return topic, arrival
+        topic, message = self.deps.seals.open(topic, arrival.topic, arrival.payload)
+        return topic, arrival._replace(payload=message)
+
+    def _untrusted(self, topic: TopicParts, arrival: broker.Arrival, error: TrustError) -> None:
+        if self.deps.seals is not None:
+            self.deps.seals.refuse(arrival.topic, error)
+        # What anybody wrote there took the place of our retained word.
+        self._reply_due |= topic.kind == "coordinator_state"
 
     def _opened(self, topic: TopicParts, arrival: broker.Arrival, carried: set[str]) -> Arrivals:
         """What of an arrival is for the core."""
@@ -226,7 +249,11 @@ class Service:
                 if deps.doorkeeper is not None:
                     deps.blobs.send(deps.doorkeeper.take(topic, payload))
             case "upload" if is_descriptor(payload):
-                blob = deps.blobs.announced(topic, wire.decode(payload))
+                descriptor = wire.decode(payload)
+                if topic.proof is not None:  # a large upload is proved by what announces it
+                    signature, digest = topic.proof.signature, str(descriptor.body.get("digest"))
+                    topic = topic._replace(proof=Proof(signature + payload, digest))
+                blob = deps.blobs.announced(topic, descriptor)
             case _:
                 return [(topic, payload)]
         return [] if blob is None else [(blob.parts, blob.payload)]

@@ -61,21 +61,26 @@ def broker_options(command: F) -> F:
     """What a broker may ask for; the command gets `reach`, which makes an address of a URL."""
 
     @wraps(command)
-    def with_reach(credentials: str, ca: str, cert: str, key: str, **others: Any) -> Any:
+    def with_reach(
+        credentials: str, ca: str, cert: str, key: str, member: str, **others: Any
+    ) -> Any:
         def reach(url: str) -> Address:
+            from edge_agent.membership import reached
             from protofleet.settings.broker import BrokerSection
 
-            return warned(BrokerSection(url, credentials, ca, cert, key).address(os.environ))
+            section = BrokerSection(url, credentials, ca, cert, key)
+            return warned(reached(section, member, os.environ))
 
         return command(reach=reach, **others)
 
     for name, help in (
+        ("member", "The data directory of this device, where it joined a fleet by invitation."),
         ("key", "The file with its key."),
         ("cert", "A file with this device's certificate, where the broker asks for one."),
         ("ca", "A file with the authority that signed the broker's certificate."),
         ("credentials", "A file with user name and password for the broker."),
     ):
-        with_reach = click.option(f"--{name}", default="", metavar="FILE", help=help)(with_reach)
+        with_reach = click.option(f"--{name}", default="", metavar="PATH", help=help)(with_reach)
     return cast(F, with_reach)
 
 

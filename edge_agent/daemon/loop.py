@@ -56,6 +56,7 @@ from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.joining.renewal import Renewal
+from edge_agent.joining.sealed_link import SealedLink
 from edge_agent.membership import FleetMember
 from edge_agent.protocol.actions import Action, Evaluate, Train
 from edge_agent.protocol.events import (
@@ -112,7 +113,7 @@ class DaemonDeps:
     """What a daemon is given of the world."""
 
     config: Config
-    link: Link
+    link: Link | SealedLink
     store: Store
     supervisor: Supervisor
     log: Log
@@ -179,8 +180,7 @@ class Daemon:
     def run(self) -> None:
         """Until `stop`, or until the broker will not have us."""
         deps, agent = self.deps, self.deps.config.id
-        member = [] if deps.member is None else self.topics.for_member(agent)
-        deps.link.subscribe([*self.topics.for_device(agent), *member])
+        deps.link.subscribe(self.topics.for_device(agent))
         deps.link.start()
         deps.notifier.say("READY=1")
         samples = self.executor.survey.samples

@@ -8,6 +8,7 @@ from typing import Any
 
 import protofleet
 from edge_agent.config import Config
+from edge_agent.joining.sealed_link import SealedLink
 from edge_agent.records import OutboxEntry
 from edge_agent.worker.ipc import DataSurvey, Measured
 from protofleet import wire
@@ -56,7 +57,7 @@ def upload_message(fleet: str, agent: str, upload: OutboxEntry, epoch: int) -> b
 class Outbound:
     """Publishes for a device; `count` is called with the size of every payload that goes out."""
 
-    link: Link
+    link: Link | SealedLink
     topics: Topics
     config: Config
     boot: str

@@ -16,14 +16,16 @@ from edge_agent import membership
 from edge_agent.config import Config, need_source
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
+from edge_agent.joining.sealed_link import sealed_link
 from edge_agent.protocol.retry import RetryRules
 from edge_agent.store import Store, lock
 from edge_agent.worker.ipc import DataSurvey, Job, SurveyData, TaskFailed, WorkerEnded
 from edge_agent.worker.supervisor import WorkerSupervisor
-from protofleet.errors import DataError, FleetError
+from protofleet.errors import DataError, FleetError, SettingError
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Link, LinkSettings
+from protofleet.mqtt.link.link import LinkSettings
 from protofleet.mqtt.topics import Topics, check_name
+from protofleet.trust.sequence import DAEMON
 from protofleet.util.files import exposed
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
@@ -34,7 +36,23 @@ def check(config: Config, environ: Mapping[str, str]) -> Address:
     need_source(config)
     check_name("device", config.id)
     check_name("fleet", config.fleet.name)
+    _check_signatures(config)
     return config.broker.address(environ)
+
+
+def _check_signatures(config: Config) -> None:
+    """Whether what is wished of signatures can be had: a member does not go back behind them."""
+    member, wish = membership.of_folder(config.data_dir), config.trust.signatures
+    if member is None and wish == "required":
+        raise SettingError(
+            "trust.signatures: required, but this device joined no fleet", "edge-agent join TOKEN"
+        )
+    if member is not None and wish == "off":
+        raise SettingError(
+            f"trust.signatures: off, but this device joined {member.fleet}, and a member takes"
+            " nothing unsigned",
+            "another data_dir is another device",
+        )
 
 
 def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
@@ -66,7 +84,8 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         rng = random.Random(boot)
         # A clean start would drop what was published for this device while it was away.
         settings = LinkSettings(will=outbound.will(topics, config.id, boot))
-        link = Link(where, config.id, settings, rng=rng)
+        member = membership.of_folder(config.data_dir)
+        link = sealed_link(where, config.id, settings, (member, DAEMON), log, rng)
         supervisor = WorkerSupervisor(job, link.wake)
         notifier = Notifier(environ)
         stop = _Stop()  # from here on a signal ends what it meets in good order, the survey too
@@ -74,7 +93,6 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         if survey is None:
             return
         rules = RetryRules(config.id, config.limits.evaluate, spread=rng.uniform(0.8, 1.2))
-        member = membership.of_folder(config.data_dir)
         deps = DaemonDeps(
             config, link, store, supervisor, log, notifier, boot, retry, member=member
         )

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from edge_agent import membership
 from edge_agent.inference.classifier import Classifier
+from edge_agent.joining.sealed_link import SealedLink, sealed_link
 from edge_agent.updates.cache import settled
 from edge_agent.updates.fetch import Fetch
 from edge_agent.updates.switch import BundleSwitch
@@ -24,8 +26,9 @@ from protofleet.errors import FleetError
 from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.receiver import Blob, BlobReceiver, device_receiver
-from protofleet.mqtt.link.link import Arrival, Connected, Link, LinkSettings, Refused
+from protofleet.mqtt.link.link import Arrival, Connected, LinkSettings, Refused
 from protofleet.mqtt.topics import TopicParts, Topics, check_name
+from protofleet.trust.sequence import CLASSIFIER
 from protofleet.util.logs import Log
 
 # Seconds to wait for the fleet's state before a call that ends falls back to what is at hand.
@@ -37,7 +40,12 @@ class ChannelListener:
     """Listens to one channel, in a thread of its own; what is large is fetched in chunks."""
 
     def __init__(
-        self, switch: BundleSwitch, link: Link, receiver: BlobReceiver, topics: Topics, log: Log
+        self,
+        switch: BundleSwitch,
+        link: SealedLink,
+        receiver: BlobReceiver,
+        topics: Topics,
+        log: Log,
     ) -> None:
         self._switch, self._link, self._receiver = switch, link, receiver
         self._topics, self._log = topics, log
@@ -135,9 +143,10 @@ def following(
     topics = Topics(channel.fleet or classifier.bundle.manifest.fleet)
     name = f"infer-{secrets.token_hex(6)}"
     settings = LinkSettings(clean_start=True, session_expiry=0)
-    link = Link(address, name, settings, rng=random.Random())
+    member = membership.of_address(address)
+    link = sealed_link(address, name, settings, (member, CLASSIFIER), log, random.Random())
     # A broker's rules let a device ask for chunks under its own name only.
-    agent = address.username or name
+    agent = member.name if member is not None else address.username or name
     settled(classifier, bundle)
     with TemporaryDirectory(prefix="protofleet-") as folder:
         receiver = device_receiver(

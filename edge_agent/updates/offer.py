@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,12 +20,13 @@ from protofleet.errors import LinkError, WireError
 from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.mqtt.blobs.descriptor import BlobLimits, descriptor_message, read_ranges
 from protofleet.mqtt.blobs.sender import BlobSender, OutgoingBlob
+from protofleet.util.logs import Log
 from protofleet.wire.codes import UploadStatus
 
 if TYPE_CHECKING:
+    from edge_agent.joining.sealed_link import SealedLink
     from protofleet.mqtt.address import Address
     from protofleet.mqtt.link.events import Arrival
-    from protofleet.mqtt.link.link import Link
     from protofleet.mqtt.topics import Topics
 
 TOTAL = "total"  # the channel of the fleet's sums
@@ -143,15 +145,20 @@ def fetched_total(
 
 
 @contextmanager
-def _connected(broker: Address, agent: str, topics: list[str]) -> Iterator[Link]:
+def _connected(broker: Address, agent: str, topics: list[str]) -> Iterator[SealedLink]:
     """A connection beside the device's own, for a while."""
-    from protofleet.mqtt.link.link import Link, LinkSettings
+    from edge_agent import membership
+    from edge_agent.joining.sealed_link import sealed_link
+    from protofleet.mqtt.link.link import LinkSettings
+    from protofleet.trust.sequence import COMMAND
 
-    link = Link(
+    link = sealed_link(
         broker,
         f"{agent[:40]}-enrol-{secrets.token_hex(4)}",
         LinkSettings(clean_start=True, session_expiry=0),
-        rng=random.Random(),
+        (membership.of_address(broker), COMMAND),
+        Log(sys.stderr),
+        random.Random(),
     )
     link.subscribe([(topic, 1) for topic in topics])
     link.start()
@@ -161,7 +168,7 @@ def _connected(broker: Address, agent: str, topics: list[str]) -> Iterator[Link]
         link.stop(patience=1.0)
 
 
-def _arrivals(link: Link, broker: Address, seconds: float) -> Iterator[Arrival]:
+def _arrivals(link: SealedLink, broker: Address, seconds: float) -> Iterator[Arrival]:
     """What comes in that time; an error if nobody lets us in."""
     from protofleet.mqtt.link.events import Arrival, Refused
 

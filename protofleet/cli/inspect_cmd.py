@@ -15,6 +15,7 @@ import numpy as np
 from cbor2 import CBORTag
 
 from protofleet import wire
+from protofleet.trust import sealing
 from protofleet.values.prototypes import Part, Parts, Tensors
 from protofleet.wire import strict
 from protofleet.wire.arrays import wire_dtype
@@ -34,6 +35,10 @@ def inspect(file: Path, as_json: bool) -> None:
 
 def describe(data: bytes) -> dict[str, Any]:
     """The bytes as a plain document; raises `WireError` for bytes that the decoder refuses."""
+    if sealing.is_sealed(data):
+        sealed = sealing.taken_apart(data)
+        by = {"key": sealed.key.hex(), "number": sealed.number, "lane": sealed.lane}
+        return {**describe(sealed.message), "bytes": len(data), "signature": by}
     raw = strict.load(data, wire.DEFAULT, "file")
     body = raw.get("body") if isinstance(raw, dict) else None
     if not isinstance(body, CBORTag):
@@ -51,6 +56,9 @@ def describe(data: bytes) -> dict[str, Any]:
 def lines(dump: dict[str, Any]) -> list[str]:
     """The document as aligned lines."""
     out = [f"{'bytes':<12} {dump['bytes']}"]
+    if "signature" in dump:  # by whom it says it is: a file has no topic to hold it to
+        by = dump["signature"]
+        out.append(f"{'signed':<12} by key {by['key']}, number {by['number']}, not verified")
     out += [f"{name:<12} {shown(str(value))}" for name, value in dump.get("envelope", {}).items()]
     out += [f"{name:<12} {dump[name]}" for name in ("body_sha256", "digest") if name in dump]
     for name, part in dump.get("parts", {}).items():

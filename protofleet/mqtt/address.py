@@ -33,6 +33,7 @@ class Address:
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
+    member: Path | None = None  # the data directory of a device that joined: its words are signed
     unchecked: bool = False  # where nobody can say yet whose certificate the broker should have
 
     @property

@@ -49,14 +49,24 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
+class Proof(NamedTuple):
+    """A signature over a message, or with the descriptor in its place that was signed, and the
+    sha256 of the whole message.
+    """
+
+    signature: bytes
+    digest: str
+
+
 class TopicParts(NamedTuple):
     """A topic taken apart: whose it is, its kind, and what follows (round, digest and chunk, or
-    channel).
+    channel); and what proves that its message is the agent's, where that was asked for.
     """
 
     agent: str | None
     kind: str
     rest: tuple[str, ...] = ()
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)

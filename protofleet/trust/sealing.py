@@ -46,6 +46,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from protofleet.errors import TrustError
+from protofleet.mqtt.topics import Proof
 from protofleet.trust import cose, keys
 from protofleet.trust.sequence import Numbers, Sequence
 
@@ -75,7 +76,7 @@ class Unsealed(NamedTuple):
     """A message that may be believed, and what proves it; no proof where none was needed."""
 
     message: bytes
-    proof: bytes = b""
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,11 @@ def is_sealed(payload: bytes) -> bool:
     return payload.startswith(cose.HEAD)
 
 
+def stripped(payload: bytes) -> bytes:
+    """The message behind a signature that nobody here can hold to anything."""
+    return taken_apart(payload).message if is_sealed(payload) else payload
+
+
 def taken_apart(payload: bytes) -> Sealed:
     """A signed message; `TrustError` if its signature has another form than ours."""
     signature, end = cose.read(payload)
@@ -117,9 +123,11 @@ def taken_apart(payload: bytes) -> Sealed:
     return Sealed(signature, key, number, lane, payload[:end], payload[end:])
 
 
-def check(sealed: Sealed, key: Ed25519PublicKey, topic: str) -> None:
-    """Whether this key said this in this place."""
-    cose.verify(sealed.signature, key, topic.encode(), sha256(sealed.message).digest())
+def check(sealed: Sealed, key: Ed25519PublicKey, topic: str) -> Proof:
+    """What proves that this key said this in this place, or `TrustError`."""
+    digest = sha256(sealed.message).digest()
+    cose.verify(sealed.signature, key, topic.encode(), digest)
+    return Proof(sealed.proof, digest.hex())
 
 
 class KeyBook(Protocol):
@@ -152,9 +160,9 @@ class Gate:
                 raise TrustError(f"signature: key {sealed.key.hex()} is not {_whose(speaker)}")
             return Unsealed(sealed.message)
         under = self.numbers.check(speaker, place, sealed.lane, sealed.number)
-        check(sealed, key, topic)
+        proof = check(sealed, key, topic)
         self.numbers.take(under, sealed.number)
-        return Unsealed(sealed.message, sealed.proof)
+        return Unsealed(sealed.message, proof)
 
 
 def _whose(speaker: str) -> str:

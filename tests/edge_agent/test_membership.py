@@ -4,6 +4,7 @@ from edge_agent import membership
 from edge_agent.config import load
 from edge_agent.membership import FleetMember
 from protofleet.errors import SettingError
+from protofleet.settings.broker import BrokerSection
 
 
 @pytest.fixture
@@ -40,3 +41,11 @@ def test_nothing_there_is_nothing_and_damage_is_one_line(tmp_path):
     (tmp_path / "identity/member.json").write_text("{")
     with pytest.raises(SettingError, match="damaged"):
         membership.of_folder(tmp_path)
+
+
+def test_a_command_beside_the_daemon_speaks_as_the_member_that_is_named(member, tmp_path):
+    address = membership.reached(BrokerSection("mqtt://b"), str(tmp_path), {})
+    assert membership.of_address(address) == member
+    assert membership.of_address(membership.reached(BrokerSection("mqtt://b"), "", {})) is None
+    with pytest.raises(SettingError, match="no fleet was joined there"):
+        membership.reached(BrokerSection("mqtt://b"), str(tmp_path / "other"), {})

@@ -74,6 +74,8 @@ def build(settings: ClientSettings, five: bool, clean: bool, complaint: Complain
         client.tls_set_context(tls_context(address))
     if address.username is not None:
         client.username_pw_set(address.username, address.password)
+    if callable(will):
+        will = will()
     if will is not None:
         client.will_set(will.topic, will.payload, will.qos, will.retain)
     client.on_socket_open = _no_delay

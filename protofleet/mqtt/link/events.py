@@ -4,6 +4,7 @@ made-up ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Condition
 from typing import NamedTuple
@@ -26,7 +27,7 @@ MEGABYTE = 2**20
 class LinkSettings:
     """How a link holds its connection; where it goes and under which name is said apart."""
 
-    will: Will | None = None
+    will: Will | Callable[[], Will] | None = None  # one that is made anew for each connection
     keepalive: int = 30  # seconds
     session_expiry: int = 86400  # seconds for which the broker keeps what we miss
     clean_start: bool = False  # of the first connection only: later ones go on with its session

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from coordinator.cli import coordinator
 from coordinator.cli.members_cmd import duration
 from coordinator.config import household
+from coordinator.journal.journal import Journal
 from coordinator.service.control import ask
 from edge_agent import membership
 from edge_agent.cli import agent
@@ -146,6 +147,9 @@ def test_commands_before_there_is_a_fleet_and_words_that_are_wrong(tmp_path):
     call(coordinator, "invite", "camera", "--class-of", 3, *where)
     lines = call(coordinator, "devices", *where).splitlines()
     assert [line.split()[0] for line in lines] == ["camera-*", "camera-07"]
+    Journal(tmp_path / "data", lambda: 0.0).close()
+    assert "0 here, 0 gone, 0 unsigned, 0 forged" in call(coordinator, "audit", *where)
+    assert json.loads(call(coordinator, "audit", "--json", *where)) == []
     with pytest.raises(UsageError, match="not for camera-08"):
         call(agent, "join", token.strip(), "--id", "camera-08")
     assert "version 2" in call(coordinator, "keys", "rotate", *where)

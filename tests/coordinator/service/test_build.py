@@ -2,16 +2,24 @@
 
 import io
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from coordinator.config import Bounds, ContractSection, FleetConfig, ServeSection
+from coordinator.config import (
+    Bounds,
+    ContractSection,
+    FleetConfig,
+    ServeSection,
+    TrustSection,
+)
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.service import build
 from protofleet.contract import Input
+from protofleet.errors import SettingError
 from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.address import Address
 from protofleet.util.logs import Log
@@ -188,3 +196,17 @@ def test_the_bounds_of_uploads_hold_for_classes_too(plan):
     plan = replace(plan, admission=Bounds(norm=7.0))
     with build.service(plan, NOWHERE, Log(io.StringIO()), {}) as service:
         assert service.deps.core.catalogue.limits.norm == 7.0
+
+
+@pytest.mark.parametrize(
+    ("wish", "invited", "words"),
+    [("off", True, "take nothing unsigned"), ("required", False, "no device was invited")],
+)
+def test_signatures_are_not_wished_away(tmp_path, wish, invited, words):
+    plan = FleetConfig(
+        serve=ServeSection(data_dir=str(tmp_path)), trust=TrustSection(signatures=wish)
+    )
+    if invited:
+        build.Office(tmp_path, "fleet", time.time).close()
+    with pytest.raises(SettingError, match=words):
+        build.office_of(plan, time.time)

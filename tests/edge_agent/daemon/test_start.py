@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
-from edge_agent.config import AgentSection, Config, DataSection, FleetSection
+from edge_agent import membership
+from edge_agent.config import AgentSection, Config, DataSection, FleetSection, load
 from edge_agent.daemon import start
 from edge_agent.daemon.start import first_survey
+from edge_agent.membership import FleetMember
 from edge_agent.worker.ipc import DataSurvey, SurveyData, TaskFailed, WorkerEnded
 from protofleet.errors import DataError, FleetError, SettingError, UsageError
 from protofleet.util.systemd import Notifier
@@ -100,3 +102,20 @@ def test_the_idle_daemon_loads_no_tensors_no_decoders_of_images_and_no_learning_
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = "torch torchvision sklearn scipy PIL onnxruntime onnx matplotlib rich"
     assert not set(run.stdout.split()) & set(heavy.split())
+
+
+@pytest.mark.parametrize(
+    ("wish", "member", "words"),
+    [
+        ("required", False, "joined no fleet"),
+        ("off", True, "a member takes nothing unsigned"),
+    ],
+)
+def test_signatures_are_not_wished_away(tmp_path, wish, member, words):
+    if member:
+        folder = tmp_path / membership.FOLDER
+        membership.write(FleetMember("fleet", "camera-07", "mqtt://b", folder))
+    flags = {"agent": {"data_dir": str(tmp_path)}, "data": {"source": "digits"}}
+    config = load(None, {}, flags | {"trust": {"signatures": wish}})
+    with pytest.raises(SettingError, match=words):
+        start.check(config, {})

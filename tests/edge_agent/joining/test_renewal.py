@@ -3,15 +3,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coordinator.members.office import Office, Reach
-from edge_agent import membership
-from edge_agent.joining import join
+from coordinator.members.office import Office
 from edge_agent.joining.renewal import EVERY, Renewal
-from edge_agent.membership import FleetMember
 from protofleet.errors import TrustError
 from protofleet.mqtt.topics import Topics
-from protofleet.trust import certificates, joining, keys, tokens
+from protofleet.trust import certificates, joining, keys
 from protofleet.util.logs import Log
+from tests.membership import joined
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 TOPICS = Topics("orchard")
@@ -34,16 +32,7 @@ def office(tmp_path):
 
 @pytest.fixture
 def member(office, tmp_path):
-    """A device that joined, without a broker."""
-    token = tokens.of_text(office.invite("camera-07", 0, 60.0, Reach("mqtts://b", "mqtts://b")))
-    member = FleetMember("orchard", "camera-07", "mqtts://b", tmp_path / "identity")
-    request = certificates.request(keys.of_file(member.key), "camera-07")
-    asked = joining.ask(token.key, TOPICS.ask(token.id), "camera-07", request)
-    data = office.answer(token.id, asked)
-    admission = joining.read_answer(data, token.authority, TOPICS.answer(token.id), asked)
-    join.write_admission(member, admission)
-    membership.write(member)
-    return member
+    return joined(office, "camera-07", tmp_path / "identity")
 
 
 def renewal(member, now, clock=lambda: 0.0):

@@ -11,8 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from protofleet import wire
-from protofleet.cli.inspect_cmd import inspect
+from protofleet.cli.inspect_cmd import describe, inspect, lines
 from protofleet.errors import WireError
+from protofleet.trust import keys
+from protofleet.trust.sealing import Signer
+from protofleet.trust.sequence import Sequence
 from protofleet.values.prototypes import Prototypes
 
 DATA = Path(__file__).parents[2] / "data" / "wire"
@@ -59,3 +62,11 @@ def test_refused_bytes(tmp_path):
     assert result.exit_code == 1
     assert isinstance(result.exception, WireError)
     assert "\n" not in str(result.exception)
+
+
+def test_a_signature_is_shown_and_not_believed(tmp_path):
+    signer = Signer(keys.new(), Sequence(tmp_path / "numbers"))
+    message = wire.encode(wire.Envelope(t="ack", fleet="orchard"), {"done": True})
+    dump = describe(signer.seal("anywhere", message))
+    assert dump["envelope"]["fleet"] == "orchard"
+    assert any("not verified" in line for line in lines(dump))

@@ -37,8 +37,8 @@ def test_what_is_sealed_is_opened_and_proved_again(signer):
     data = signer.seal(TOPIC, MESSAGE)
     opened = gate(signer).open("camera-07", TOPIC, "upload", data)
     assert opened.message == MESSAGE
-    assert len(data) - len(MESSAGE) == len(opened.proof) < 110
-    again = sealing.taken_apart(opened.proof + opened.message)
+    assert len(data) - len(MESSAGE) == len(opened.proof.signature) < 110
+    again = sealing.taken_apart(opened.proof.signature + opened.message)
     sealing.check(again, signer.key.public_key(), TOPIC)
 
 

@@ -1,0 +1,8 @@
+CREATE TABLE IF NOT EXISTS heard (
+    speaker TEXT NOT NULL, place TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (speaker, place)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS proofs (
+    id INTEGER PRIMARY KEY, agent TEXT NOT NULL, round INTEGER NOT NULL, digest TEXT NOT NULL,
+    proof BLOB NOT NULL, at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS proofs_of ON proofs (agent, round);

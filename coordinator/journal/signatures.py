@@ -1,0 +1,58 @@
+"""What a journal keeps of signatures: the highest number that each speaker used, and the proof of
+every upload and contribution that was signed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+PROOFS = 1_000_000  # that are kept: about 200 bytes each
+
+
+@dataclass(frozen=True)
+class ProofRecord:
+    """Who signed what for which round (0: a contribution, counts, or classes); `digest` is the
+    sha256 of the whole message. Of a large one `proof` is the signed descriptor.
+    """
+
+    agent: str
+    round: int
+    digest: str
+    proof: bytes
+    at: float = 0.0
+
+
+class SignatureTables:
+    """Two tables of a journal; what writes belongs inside its `commit`."""
+
+    def __init__(self, db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+        self._db, self._wall = db, wall
+
+    def heard(self) -> dict[tuple[str, str], int]:
+        """The highest number of each speaker, by place."""
+        rows = self._db.execute("SELECT speaker, place, number FROM heard")
+        return {(speaker, place): number for speaker, place, number in rows}
+
+    def proofs(self, agent: str | None = None) -> list[ProofRecord]:
+        """Everything that was signed and taken in, oldest first."""
+        where, values = ("", ()) if agent is None else ("WHERE agent=?", (agent,))
+        sql = f"SELECT agent, round, digest, proof, at FROM proofs {where} ORDER BY id"
+        return [ProofRecord(*row) for row in self._db.execute(sql, values)]
+
+    def put_heard(self, numbers: Mapping[tuple[str, str], int]) -> None:
+        """These are the highest now."""
+        rows = [(speaker, place, number) for (speaker, place), number in numbers.items()]
+        self._db.executemany("INSERT OR REPLACE INTO heard VALUES (?, ?, ?)", rows)
+
+    def put_proofs(self, proofs: list[ProofRecord]) -> None:
+        """In the same commit as what they prove."""
+        at = self._wall()
+        self._db.executemany(
+            "INSERT INTO proofs (agent, round, digest, proof, at) VALUES (?, ?, ?, ?, ?)",
+            [(p.agent, p.round, p.digest, p.proof, at) for p in proofs],
+        )
+        self._db.execute(
+            "DELETE FROM proofs WHERE id <= (SELECT max(id) FROM proofs) - ?", (PROOFS,)
+        )

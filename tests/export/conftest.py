@@ -1,6 +1,9 @@
 """What several tests of the exporter start from."""
 
+from functools import cache
+
 import pytest
+from torch.onnx._internal.exporter import _registration
 
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.setup import prepare
@@ -12,3 +15,14 @@ def lab_run(small_lab, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     outcome = run_in(prepare(small_lab(agents=2, rounds=2)), LabOptions(), lambda row: None, folder)
     return folder, outcome
+
+
+@pytest.fixture(scope="session", autouse=True)
+def operators():
+    """Torch's exporter compiles what it knows of operators at every call, which is half of what a
+    small network takes. Here it does so once.
+    """
+    read = _registration.ONNXRegistry.from_torchlib
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_registration.ONNXRegistry, "from_torchlib", staticmethod(cache(read)))
+        yield

@@ -26,7 +26,7 @@ ORDER = {
         ("statistics",),
         ("exchange",),
         ("recipe", "toolbox"),
-        ("methods", "registry", "scoring"),
+        ("methods", "registry", "scoring", "budget"),
         ("cli",),
     ),
     "edge_agent": (

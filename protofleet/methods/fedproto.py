@@ -157,10 +157,12 @@ def _nearest(prototypes: Prototypes | None) -> Mapping[str, Scorer]:
 
 
 def rooms(turn: Turn[Hyper], ceilings: Ceilings) -> Rooms:
-    """A row a class, and bucket where there are several."""
+    """A row a class; none in buckets, where one device's sum would be its upload."""
     fleet, hyper = turn.contract, turn.hyper
-    rows = fleet.n_classes * hyper.buckets
-    room = mean_room(rows, fleet.embedding, fleet.wire, ceilings, by_count=hyper.weighted)
+    if hyper.buckets > 1:
+        return {}
+    rows, width = fleet.n_classes, fleet.embedding
+    room = mean_room(rows, width, fleet.wire, ceilings, by_count=hyper.weighted)
     return {"prototypes": room}
 
 

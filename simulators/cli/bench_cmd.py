@@ -6,6 +6,7 @@ import click
 
 from simulators.cli.bench_align_cmd import align
 from simulators.cli.bench_attacks_cmd import attacks
+from simulators.cli.bench_budget_cmd import budget
 from simulators.cli.bench_bytes_cmd import against_bytes
 from simulators.cli.bench_codec_cmd import codec
 from simulators.cli.bench_cross_cmd import cross
@@ -31,6 +32,7 @@ def bench() -> None:
 for command in (
     align,
     attacks,
+    budget,
     against_bytes,
     codec,
     cross,

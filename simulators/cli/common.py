@@ -15,7 +15,7 @@ from protofleet.cli.options import options_of, settings_of
 from protofleet.contract import Numerics, Training
 from protofleet.errors import FleetError
 from protofleet.settings.fields import parse_pairs
-from simulators.run.config import LabConfig, MaskOptions, Run
+from simulators.run.config import BudgetOptions, LabConfig, MaskOptions, Run
 from simulators.run.partitions import PartitionOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ def run_options(*, leave_out: tuple[str, ...] = ()) -> Callable[[F], F]:
             help="A setting of the method.",
         )(command)
         # The other way round than help shows them: each is put before what is there.
-        for cls in (MaskOptions, Numerics, Training, PartitionOptions, Run):
+        for cls in (BudgetOptions, MaskOptions, Numerics, Training, PartitionOptions, Run):
             command = options_of(cls, leave_out=leave_out)(command)
         return command
 
@@ -58,6 +58,7 @@ def config_of(values: dict[str, Any]) -> LabConfig:
         settings=tuple(values.pop("settings", ())),
         admission=parse_pairs(UploadLimits, values.pop("admission", ())),
         masks=settings_of(MaskOptions, values),
+        budget=settings_of(BudgetOptions, values),
     )
 
 

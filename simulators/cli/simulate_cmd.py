@@ -67,8 +67,9 @@ def simulate(
     if resume and out is None:
         raise UsageError("--resume continues a run in a directory", "name it with --out")
     setup = prepare(config_of(values))
-    if engine == "fleet" and setup.config.masks.secure_sum:
-        raise UsageError("--secure-sum is the laboratory's as yet", "leave --engine out")
+    if engine == "fleet" and (setup.config.masks.secure_sum or setup.private is not None):
+        words = "--secure-sum and --epsilon are the laboratory's as yet"
+        raise UsageError(words, "leave --engine out")
     run = setup.config.run
     if not as_json:
         click.echo(f"{run.method} on {run.dataset}: {setup.described}")
@@ -102,6 +103,12 @@ def simulate(
     traffic = f"{size(last.up_bytes)} up, {size(last.down_bytes)} down"
     click.echo(f"a round: {traffic}; {outcome.seconds:.1f} s in all")
     click.echo(f"state {outcome.state.sha256}")
+    if setup.private is not None:
+        account = setup.private.accountant
+        click.echo(
+            f"privacy: ε {last.epsilon:.3f} of {account.epsilon:g} at δ {account.delta:g} is spent,"
+            f" of one {setup.private.unit}; {account.publications} publications in all"
+        )
     if out is not None and engine == "fleet":
         click.echo(
             f"left in {out}: result.json, the coordinator's journal, every device's files, logs"

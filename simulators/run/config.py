@@ -102,6 +102,27 @@ class MaskOptions:
 
 
 @dataclass(frozen=True)
+class BudgetOptions:
+    """What a run may tell of one sample (where the extractor stays) or one device (where it
+    trains).
+    """
+
+    epsilon: float = setting(
+        0.0, "noise on what is released, so that the whole run tells no more; 0: none", low=0
+    )
+    delta: float = setting(1e-5, "with --epsilon: how likely it may tell more", low=1e-300, high=1)
+    clip: float = setting(
+        16.0, "with --epsilon: a sample's features, or a device's mean, no longer than this", low=0
+    )
+    publications: int = setting(
+        0,
+        "with --epsilon, where devices train: in how many rounds it is spent, after which they "
+        "fall silent; 0: in all",
+        low=0,
+    )
+
+
+@dataclass(frozen=True)
 class LabConfig:
     """Everything a run depends on; what decides only how fast it goes (workers) is not here."""
 
@@ -112,3 +133,4 @@ class LabConfig:
     settings: tuple[str, ...] = ()  # the method's own, as name=value
     admission: UploadLimits = field(default_factory=UploadLimits)
     masks: MaskOptions = field(default_factory=MaskOptions)
+    budget: BudgetOptions = field(default_factory=BudgetOptions)

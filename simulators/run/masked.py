@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from protofleet.exchange.state import Upload
+from protofleet.budget.noise import seeded
+from protofleet.budget.private import Private
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.group import Agreement, Convener, Member
 from protofleet.masking.layout import Layout
 from protofleet.masking.letters import Letter, decode_letter, encode_letter
 from protofleet.masking.rooms import Ceilings, Rooms
 from protofleet.masking.shares import Draw
 from protofleet.recipe import Recipe, Turn
-from protofleet.values.sums import Partial
+from protofleet.values.sums import Partial, merge
 from simulators.run.config import LabConfig
 
 STEPS = ("keys", "shares", "masks", "reveal")  # at which an answer may be lost
@@ -32,12 +34,30 @@ class MaskedRound:
     lost: Mapping[str, str] = field(default_factory=dict)  # by device, at which step
 
 
+class MaskedRun(Protocol):
+    """What of a run decides its masked sums."""
+
+    @property
+    def config(self) -> LabConfig: ...
+    @property
+    def recipe(self) -> Recipe[Any]: ...
+    @property
+    def private(self) -> Private | None: ...
+
+
 def masked_round(
-    config: LabConfig, recipe: Recipe[Any], turn: Turn[Any], uploads: Sequence[Upload]
+    run: MaskedRun, turn: Turn[Any], before: GlobalState, uploads: Sequence[Upload]
 ) -> MaskedRound:
     """Of these devices' uploads; who is lost and where comes from the run's seed."""
+    config, recipe = run.config, run.recipe
     rooms = recipe.rooms(turn, ceilings(config, len(uploads)))
     partials = {upload.agent: recipe.fold(turn, upload, 1) for upload in uploads}
+    if run.private is not None:
+        fewest = max(1, len(uploads) - config.masks.dropouts)
+        for name, own in partials.items():
+            # Its own noise, in its own name: so much that the fewest who survive have enough.
+            sample = seeded(replace(turn, agent=name).rng("noise"))
+            partials[name] = merge(own, run.private.noise(turn, before, sample, 1 / fewest))
     lost = losses(turn, sorted(partials), config.masks.dropouts)
     return added(partials, rooms, config.masks.dropouts, lost)
 

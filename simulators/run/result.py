@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent.training.evaluate import Tallies, Tally
+from protofleet.budget.private import Private
 from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState
 from protofleet.scoring import primary
@@ -61,6 +62,7 @@ class Row:
     lost: Mapping[str, str] = field(
         default_factory=dict
     )  # by device, at which step of a masked sum
+    epsilon: float = 0.0  # of the budget, after this round
     # On one test set for all devices (`Setup.common_samples`), in the last round.
     common: Numbers = field(default_factory=dict)
 
@@ -200,11 +202,25 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "accuracy": selected.accuracy.get(name),
             "validation": selected.validation[name],
         },
+        "privacy": None if setup.private is None else privacy(setup.private, last.epsilon),
         "partition": setup.partition.to_plain(setup.data.y, setup.data.classes),
         "verdict": None if verdict is None else verdict.sentence,
         "state_sha256": outcome.state.sha256,
         "seconds": outcome.seconds,
         "peak_rss_bytes": outcome.peak_rss,
+    }
+
+
+def privacy(private: Private, spent: float) -> dict[str, Any]:
+    """What was promised of whom, and what of it is spent."""
+    account = private.accountant
+    return {
+        "unit": private.unit,
+        "epsilon": account.epsilon,
+        "delta": account.delta,
+        "publications": account.publications,
+        "rho": account.rho,
+        "spent": spent,
     }
 
 
@@ -217,6 +233,7 @@ def resolved(setup: Setup) -> dict[str, Any]:
         "settings": to_plain(setup.hyper),
         "admission": to_plain(config.admission),
         "masks": to_plain(config.masks),
+        "budget": to_plain(config.budget),
         "contract": to_plain(setup.contract),
         "backbones": dict(setup.backbones),
         "versions": {

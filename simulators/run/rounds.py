@@ -12,8 +12,8 @@ fleet.
 #     training, summaries      Agent.work, by the crew   the same class, in a training process
 #     what crosses the wire    wire.encode, wire.decode  the same, in MQTT payloads
 #     what is let in           validation.content        the same function, in the coordinator
-#     fusion                   fuse_round                fold on arrival, fuse_total at the cut
-#     masked sums              masked_round, fuse_total  not yet
+#     fusion                   fuse_total                fold on arrival, fuse_total at the cut
+#     masked sums, noise       masked_round, `_total`    not yet
 #     what devices hold next   the state as published    the same, decoded
 #
 # Left out is only what has to do with time: nobody is late, nothing is lost, nothing is sent
@@ -41,14 +41,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from coordinator.rounds.selection import participants
 from coordinator.uploads import validation
-from coordinator.uploads.fuse import fuse_round, fuse_total, start_state
+from coordinator.uploads.fuse import fuse_total, start_state
 from protofleet import wire
+from protofleet.budget.noise import seeded
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Parts, count_floats
+from protofleet.values.sums import Partial, merge, merge_all
 from simulators.run.masked import masked_round
 from simulators.run.result import Outcome, Row, Traffic, common_of, row_of
 from simulators.run.rundir import RunCheckpoint, RunDir
@@ -146,20 +149,31 @@ def one_round(
         uploads = [upload for upload in sent if upload.agent not in refused]
         up = Traffic(sum(map(len, messages.values())), sum(count_floats(u.parts) for u in sent))
         if setup.config.masks.secure_sum:
-            masked = masked_round(setup.config, recipe, turn, uploads)
+            masked = masked_round(setup, turn, before, uploads)
             lost, up = masked.lost, replace(up, bytes=masked.up)
             state = fuse_total(recipe, turn, masked.total, before)
             down = published(setup, state, round)
             down = replace(down, bytes=down.bytes + masked.down)
         else:
-            state = fuse_round(recipe, turn, before, uploads)
+            state = fuse_total(recipe, turn, _total(setup, turn, before, uploads), before)
             down = published(setup, state, round)
         counted = recipe.paper_floats(turn, [upload.parts for upload in uploads], state)
         crew.receive(round, state)
     evaluates = round % run.eval_every == 0 or round == run.rounds
     tallies = crew.evaluate(round) if evaluates else {}
     row = row_of(round, tallies, up, down, counted)
-    return state, replace(row, refused=refused, lost=lost, seconds=time.perf_counter() - began)
+    row = replace(row, refused=refused, lost=lost, seconds=time.perf_counter() - began)
+    return state, row if setup.private is None else replace(row, epsilon=setup.private.spent(turn))
+
+
+def _total(
+    setup: Setup, turn: Turn[Any], before: GlobalState, uploads: Sequence[Upload]
+) -> Partial:
+    """Of all uploads, with the coordinator's noise where the run has a budget."""
+    total = merge_all(setup.recipe.fold(turn, upload, 1) for upload in uploads)
+    if setup.private is None or not total:
+        return total
+    return merge(total, setup.private.noise(turn, before, seeded(turn.rng("noise"))))
 
 
 def refusals(setup: Setup, sent: Sequence[Upload]) -> dict[str, str]:

@@ -50,7 +50,7 @@ from protofleet.exchange.state import GlobalState
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.files import write_whole
 from protofleet.values.prototypes import Parts
-from simulators.run.config import MaskOptions, Run
+from simulators.run.config import BudgetOptions, MaskOptions, Run
 from simulators.run.partitions import PartitionOptions
 from simulators.run.result import Outcome, Row, document, resolved, table
 from simulators.run.setup import Setup
@@ -167,6 +167,7 @@ def defaults_of(setup: Setup) -> dict[str, Any]:
         "settings": to_plain(type(setup.hyper)()),
         "admission": to_plain(UploadLimits()),
         "masks": to_plain(MaskOptions()),
+        "budget": to_plain(BudgetOptions()),
         "contract": {
             **to_plain(contract),
             "training": to_plain(Training()),

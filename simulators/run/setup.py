@@ -24,6 +24,7 @@ from edge_agent.training.agent import Agent
 from edge_agent.training.batches import LocalData, SampleTensors
 from edge_agent.training.context import TrainingContext
 from protofleet import registry
+from protofleet.budget.private import Budget, Private, private
 from protofleet.contract import Contract
 from protofleet.errors import UsageError
 from protofleet.recipe import Recipe, Turn
@@ -48,6 +49,7 @@ class Setup:
     recipe: Recipe[Any]
     hyper: Any
     backbones: Mapping[str, str]
+    private: Private | None = None  # of a run under a budget: `recipe` is its own then
 
     @property
     def agents(self) -> list[str]:
@@ -149,9 +151,25 @@ def prepare(config: LabConfig) -> Setup:
     partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
     chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
     contract = _contract(config, recipe, data, chosen)
+    turn: Turn[Any] = Turn(contract, hyper, 1)
+    under = _private(config, recipe, turn)
+    recipe = recipe if under is None else under.recipe
     if config.masks.secure_sum:
-        _check_sums(config, recipe, Turn(contract, hyper, 1))
-    return Setup(config, data, partition, contract, recipe, hyper, chosen)
+        _check_sums(config, recipe, turn)
+    return Setup(config, data, partition, contract, recipe, hyper, chosen, under)
+
+
+def _private(config: LabConfig, recipe: Recipe[Any], turn: Turn[Any]) -> Private | None:
+    """The method under the run's budget, where it has one."""
+    options = config.budget
+    if not options.epsilon:
+        return None
+    times = options.publications or config.run.rounds
+    budget = Budget(options.epsilon, options.delta, options.clip, times)
+    under = private(recipe, turn, budget, masked.ceilings(config, config.run.agents))
+    if under.unit == "sample" and config.run.rounds < under.accountant.publications:
+        raise UsageError(f"{recipe.name} under a budget publishes twice", "--rounds 2")
+    return under
 
 
 def _check_sums(config: LabConfig, recipe: Recipe[Any], turn: Turn[Any]) -> None:

@@ -10,6 +10,7 @@ def test_the_tables_there_are():
     assert set(bench.commands) == {
         "align",
         "attacks",
+        "budget",
         "bytes",
         "codec",
         "cross",

@@ -89,9 +89,13 @@ def test_methods_that_need_every_upload_refuse_in_one_line(method):
         prepare(config(method))
 
 
-def test_a_device_whose_own_share_is_taken_out_needs_to_know_whose_is_in():
-    with pytest.raises(UsageError, match="feddistill sends more than sums"):
-        prepare(config("feddistill", "others=yes"))
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [("feddistill", "others=yes"), ("fedproto", "buckets=20"), ("fleet", "buckets=20")],
+)
+def test_settings_that_need_to_know_whose_a_sum_is_are_refused_too(method, setting):
+    with pytest.raises(UsageError, match=f"{method} sends more than sums"):
+        prepare(config(method, setting))
 
 
 def test_who_is_lost_comes_from_the_seed():

@@ -1,0 +1,1 @@
+"""Noise that bounds what anybody can learn, and what of the budget it has cost."""

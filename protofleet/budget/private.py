@@ -1,0 +1,393 @@
+"""A method under a budget: what its devices send is bounded, what is released of it is noisy, and
+after the last publication that is paid for nobody is asked any more.
+"""
+
+# Theory of operation
+#
+# Whose secret is kept depends on what a method does with samples, and `private` decides it:
+#
+#   the extractor stays (`fleet`)   one sample's. It is in one row of each sum, shortened to a norm
+#   devices train (`fedproto`, …)   one device's. A sample changes a network, and with it the
+#                                   features of all samples of that device, so no bound on one
+#                                   sample's part holds. A device's rows are shortened, one a class
+#
+# A device more or less moves C rows by R each, so R √C, and as many weights by 1. That holds for
+# methods whose fusion counts every device once: where a device weighs as much as it has samples its
+# part has no bound that would be of use, and it is refused. So is whatever sends weights of
+# networks.
+#
+# `fleet` publishes twice.
+#
+#   1  a tenth of ρ   N, Σ x, Σ ‖x‖², of features x no longer than R. From these, noise and all:
+#                     a centre c, and R₂ = 1¼ times the samples' mean distance from it. Features
+#                     have much in common, and noise is in proportion to what they are clipped at
+#   2  the rest       z = x − c, no longer than R₂. For each class Σ z and its count; Σ ‖z‖²; and
+#                     the scatter Σ z zᵀ, whose upper triangle one sample moves by R₂² at most.
+#                     That is half of ρ, and said only where the noise is known to be below it:
+#                     where a direction that has a tenth of all spread would stand out of it
+#
+# Both are of all samples, so their ρ add up. What comes of the second is a total like any other:
+#
+#   M_c = Σ z / N_c + c          S from Σ z zᵀ − Σ N_c m_c m_cᵀ as `spread` says, with the trace
+#   s = (Σ ‖z‖² − Σ N_c ‖m_c‖² + d σ² Σ 1/N_c) / N
+#
+# (noise makes means longer than they are: the last term takes that back). Counts against the total
+# are not asked for: they would be a publication.
+#
+# What this does not do. The coordinator that adds the noise sees sums without it: against it masks
+# are the remedy, since each device then adds its own. Whoever publishes besides (reports of
+# accuracy, offers of new classes) tells more than ε says.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from protofleet.budget.accountant import Accountant
+from protofleet.budget.clipping import POINT, clipped
+from protofleet.budget.noise import Sampler
+from protofleet.budget.released import Mechanism, Released, sum_of_steps
+from protofleet.budget.spread import RIDGE, Matrix, denoised
+from protofleet.errors import FusionError, UsageError
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.rooms import Ceilings, Room, Rooms
+from protofleet.recipe import Learner, Recipe, Turn
+from protofleet.statistics.contribution import MEANS, SCATTER, square, triangle
+from protofleet.toolbox.access import find, need
+from protofleet.values.prototypes import Floats, Ints, Parts, Prototypes, Tensors
+from protofleet.values.sums import Partial, Sum
+
+CENTRE, LENGTH, SUMS = "centre", "length", "sums"
+FIRST = 0.1  # of ρ, for the centre
+STRONG = 0.1  # of all spread: the share of a direction that must be seen through the noise
+FARTHEST = 1.25  # times the mean distance from the centre: what is farther is shortened
+_ROUNDED = 2.0**-10  # by so much half precision may lengthen a row
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is promised; `publications` is for methods that train, whose rounds are alike."""
+
+    epsilon: float
+    delta: float
+    norm: float  # longer features, or means of a device, are shortened to this
+    publications: int
+
+
+Stage = Callable[[Turn[Any], GlobalState], Mechanism]
+
+
+@dataclass(frozen=True)
+class Private:
+    """A method, and what its publications cost."""
+
+    recipe: Recipe[Any]
+    stage: Stage  # what is released in a round, after this state
+    accountant: Accountant
+    unit: str  # whose secret is kept: one sample's, or one device's
+
+    def noise(
+        self, turn: Turn[Any], before: GlobalState, sample: Sampler, share: float = 1.0
+    ) -> Partial:
+        """What is added to a total before it is fused."""
+        return self.stage(turn, before).noise(sample, share)
+
+    def spent(self, turn: Turn[Any]) -> float:
+        """ε after this round."""
+        return self.accountant.spent(_talked(self.recipe.talks, turn))
+
+
+def private(recipe: Recipe[Any], turn: Turn[Any], budget: Budget, ceilings: Ceilings) -> Private:
+    """The method under this budget, or one line on why there is none."""
+    rooms = recipe.rooms(turn, ceilings)
+    if recipe.traits.frozen and {MEANS, SCATTER} <= rooms.keys():
+        return _of_samples(recipe, budget)
+    if not rooms or any(room.shape is None for room in rooms.values()):
+        raise UsageError(
+            f"{recipe.name} sends more than means: no noise that hides it leaves anything of it",
+            "--epsilon is for fleet, fedproto, protonorm, feddistill",
+        )
+    if any(room.weight != 1 for room in rooms.values()):
+        raise UsageError(
+            f"{recipe.name} weighs devices by samples: no bound on a device's part is of use then",
+            "--set weighted=no",
+        )
+    return _of_devices(recipe, rooms, budget)
+
+
+def _of_devices(recipe: Recipe[Any], rooms: Rooms, budget: Budget) -> Private:
+    times = budget.publications
+    accountant = Accountant(budget.epsilon, budget.delta, (1 / times,) * times)
+    sums = {name: _of_device(room, budget.norm, 1 / len(rooms)) for name, room in rooms.items()}
+    mechanism = Mechanism(sums, accountant.rho_at(1))
+
+    def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
+        return _shortened(recipe.summarise(turn, me, state), rooms, budget.norm)
+
+    def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
+        return mechanism.widened(recipe.fold(turn, upload, _once(weight)))
+
+    def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
+        return recipe.fuse(turn, mechanism.narrowed(total), before) if total else before
+
+    changed = replace(
+        recipe,
+        summarise=summarise,
+        fold=fold,
+        fuse=fuse,
+        talks=_paid(recipe, times),
+        rooms=lambda turn, ceilings: mechanism.rooms(),
+    )
+    return Private(changed, lambda turn, before: mechanism, accountant, "device")
+
+
+def _of_device(room: Room, norm: float, share: float) -> Released:
+    moved = float(np.sqrt(room.rows))
+    shape = room.shape or ()
+    return Released(room.rows, shape, norm * moved, 0.9 * share, moved, 0.1 * share, norm)
+
+
+def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
+    accountant = Accountant(budget.epsilon, budget.delta, (FIRST, 1 - FIRST))
+
+    def stage(turn: Turn[Any], before: GlobalState) -> Mechanism:
+        fleet, centre = turn.contract, find(before.shared, CENTRE, Tensors)
+        if centre is None:
+            return Mechanism(_first(fleet.embedding, budget.norm), accountant.rho_at(1))
+        norm, samples = float(centre["norm"]), float(centre["samples"])
+        rho = accountant.rho_at(2)
+        sums = _second(fleet.n_classes, fleet.embedding, norm)
+        radius = 2 * Mechanism(sums, rho).scales(SCATTER)[0] * fleet.embedding**0.5
+        if radius > STRONG * samples * (norm / FARTHEST) ** 2:
+            sums = _second(fleet.n_classes, fleet.embedding, norm, scatter=False)
+        return Mechanism(sums, rho)
+
+    def widest(turn: Turn[Any], first: bool) -> Mechanism:
+        fleet = turn.contract
+        if first:
+            return Mechanism(_first(fleet.embedding, budget.norm), accountant.rho_at(1))
+        # Nothing is farther from a centre among them than twice the norm.
+        sums = _second(fleet.n_classes, fleet.embedding, 2 * budget.norm)
+        return Mechanism(sums, accountant.rho_at(2))
+
+    def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
+        features = me.features()
+        if not len(features.labels):
+            return {}
+        centre = find(state, CENTRE, Tensors)
+        if centre is None:
+            return sent_first(features.high, budget.norm)
+        offsets = features.high - np.asarray(centre["centre"], np.float32)
+        released = stage(turn, GlobalState({CENTRE: centre})).sums
+        own = sent_second(offsets, features.labels, float(centre["norm"]))
+        return {SUMS: _only(need(own, SUMS, Tensors), released)}
+
+    def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
+        own = folded(upload.parts) if _once(weight) else {}
+        whole = widest(turn, CENTRE in own)
+        return replace(whole, sums={n: one for n, one in whole.sums.items() if n in own}).widened(
+            own
+        )
+
+    def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
+        if not total:
+            return before
+        mechanism = stage(turn, before)
+        sums = mechanism.narrowed(total)
+        if CENTRE in mechanism.sums:
+            return GlobalState({CENTRE: centred(sums, turn.contract.embedding, budget.norm)})
+        middle = need(before.shared, CENTRE, Tensors)["centre"]
+        return recipe.fuse(turn, with_spread(sums, mechanism, np.asarray(middle)), GlobalState())
+
+    def rooms(turn: Turn[Any], ceilings: Ceilings) -> Rooms:
+        return _roomy(widest(turn, _talked(recipe.talks, turn) < 2).rooms(), ceilings)
+
+    changed = replace(
+        recipe,
+        summarise=summarise,
+        fold=fold,
+        fuse=fuse,
+        talks=_paid(recipe, accountant.publications),
+        rooms=rooms,
+        precision={**recipe.precision, CENTRE: "float32"},
+    )
+    return Private(changed, stage, accountant, "sample")
+
+
+def _first(width: int, norm: float) -> dict[str, Released]:
+    return {
+        CENTRE: Released(1, (width,), norm, 0.6, 1.0, 0.1, norm),
+        LENGTH: Released(1, (), norm**2, 0.3, most=norm**2),
+    }
+
+
+def _second(classes: int, width: int, norm: float, *, scatter: bool = True) -> dict[str, Released]:
+    entries, share = width * (width + 1) // 2, 0.4 if scatter else 0.9
+    # A device rounds its scatter to the grid, where one sample may move every entry by a step.
+    moved = norm**2 + float(np.sqrt(entries)) * 2.0**-POINT
+    sums = {
+        MEANS: Released(classes, (width,), norm, share, 1.0, 0.05, norm),
+        LENGTH: Released(1, (), norm**2, 0.05, most=norm**2),
+    }
+    if scatter:
+        sums[SCATTER] = Released(1, (entries,), moved, 0.5, most=norm**2)
+    return sums
+
+
+def _roomy(rooms: Rooms, ceilings: Ceilings) -> Rooms:
+    """For as many samples as a device may have."""
+    return {
+        name: replace(room, most=(room.most + 1) * ceilings.samples) for name, room in rooms.items()
+    }
+
+
+def sent_first(features: Floats, norm: float) -> Parts:
+    """A device's samples, each shortened: their sum, and that of their squared lengths."""
+    steps = clipped(features, norm)
+    one, count = np.zeros(1, np.int64), np.array([len(steps)])
+    return _parts({CENTRE: (one, steps.sum(0)[None], count), LENGTH: _length(steps)})
+
+
+def sent_second(offsets: Floats, labels: Ints, norm: float) -> Parts:
+    """A device's samples about the centre, each shortened: a sum a class, squared lengths, and the
+    scatter.
+    """
+    steps = clipped(offsets, norm)
+    classes, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(classes), steps.shape[1]), np.int64)
+    np.add.at(sums, index, steps)
+    exact = steps * 2.0**-POINT  # products are whole numbers of 2⁻²⁴, and their sums exact
+    entries = np.floor(triangle(exact.T @ exact) * 2.0**POINT).astype(np.int64)
+    return _parts(
+        {
+            MEANS: (classes, sums, counts),
+            LENGTH: _length(steps),
+            SCATTER: (np.zeros(1, np.int64), entries[None], np.ones(1, np.int64)),
+        }
+    )
+
+
+def _length(steps: Ints) -> tuple[Ints, Ints, Ints]:
+    squares = ((steps * 2.0**-POINT) ** 2).sum(1) * 2.0**POINT
+    one = np.zeros(1, np.int64)
+    return one, np.floor(squares).astype(np.int64).sum().reshape(1, 1), one + 1
+
+
+def _parts(sums: Mapping[str, tuple[Ints, Ints, Ints]]) -> Parts:
+    arrays: dict[str, Ints] = {}
+    for name, (keys, steps, weights) in sums.items():
+        arrays |= {f"{name}.keys": keys, f"{name}.weights": weights}
+        arrays[f"{name}.octets"] = _octets(steps)
+    return {SUMS: Tensors(arrays)}
+
+
+def _only(part: Tensors, names: Mapping[str, Released]) -> Tensors:
+    """Of these sums alone."""
+    arrays = part.arrays.items()
+    return Tensors({name: array for name, array in arrays if name.rpartition(".")[0] in names})
+
+
+def _octets(steps: Ints) -> Ints:
+    """Whole numbers in no more bytes than the largest of them takes, the lowest bytes first."""
+    width = max(1, (int(np.abs(steps).max(initial=0)).bit_length() + 8) // 8)
+    return np.stack([(steps >> (8 * at)) & 255 for at in range(width)])
+
+
+def _whole(octets: Ints) -> Ints:
+    """And back, from two's complement."""
+    steps = np.zeros(octets.shape[1:], np.int64)
+    for at, octet in enumerate(octets):
+        steps |= octet << (8 * at)
+    spare = 64 - 8 * len(octets)
+    signed: Ints = (steps << spare) >> spare
+    return signed
+
+
+def folded(parts: Parts) -> Partial:
+    """From what came, checked: sums with their weights, exactly."""
+    arrays = need(parts, SUMS, Tensors).arrays
+    sums: dict[str, Sum] = {}
+    for name in sorted({name.rpartition(".")[0] for name in arrays}):
+        columns = [arrays.get(f"{name}.{of}") for of in ("keys", "weights", "octets")]
+        keys, weights, octets = (np.asarray(column) for column in columns)
+        whole = all(column.dtype.kind == "i" for column in (keys, weights, octets))
+        if not whole or octets.ndim != 3 or not 1 <= len(octets) <= 6:
+            raise FusionError(f"{SUMS}.{name}: keys, weights and octets of numbers are due")
+        if keys.shape != octets.shape[1:2] or weights.shape != keys.shape:
+            raise FusionError(f"{SUMS}.{name}: a key and a weight for every row are due")
+        if len(keys) and (np.any(np.diff(keys) <= 0) or keys[0] < 0 or weights.min() < 1):
+            raise FusionError(f"{SUMS}.{name}: rising keys, and weights from 1 up, are due")
+        if octets.size and (octets.min() < 0 or octets.max() > 255):
+            raise FusionError(f"{SUMS}.{name}: octets from 0 to 255 are due")
+        sums[name] = sum_of_steps(keys, _whole(octets), weights)
+    return sums
+
+
+def centred(sums: Partial, width: int, norm: float) -> Tensors:
+    """Where samples lie, and how far from there they are let count."""
+    middle, length = sums.get(CENTRE), sums.get(LENGTH)
+    if not isinstance(middle, Sum) or not isinstance(length, Sum) or not len(middle.keys):
+        # Fewer samples than noise: no better centre than none.
+        zeros, nobody = np.zeros(width, np.float32), np.array(0, np.float32)
+        return Tensors({"centre": zeros, "norm": np.array(norm, np.float32), "samples": nobody})
+    centre = middle.mean()[0].astype(np.float32)
+    squared = float(length.total()[0]) / float(middle.weights[0]) - float((centre**2).sum())
+    reach = FARTHEST * float(np.sqrt(max(squared, 0.0)))
+    reach = min(max(reach, norm / 64), 2 * norm)
+    count = np.array(middle.weights[0], np.float32)
+    return Tensors({"centre": centre, "norm": np.array(reach, np.float32), "samples": count})
+
+
+def with_spread(sums: Partial, mechanism: Mechanism, centre: Floats) -> Partial:
+    """A total of means and scatter, as `fleet` fuses it."""
+    means, length, scatter = (sums.get(name) for name in (MEANS, LENGTH, SCATTER))
+    if not isinstance(means, Sum) or not isinstance(length, Sum) or not len(means.keys):
+        return {}
+    rows, counts = means.mean(), means.weights.astype(np.float64)
+    samples, width = float(counts.sum()), rows.shape[1]
+    about = float(length.total()[0]) - float((counts * (rows**2).sum(1)).sum())
+    about += width * mechanism.scales(MEANS)[0] ** 2 * float((1 / counts).sum())
+    trace = max(about / samples, width * 2.0**-20)
+    if isinstance(scatter, Sum):
+        within: Matrix = square(scatter.total()[0], width)
+        within = (within - (rows * counts[:, None]).T @ rows) / samples
+        spread = denoised(within, mechanism.scales(SCATTER)[0] / samples, trace)
+    else:
+        spread = np.eye(width) * trace / width
+    spread[np.diag_indices(width)] += RIDGE * trace / width
+    placed = rows + centre.astype(np.float64)
+    whole = spread + (placed * counts[:, None]).T @ placed / samples
+    return {
+        MEANS: Sum.of(means.keys, placed, means.weights),
+        SCATTER: Sum.of([0], triangle(whole)[None], int(samples)),
+    }
+
+
+def _shortened(parts: Parts, names: Mapping[str, Any], norm: float) -> Parts:
+    """Each row of these parts within the norm, as it will come over the wire."""
+    short = dict(parts)
+    for name in names:
+        part = short.get(name)
+        if isinstance(part, Prototypes):
+            rows = clipped(part.vectors, norm * (1 - _ROUNDED)) * 2.0**-POINT
+            short[name] = Prototypes(part.classes, rows.astype(np.float32), part.counts)
+    return short
+
+
+def _once(weight: int) -> int:
+    if weight != 1:
+        raise FusionError("under a budget an upload counts once: no staleness")
+    return weight
+
+
+def _paid(recipe: Recipe[Any], publications: int) -> Callable[[Turn[Any]], bool]:
+    """Whether the method talks, and there is a publication left to talk for."""
+    return lambda turn: recipe.talks(turn) and _talked(recipe.talks, turn) <= publications
+
+
+def _talked(talks: Callable[[Turn[Any]], bool], turn: Turn[Any]) -> int:
+    """In how many rounds up to this one the method talks."""
+    return sum(talks(replace(turn, round=round)) for round in range(1, turn.round + 1))

@@ -1,0 +1,196 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protofleet import registry
+from protofleet.budget.clipping import POINT
+from protofleet.budget.noise import seeded
+from protofleet.budget.private import (
+    CENTRE,
+    LENGTH,
+    SUMS,
+    Budget,
+    folded,
+    private,
+    sent_first,
+    sent_second,
+)
+from protofleet.contract import Contract, Input
+from protofleet.errors import FusionError, UsageError
+from protofleet.exchange import learned
+from protofleet.exchange.state import GlobalState, Upload
+from protofleet.recipe import Turn
+from protofleet.statistics.contribution import MEANS, SCATTER
+from protofleet.toolbox.summaries import class_means
+from protofleet.values.prototypes import Prototypes, Tensors
+from protofleet.values.sums import merge, merge_all
+from tests.masking import limits
+
+CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (6,)), 6)
+CLOSE = Budget(epsilon=8.0, delta=1e-5, norm=4.0, publications=3)
+STEP = 2.0**-POINT
+MANY = {"samples": np.float32(10_000)}  # so many that a scatter is asked for
+
+
+def under(method="fleet", *, budget=CLOSE, **settings):
+    recipe = registry.load(method)
+    turn = Turn(CONTRACT, recipe.hyper(**settings), 1)
+    return private(recipe, turn, budget, limits(5)), turn
+
+
+def samples(seed, count=9):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, count)
+    return (rng.normal(size=(count, 6)) * 2 + labels[:, None]).astype(np.float32), labels
+
+
+@given(st.integers(0, 10_000), st.floats(0.5, 8))
+def test_one_sample_moves_what_is_released_no_further_than_it_is_said_to(seed, norm):
+    """The bound that all of ε rests on, for both publications, by values and by weights."""
+    whole, (centre, _) = under(budget=replace(CLOSE, norm=norm)), samples(seed, 1)
+    second = GlobalState({CENTRE: Tensors({"centre": centre[0], "norm": np.float32(norm), **MANY})})
+    x, y = samples(seed)
+    for before, sent in (
+        (GlobalState(), lambda rows: sent_first(x[rows], norm)),
+        (second, lambda rows: sent_second(x[rows] - centre, y[rows], float(np.float32(norm)))),
+    ):
+        mechanism = whole[0].stage(whole[1], before)
+        every, one_less = (mechanism.widened(folded(sent(r))) for r in (slice(None), slice(1, 9)))
+        assert every.keys() == mechanism.sums.keys()
+        for name, one in mechanism.sums.items():
+            moved = every[name].total() - one_less[name].total()
+            values = moved[:, :-1] if one.counted else moved
+            assert np.linalg.norm(values) <= one.change
+            if one.counted:
+                assert np.linalg.norm(moved[:, -1]) <= one.counted
+        assert all(one.share + one.count_share <= 1 + 1e-9 for one in mechanism.sums.values())
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["fedproto", "protonorm"]))
+def test_one_device_moves_what_is_released_no_further_than_it_is_said_to(seed, method):
+    whole, turn = under(method)
+    mechanism = whole.stage(turn, GlobalState())
+
+    class Me:
+        def features(self):
+            class Clean:
+                high, labels = samples(seed)[0] * 5, samples(seed)[1]
+
+            return Clean
+
+    parts = whole.recipe.summarise(turn, Me(), {})
+    sums = whole.recipe.fold(turn, Upload("d", 1, "", parts), 1)
+    moved, one = sums["prototypes"].total(), mechanism.sums["prototypes"]
+    assert np.linalg.norm(moved[:, :-1]) <= one.change
+    assert np.linalg.norm(moved[:, -1]) <= one.counted
+    assert set(np.unique(moved[:, -1])) <= {0.0, 1.0}
+
+
+def published(budget, devices):
+    """Both publications of a fleet, noise and all."""
+    whole, turn = under(budget=budget)
+    state = GlobalState()
+    for round in (1, 2):
+        turn, total = replace(turn, round=round), {}
+        for x, y in devices:
+            centre = state.shared.get(CENTRE)
+            parts = (
+                sent_first(x, budget.norm)
+                if centre is None
+                else sent_second(x - centre["centre"], y, float(centre["norm"]))
+            )
+            total = merge(total, whole.recipe.fold(turn, Upload("d", round, "", parts), 1))
+        total = merge(total, whole.noise(turn, state, seeded(np.random.default_rng(round))))
+        state = whole.recipe.fuse(turn, total, state)
+    return state
+
+
+def test_with_hardly_any_noise_means_and_covariance_are_those_of_the_samples():
+    devices = [samples(seed, 200) for seed in range(4)]
+    x, y = (np.concatenate(column) for column in zip(*devices, strict=True))
+    state = published(Budget(999.0, 0.5, 64.0, 1), devices)
+    of, true = learned.moments(state.shared), class_means(x, y)
+    assert np.array_equal(of.classes, true.classes)
+    assert of.counts == pytest.approx(true.counts, abs=2)
+    assert of.means == pytest.approx(true.vectors, abs=0.15)
+    within = np.cov((x - true.vectors[y]).T, bias=True)
+    assert of.within == pytest.approx(within, abs=0.25 + 0.05 * np.trace(within) / 6)
+
+
+def test_with_too_much_noise_there_is_no_class_and_no_crash():
+    assert learned.HEAD not in published(Budget(0.01, 1e-9, 4.0, 1), [samples(1)]).shared
+
+
+def test_the_budget_ends_and_then_nobody_is_asked():
+    whole, turn = under()
+    assert [whole.recipe.talks(replace(turn, round=n)) for n in range(1, 30)] == [True] * 2 + [
+        False
+    ] * 27
+    spent = [whole.spent(replace(turn, round=n)) for n in (1, 2, 29)]
+    assert spent == [whole.accountant.spent(n) for n in (1, 2, 2)]
+    assert spent[0] < spent[1] == pytest.approx(8.0)
+    trained, turn = under("fedproto")
+    assert [trained.recipe.talks(replace(turn, round=n)) for n in (1, 3, 4)] == [True, True, False]
+    assert (trained.unit, whole.unit) == ("device", "sample")
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "words"),
+    [
+        ("fedavg", {}, "fedavg sends more than means"),
+        ("fedproc", {}, "fedproc sends more than means"),
+        ("gfpl", {}, "gfpl sends more than means"),
+        ("feddistill", {"others": True}, "feddistill sends more than means"),
+        ("fedproto", {"weighted": True}, "weighs devices by samples.*weighted=no"),
+    ],
+)
+def test_what_no_noise_can_hide_is_refused_in_one_line(method, settings, words):
+    with pytest.raises(UsageError, match=words):
+        under(method, **settings)
+
+
+@given(st.integers(-(2**38), 2**38), st.integers(1, 4))
+def test_whole_numbers_come_back_from_their_octets(number, scale):
+    steps = np.full((1, 3), number // scale)
+    parts = sent_first(np.zeros((2, 3), np.float32), 1.0)
+    from protofleet.budget.private import _octets
+
+    arrays = dict(parts[SUMS].arrays) | {f"{CENTRE}.octets": _octets(steps)}
+    total = folded({SUMS: Tensors(arrays)})[CENTRE].total()
+    assert np.array_equal(total, steps * STEP)
+
+
+def spoiled(**arrays):
+    good = sent_second(*samples(1), 2.0)[SUMS].arrays
+    return {SUMS: Tensors({**good, **{n.replace("_", "."): a for n, a in arrays.items()}})}
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({}, "part 'sums' is missing"),
+        ({SUMS: Prototypes([0], [[1.0]])}, "Tensors is due"),
+        (spoiled(prototypes_keys=np.array([2, 1, 0])), "rising keys"),
+        (spoiled(prototypes_weights=np.array([0, 1, 1])), "weights from 1 up"),
+        (spoiled(prototypes_weights=np.array([1, 1])), "a weight for every row"),
+        (spoiled(prototypes_octets=np.array([[[256]] * 3])), "octets from 0 to 255"),
+        (spoiled(prototypes_octets=np.array([1.5])), "octets of numbers are due"),
+        (spoiled(prototypes_octets=np.zeros((7, 3, 6), np.int64)), "octets of numbers are due"),
+    ],
+)
+def test_sums_that_are_none_are_refused_in_one_line(parts, words):
+    with pytest.raises(FusionError, match=words):
+        folded(parts)
+
+
+def test_late_uploads_do_not_count_less():
+    whole, turn = under()
+    upload = Upload("d", 1, "", sent_first(samples(1)[0], 4.0))
+    with pytest.raises(FusionError, match="counts once"):
+        whole.recipe.fold(turn, upload, 2)
+    assert LENGTH in whole.recipe.fold(turn, upload, 1)
+    assert {MEANS, SCATTER} <= whole.recipe.rooms(replace(turn, round=2), limits(5)).keys()
+    assert merge_all([]) == {}

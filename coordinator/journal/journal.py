@@ -65,6 +65,7 @@ from protofleet.util.files import Locked, lock, own_database, own_file
 SCHEMA = 7
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
+MOST_EVENTS = 100_000  # and a hundredth more
 
 
 class Journal:
@@ -341,11 +342,14 @@ class Journal:
         self._db.executemany("DELETE FROM agents WHERE agent=?", [(agent,) for agent in agents])
 
     def add_event(self, kind: str, round: int | None = None, **body: Any) -> None:
-        """Something an operator may want to know later."""
-        self._db.execute(
+        """Something an operator may want to know later, as far as there is room."""
+        number = self._db.execute(
             "INSERT INTO events (at, round, kind, body) VALUES (?, ?, ?, ?)",
             (self._wall(), round, kind, json.dumps(body)),
-        )
+        ).lastrowid
+        # Devices cause some of them, and where no round opens nothing else drops any.
+        if number is not None and number % (MOST_EVENTS // 100) == 0:
+            self._db.execute("DELETE FROM events WHERE id <= ?", (number - MOST_EVENTS,))
 
     # upkeep
 

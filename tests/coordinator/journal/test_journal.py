@@ -257,3 +257,12 @@ def test_compacting_to_nothing_leaves_a_round_without_its_outcome_whole(tmp_path
     assert bodies == ([None, None] if ends == "done" else [b"x", b"late"])
     assert made.state()[1] == state(4 if ends == "done" else 3)
     assert made.body(made.upload(3, "a").blob) is None
+
+
+def test_events_that_devices_cause_have_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("coordinator.journal.journal.MOST_EVENTS", 200)
+    made = journal(tmp_path)
+    with made.commit():
+        for number in range(1000):
+            made.add_event("classes", 7, why=str(number))
+    assert [event["why"] for event in made.events(last=1000)] == [*map(str, range(800, 1000))]

@@ -28,7 +28,12 @@ def setup_of(method, *, settings=(), partition="dirichlet", **run):
     [
         (
             "fedproto",
-            {"partition": "feature-skew", "backbone": "mixed", "test_on": "everyone"},
+            {
+                "agents": 2,
+                "partition": "feature-skew",
+                "backbone": "mixed",
+                "test_on": "everyone",
+            },
             "embedded",
         ),  # networks of their own
         ("fedic", {}, "mosquitto"),  # weights in chunks, an own part for every device

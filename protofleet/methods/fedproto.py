@@ -52,8 +52,8 @@ class Hyper:
     )
     guard: bool = setting(
         False,
-        "a device takes its own mean of a class instead of the fleet's prototype where that lies"
-        " nearer to another of its classes: against devices that lie",
+        "a device whose means mostly lie nearer to prototypes of other classes takes those means"
+        " instead of these prototypes: against devices that lie",
     )
     buckets: int = setting(
         1,
@@ -96,6 +96,10 @@ def believed(turn: Turn[Hyper], me: Learner, state: Parts) -> Prototypes | None:
     # Among its own classes: those are what it tells apart, and of others it knows nothing.
     near = squared_distances(own.vectors, prototypes.only(own.classes).vectors).argmin(1)
     against = own.classes[near != np.arange(len(near))]
+    # Networks that have hardly begun mix up a class now and then, though nobody lies: to doubt one
+    # prototype at a time cost up to a point.
+    if 2 * len(against) <= len(near):
+        return prototypes
     rest, mine = prototypes.only(np.setdiff1d(prototypes.classes, against)), own.only(against)
     return Prototypes(
         np.concatenate([rest.classes, mine.classes]), np.concatenate([rest.vectors, mine.vectors])

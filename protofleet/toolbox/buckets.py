@@ -32,9 +32,10 @@ buckets agree on.
 # other above UNLIKE, and in between nothing is known. Those that most others contradict (`minority`
 # of `statistics.voices`, which has the theory) are not heard, unless nobody else speaks of a key.
 # Why a share, and not a distance as there: networks that learn drift apart, and the same distance
-# is honest in an early round and a lie in a late one. In the first two rounds devices that began
-# alike contradict each other, too; what is left out then is worth little (FedProto, MNIST,
-# Dir(0.1), five and ten devices: from the fourth round on none that is honest was left out).
+# is honest in an early round and a lie in a late one. In the first rounds devices that began alike
+# contradict each other, too (FedProto, MNIST, Dir(0.1), five and ten devices: from the fourth on
+# none that is honest is left out). Two of five that collude may be heard then, and what the others
+# learn of them stays (30 % of 98): so a method that trains on what comes back needs a guard, too.
 #
 # What it withstands. For a key of m buckets, fewer than m / 2 of them liars: what they say is
 # either left out or within NEAR times the distance at which most honest buckets are. So there
@@ -61,7 +62,7 @@ from protofleet.values.sums import Sum
 Matrix = NDArray[np.float64]
 
 MOST_WEIGHT = 2**31 - 1  # of a row that is made here: no sum takes a larger one
-NEAR = 2.0  # times the median distance to the median: who is further away is not believed
+NEAR = 4.0  # times the median distance to the median: who is further away is not believed
 LIKE, UNLIKE = 0.5, 0.8  # of the distance between keys: below they agree, above they contradict
 TINY = 1e-9  # buckets that say the same differ by less
 

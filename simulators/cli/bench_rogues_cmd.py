@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 DEFENCES = {
-    "fedproto": ("buckets=256", "minimum=5"),
+    "fedproto": ("buckets=256", "minimum=5", "guard=yes"),
     "fleet": ("buckets=1024",),
 }
 

@@ -122,6 +122,8 @@ def test_a_guarded_device_believes_its_own_mean_where_the_fleets_is_another_clas
     guarded = turn(fedproto.Hyper(guard=True, minimum=5))
     near = {"prototypes": Prototypes([0, 1, 2], [[1.0, 0.0], [3.0, 0.0], [0.0, 0.0]])}
     assert fedproto.believed(guarded, Learned(), near) == near["prototypes"]
+    once = {"prototypes": Prototypes([0, 1], [[9.0, 0.0], [3.0, 0.0]])}
+    assert fedproto.believed(guarded, Learned(), once) == once["prototypes"]
     swapped = {"prototypes": Prototypes([0, 1, 2], [[3.0, 0.0], [1.0, 0.0], [0.0, 0.0]])}
     rows = fedproto.believed(guarded, Learned(), swapped)
     assert rows == Prototypes([0, 1, 2], [[0.0, 0.0], [4.0, 0.0], [0.0, 0.0]])

@@ -51,6 +51,8 @@ def photo(
     from PIL import Image, ImageOps
 
     try:
+        if not path.is_file():
+            raise ValueError("no file")  # to open a pipe waits for whoever writes to it
         with Image.open(path, formats=FORMATS) as image:
             if draft is not None:
                 image.draft(mode, draft)

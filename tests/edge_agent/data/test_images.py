@@ -2,6 +2,8 @@
 none.
 """
 
+import os
+
 import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
@@ -80,12 +82,14 @@ SHAPES = pytest.mark.parametrize("shape", [(8, 8, 3), (6, 8, 1)])
 
 
 @SHAPES
-@pytest.mark.parametrize("what", ["of a form that cameras have not", "a bomb"])
+@pytest.mark.parametrize("what", ["of a form that cameras have not", "a bomb", "a pipe"])
 def test_a_file_is_an_image_by_what_is_in_it_and_of_a_size_that_fits(tmp_path, what, shape):
     path = tmp_path / "photo.png"
     if what == "a bomb":
         Image.new("1", (6000, 6000)).save(path)
         assert path.stat().st_size < 10_000
+    elif what == "a pipe":
+        os.mkfifo(path)
     else:
         Image.new("RGB", (8, 8)).save(path, "DDS")
         data = bytearray(path.read_bytes())

@@ -3,7 +3,6 @@
 from functools import cache
 
 import pytest
-from torch.onnx._internal.exporter import _registration
 
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.setup import prepare
@@ -22,6 +21,9 @@ def operators():
     """Torch's exporter compiles what it knows of operators at every call, which is half of what a
     small network takes. Here it does so once.
     """
+    # Not at the head: it takes a second to load, also where nothing is exported.
+    from torch.onnx._internal.exporter import _registration
+
     read = _registration.ONNXRegistry.from_torchlib
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_registration.ONNXRegistry, "from_torchlib", staticmethod(cache(read)))

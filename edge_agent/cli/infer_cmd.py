@@ -64,13 +64,18 @@ def broker_options(command: F) -> F:
     def with_reach(
         credentials: str, ca: str, cert: str, key: str, member: str, **others: Any
     ) -> Any:
+        from edge_agent import membership
+
         def reach(url: str) -> Address:
-            from edge_agent.membership import reached
             from protofleet.settings.broker import BrokerSection
 
             section = BrokerSection(url, credentials, ca, cert, key)
-            return warned(reached(section, member, os.environ))
+            return warned(membership.reached(section, member, os.environ))
 
+        # Where a command has this device's name, it is the one that it joined by.
+        if member and others.get("agent", "") is None:
+            joined = membership.of_folder(Path(member))
+            others["agent"] = None if joined is None else joined.name
         return command(reach=reach, **others)
 
     for name, help in (

@@ -4,8 +4,13 @@ import json
 import subprocess
 import sys
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from edge_agent import membership
+from edge_agent.cli.infer_cmd import broker_options
+from edge_agent.membership import FleetMember
 from edge_agent.updates import cache
 from export.writer import Wanted, export, write
 from protofleet import wire
@@ -69,3 +74,17 @@ def test_the_first_class_of_an_extractor_lies_close_to_nothing(call, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
     assert (document["nearest"], document["share"]) == (None, None)
+
+
+def test_a_member_enrols_under_the_name_it_joined_by(tmp_path):
+    membership.write(FleetMember("orchard", "camera-07", "mqtt://b", tmp_path / "identity"))
+
+    @click.command()
+    @click.option("--id", "agent")
+    @broker_options
+    def command(agent, reach):
+        click.echo(f"{agent} {membership.of_address(reach('mqtt://b')).name}")
+
+    for words, said in (((), "camera-07 camera-07"), (("--id", "x"), "x camera-07")):
+        answer = CliRunner().invoke(command, ["--member", str(tmp_path), *words])
+        assert answer.output.strip() == said

@@ -52,6 +52,10 @@ class FleetMember:
         """The fleet's keys, under the authority's signature."""
         return self.folder / "ring.cose"
 
+    def listing(self, lane: int) -> Path:
+        """Where a process of this lane keeps the fleet's list of bundles."""
+        return self.folder / f"list-{lane}"
+
     @property
     def certificates(self) -> tuple[Path, Path, Path]:
         """What a connection to the broker needs: authority, certificate, key."""

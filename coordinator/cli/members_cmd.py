@@ -177,6 +177,44 @@ def keys() -> None:
     """The fleet's own keys."""
 
 
+@keys.command("init")
+@click.argument("offline", type=click.Path(path_type=Path))
+@of_fleet
+def begin(offline: Path, home: Household) -> None:
+    """Make keys for a list of bundles in the new folder OFFLINE: take it away afterwards.
+
+    \b
+    coordinator keys init /media/stick/orchard       once
+    coordinator keys sign /media/stick/orchard X.pfb for each bundle that devices may run
+    coordinator freeze X.pfb                         as ever
+    """
+    office = _existing(home)
+    try:
+        office.vault.init(offline)
+    finally:
+        office.close()
+    click.echo(
+        f"{offline} holds the keys of root and targets: keep it where this machine is not; until"
+        " `coordinator keys sign` no bundle is listed, and devices fetch none"
+    )
+
+
+@keys.command()
+@click.argument("offline", type=click.Path(path_type=Path))
+@click.argument("bundles", nargs=-1, type=click.Path(path_type=Path))
+@of_fleet
+def sign(offline: Path, bundles: tuple[Path, ...], home: Household) -> None:
+    """List BUNDLES, and no other, with the keys in OFFLINE: devices fetch these alone."""
+    office = _existing(home)
+    try:
+        digests = office.vault.sign(offline, bundles)
+    finally:
+        office.close()
+    for path, digest in zip(bundles, digests, strict=True):
+        click.echo(f"{digest[:16]}  {path}")
+    click.echo(f"{len(digests)} bundles are listed; devices hear of it within a second")
+
+
 @keys.command()
 @of_fleet
 def rotate(home: Household) -> None:

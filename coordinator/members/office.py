@@ -11,6 +11,7 @@ together.
 #   ring.cose                those keys, under the authority's signature (`protofleet.trust.ring`)
 #   members.db               the registry
 #   coordinator.key, .pem    with which the coordinator opens the broker's door
+#   bundles/                 the list of bundles (`vault`), but for the keys that are kept offline
 #   broker/                  what a mosquitto is to be given, made anew with each change:
 #     broker.key, broker.pem, authority.pem, revoked.pem, acl, door.acl, door.passwords
 #
@@ -45,6 +46,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coordinator.members.registry import InvitationRecord, MemberRecord, Registry
+from coordinator.members.vault import Vault
 from protofleet.errors import TrustError, UsageError
 from protofleet.mqtt.broker.mosquitto import (
     COORDINATOR,
@@ -94,6 +96,11 @@ class Office:
     def close(self) -> None:
         """Give the registry back."""
         self.registry.close()
+
+    @property
+    def vault(self) -> Vault:
+        """The list of the fleet's bundles."""
+        return Vault(self.folder, self._wall)
 
     @property
     def signed_ring(self) -> bytes:

@@ -4,10 +4,12 @@ renewed, and what a command changed in the registry is taken in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from coordinator.allowance import Allowance
 from coordinator.members.office import Office
+from coordinator.members.vault import EVERY
 from protofleet.errors import TrustError
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
@@ -32,6 +34,8 @@ class Doorkeeper:
         self.office, self._topics, self._log = office, topics, log
         self._allowance, self._clock = allowance, clock
         self._version, self._look_at = office.registry.version, 0.0
+        self.vault = office.vault
+        self._stamp, self._listed_at = self.vault.stamp, -math.inf
 
     def take(self, topic: TopicParts, payload: bytes) -> list[Publication]:
         """The answer to a question, where there is one."""
@@ -54,8 +58,16 @@ class Doorkeeper:
         return [Publication(self._topics.answer(invitation), answer)]
 
     def greetings(self) -> list[Publication]:
-        """The fleet's keys, retained."""
-        return [Publication(self._topics.keys, self.office.signed_ring, retain=True)]
+        """The fleet's keys, and the list of its bundles, retained."""
+        ring = Publication(self._topics.keys, self.office.signed_ring, retain=True)
+        return [ring, *self._list()]
+
+    def _list(self) -> list[Publication]:
+        """The list of bundles, said to be the newest from now on."""
+        if not self.vault.exists:
+            return []
+        self._stamp, self._listed_at = self.vault.stamp, self._clock()
+        return [Publication(self._topics.listing, self.vault.publication(), retain=True)]
 
     def look(self) -> list[Publication]:
         """What a command changed meanwhile, if the fleet is to hear of it."""
@@ -67,4 +79,7 @@ class Doorkeeper:
         if rotated or version != self._version:
             self._version = version
             self._changed()
-        return self.greetings() if rotated else []
+        if rotated:
+            return self.greetings()
+        late = now >= self._listed_at + EVERY
+        return self._list() if late or self.vault.stamp != self._stamp else []

@@ -57,6 +57,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from edge_agent import membership
 from edge_agent.config import Config
 from edge_agent.contributing import statement
 from edge_agent.daemon.deliver import COUNTS, FIRST_WAIT, LONGEST_WAIT, OWN, Deliveries
@@ -65,13 +66,15 @@ from edge_agent.daemon.transfers import Transfers
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
-from protofleet.errors import LinkBusy, WireError
+from protofleet.errors import LinkBusy, TrustError, WireError
 from protofleet.exchange import archive, published
 from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.exchange.published import STABLE, About
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor
 from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts
+from protofleet.trust.listing import BundleList
+from protofleet.trust.sequence import DAEMON
 from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.util.logs import Log
 from protofleet.util.processes import without_secrets
@@ -125,7 +128,11 @@ class Adoption:
         self._receiver = device_receiver(
             outbound.topics, config.id, spool, outbound, clock, LARGEST_BUNDLE, LARGEST_STATE
         )
-        self._fetch = Fetch(self._receiver)
+        member = membership.of_folder(folder)
+        # Of a fleet by invitation, which may say which bundles there are.
+        self._listing = None if member is None else BundleList(member.listing(DAEMON))
+        listed = None if self._listing is None else self._listing.check
+        self._fetch = Fetch(self._receiver, listed)
         self._in_use = archive.name_of(self.file)
         self._about, self._run = NOTHING, ""  # the channel's
         self._state = b""
@@ -176,6 +183,9 @@ class Adoption:
                 self._total_announced(place, payload)
             case "bundle", (channel_name,) if channel_name == STABLE:
                 self._follow_fetch(lambda: self._fetch.announced(place, payload))
+            case "listing", _ if payload and self._listing is not None:
+                self._listing.take(payload)
+                self._follow_fetch(self._fetch.again)
             case "own_chunk", _:
                 self._blob_complete(self._receiver.chunk(place, payload))
             case "receipt", _ if payload and self.deliveries.due is not None:
@@ -301,7 +311,11 @@ class Adoption:
         self._want_total()
 
     def _follow_fetch(self, fetching: Callable[[], Fetched | None]) -> None:
-        fetched = fetching()
+        try:
+            fetched = fetching()
+        except TrustError as error:  # the rest of what was said is taken all the same
+            self._log.warning(f"the bundle that the channel names is not fetched: {error}")
+            return
         if fetched is None:
             return
         # Nothing of it is read here: it may be anything, and its test is a process of its own.

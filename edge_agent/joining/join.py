@@ -23,6 +23,8 @@ from protofleet.mqtt.topics import Topics
 from protofleet.trust import certificates, joining, keys
 from protofleet.trust import ring as rings
 from protofleet.trust.joining import Admission
+from protofleet.trust.listing import BundleList
+from protofleet.trust.sequence import CLASSIFIER, DAEMON
 from protofleet.trust.tokens import Invitation
 from protofleet.util.files import OWN_FILE, own_folder, write_whole
 
@@ -86,6 +88,8 @@ def write_admission(member: FleetMember, admission: Admission) -> None:
         (member.certificate, certificates.as_pem(admission.certificate)),
     ):
         write_whole(path, data, mode=OWN_FILE)
+    for lane in (DAEMON, CLASSIFIER):
+        BundleList(member.listing(lane)).pin(admission.root)
 
 
 def door(token: Invitation) -> Address:

@@ -182,7 +182,8 @@ class SealedLink:
     def subscribe(self, filters: Iterable[tuple[str, int]]) -> None:
         added = list(filters)
         if self.voice is not None and not self._filters:
-            added += self.voice.topics.for_member(self.voice.member.name)
+            # Before all others: a broker sends what is retained in the order that is asked for.
+            added = [*self.voice.topics.for_member(self.voice.member.name), *added]
         self._filters |= dict(added)
         self._link.subscribe(added)
 

@@ -4,13 +4,18 @@ that nobody has looked into.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from protofleet import wire
 from protofleet.errors import WireError
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor
 from protofleet.mqtt.blobs.receiver import BlobReceiver
 from protofleet.mqtt.topics import TopicParts
+
+# Raises where a bundle of this sha256 and size may not be fetched.
+Listed = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,8 @@ class Fetched:
 class Fetch:
     """One bundle at a time: the one that is wanted, once it is announced."""
 
-    def __init__(self, receiver: BlobReceiver) -> None:
-        self._receiver = receiver
+    def __init__(self, receiver: BlobReceiver, listed: Listed | None = None) -> None:
+        self._receiver, self._listed = receiver, listed
         self._announced: tuple[TopicParts, wire.Message] | None = None
         # The digest of what turned out to be of no use: it is not fetched again, else a bad bundle
         # on a channel would cost every device the traffic of fetching it for ever.
@@ -54,6 +59,10 @@ class Fetch:
         self._announced = (parts, message)
         return self._begin()
 
+    def again(self) -> Fetched | None:
+        """Another list came: what it did not have it may have now."""
+        return None if self.under_way else self._begin()
+
     def whole(self, file: Path) -> Fetched | None:
         """Its last piece came."""
         if not self.under_way:
@@ -76,6 +85,9 @@ class Fetch:
         parts, message = self._announced
         if message.body.get("bundle") != self.wanted or message.body.get("digest") == self._bad:
             return None
+        if self._listed is not None:
+            descriptor = BlobDescriptor.from_body(message.body)
+            self._listed(descriptor.digest, descriptor.size)
         self.under_way = True
         blob = self._receiver.announce(parts, message)
         return None if blob is None or blob.file is None else self.whole(blob.file)

@@ -28,6 +28,7 @@ from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.receiver import Blob, BlobReceiver, device_receiver
 from protofleet.mqtt.link.link import Arrival, Connected, LinkSettings, Refused
 from protofleet.mqtt.topics import TopicParts, Topics, check_name
+from protofleet.trust.listing import BundleList
 from protofleet.trust.sequence import CLASSIFIER
 from protofleet.util.logs import Log
 
@@ -99,6 +100,8 @@ class ChannelListener:
 
     def _take_in(self, parts: TopicParts, payload: bytes) -> bool:
         """Whether this is the fleet's word: what it says is in use, or cannot be."""
+        if parts.kind == "listing":
+            return bool(payload) and self._switch.listing(payload)
         if parts.kind == "bundle":
             return self._switch.announced(parts, payload)
         if parts.kind == "own_chunk":
@@ -152,7 +155,10 @@ def following(
         receiver = device_receiver(
             topics, agent, Path(folder), link, time.monotonic, LARGEST_BUNDLE
         )
-        switch = BundleSwitch(classifier, bundle, Fetch(receiver) if fetch else None, log)
+        listing = None if member is None else BundleList(member.listing(CLASSIFIER))
+        listed = None if listing is None else listing.check
+        fetching = Fetch(receiver, listed) if fetch else None
+        switch = BundleSwitch(classifier, bundle, fetching, log, listing)
         listener = ChannelListener(switch, link, receiver, topics, log)
         channel_topics = (
             topics.bundle(check_name("channel", channel.name)),

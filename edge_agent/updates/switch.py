@@ -52,6 +52,7 @@ from protofleet.errors import FleetError, WireError
 from protofleet.exchange import published
 from protofleet.exchange.published import Published
 from protofleet.mqtt.topics import TopicParts
+from protofleet.trust.listing import BundleList
 from protofleet.util.files import write_whole
 from protofleet.util.logs import Log
 
@@ -69,8 +70,16 @@ class BundleSwitch:
     that was waited for.
     """
 
-    def __init__(self, classifier: Classifier, bundle: Path, fetch: Fetch | None, log: Log) -> None:
+    def __init__(
+        self,
+        classifier: Classifier,
+        bundle: Path,
+        fetch: Fetch | None,
+        log: Log,
+        listing: BundleList | None = None,
+    ) -> None:
         self._classifier, self._bundle, self._fetch, self._log = classifier, bundle, fetch, log
+        self._listing = listing
         self._waiting: _ReceivedState | None = None
         self._remarked = ""  # what was said last of prototypes that are of no use
 
@@ -108,6 +117,13 @@ class BundleSwitch:
         """The channel's bundle, by its descriptor."""
         fetch = self._fetch
         return fetch is not None and self._after(lambda: fetch.announced(parts, payload))
+
+    def listing(self, payload: bytes) -> bool:
+        """Which bundles the fleet has; what it did not have before it may have now."""
+        if self._listing is None:
+            return False
+        self._listing.take(payload)
+        return self._fetch is not None and self._after(self._fetch.again)
 
     def whole(self, file: Path) -> bool:
         """The bundle, put together."""

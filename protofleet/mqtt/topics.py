@@ -25,6 +25,7 @@ COMMON = {
     "g/round": "round",
     "g/train": "shared_state",
     "g/keys": "keys",
+    "g/list": "listing",
 }
 # What stands behind d/{id}/, and its kind.
 SINGLE = {
@@ -98,6 +99,10 @@ class Topics:
     def keys(self) -> str:
         return f"{self.prefix}/g/keys"
 
+    @property
+    def listing(self) -> str:
+        return f"{self.prefix}/g/list"
+
     def ask(self, invitation: str) -> str:
         return f"{self.prefix}/j/{invitation}/ask"
 
@@ -163,7 +168,7 @@ class Topics:
 
     def for_member(self, agent: str) -> list[tuple[str, int]]:
         """What a device that joined subscribes to besides."""
-        return [(self.keys, 1), (self.certificate(agent), 1)]
+        return [(self.keys, 1), (self.listing, 1), (self.certificate(agent), 1)]
 
     def for_device(self, agent: str) -> list[tuple[str, int]]:
         """What a device subscribes to."""

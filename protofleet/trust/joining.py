@@ -55,6 +55,7 @@ class Admission:
     certificate: x509.Certificate
     authority: x509.Certificate
     ring: bytes  # the fleet's keys, under the authority's signature
+    root: bytes = b""  # of the fleet's list of bundles (`listing`), where there is one
 
 
 def ask(key: Ed25519PrivateKey, topic: str, name: str, request: bytes) -> bytes:
@@ -82,6 +83,7 @@ def admitted(authority: Authority, topic: str, question: bytes, admission: Admis
             "name": admission.name,
             "certificate": certificates.as_der(admission.certificate),
             "ring": admission.ring,
+            "root": admission.root,
         },
     )
 
@@ -110,9 +112,10 @@ def read_answer(data: bytes, fingerprint: bytes, topic: str, question: bytes) ->
     name, certificate, ring = (fields.get(key) for key in ("name", "certificate", "ring"))
     if not isinstance(name, str) or not isinstance(certificate, bytes):
         raise TrustError("answer: no name, or no certificate")
-    if not isinstance(ring, bytes):
+    root = fields.get("root")
+    if not isinstance(ring, bytes) or not isinstance(root, bytes):
         raise TrustError("answer: no keys of the fleet")
-    return Admission(name, certificates.of_der(certificate), authority, ring)
+    return Admission(name, certificates.of_der(certificate), authority, ring, root)
 
 
 class Declined(TrustError):

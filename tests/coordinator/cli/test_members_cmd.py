@@ -147,6 +147,10 @@ def test_commands_before_there_is_a_fleet_and_words_that_are_wrong(tmp_path):
     call(coordinator, "invite", "camera", "--class-of", 3, *where)
     lines = call(coordinator, "devices", *where).splitlines()
     assert [line.split()[0] for line in lines] == ["camera-*", "camera-07"]
+    call(coordinator, "keys", "init", tmp_path / "stick", *where)
+    (tmp_path / "x.pfb").write_bytes(b"a bundle")
+    words = call(coordinator, "keys", "sign", tmp_path / "stick", tmp_path / "x.pfb", *where)
+    assert words.splitlines()[-1].startswith("1 bundles are listed")
     Journal(tmp_path / "data", lambda: 0.0).close()
     assert "0 here, 0 gone, 0 unsigned, 0 forged" in call(coordinator, "audit", *where)
     assert json.loads(call(coordinator, "audit", "--json", *where)) == []

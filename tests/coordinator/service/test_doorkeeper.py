@@ -1,4 +1,5 @@
 import io
+import time
 
 import pytest
 
@@ -7,6 +8,7 @@ from coordinator.members.office import Office, Reach
 from coordinator.service.doorkeeper import Doorkeeper
 from protofleet.mqtt.topics import Topics
 from protofleet.trust import certificates, joining, keys, tokens
+from protofleet.trust.listing import BundleList
 from protofleet.util.logs import Log
 
 TOPICS = Topics("orchard")
@@ -14,7 +16,7 @@ TOPICS = Topics("orchard")
 
 @pytest.fixture
 def office(tmp_path):
-    office = Office(tmp_path, "orchard", lambda: 1_800_000_000.0)
+    office = Office(tmp_path, "orchard", time.time)
     yield office
     office.close()
 
@@ -59,3 +61,21 @@ def test_a_new_ring_is_said_to_all(office, log, tmp_path):
     now[0] = 2.0
     assert [said.topic for said in door.look()] == [TOPICS.keys]
     assert door.look() == []
+
+
+def test_a_list_of_bundles_is_said_with_each_change_and_each_hour(office, log, tmp_path):
+    now = [0.0]
+    door = keeper(office, log, lambda: now[0])
+    assert [said.topic for said in door.greetings()] == [TOPICS.keys]
+    office.vault.init(tmp_path / "offline")
+    lists = []
+    for seconds in (2.0, 4.0, 3700.0):
+        now[0] = seconds
+        lists += door.look()
+    assert [said.topic for said in lists] == [TOPICS.listing] * 2
+    office.vault.sign(tmp_path / "offline", [])
+    now[0] += 2.0
+    (said,) = door.look()
+    device = BundleList(tmp_path / "device")
+    for earlier in (*lists, said):
+        device.take(earlier.payload)

@@ -9,7 +9,7 @@ import pytest
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
-from protofleet.errors import WireError
+from protofleet.errors import TrustError, WireError
 from protofleet.mqtt.blobs.receiver import device_receiver
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.link.events import Ticket
@@ -147,3 +147,25 @@ def test_a_channel_that_says_something_else_is_an_error(fetch, packed):
     for payload in (announcement(blob, "n", of="upload"), state, b"junk"):
         with pytest.raises(WireError):
             fetch.announced(CHANNEL, payload)
+
+
+def test_a_bundle_that_is_not_listed_is_not_fetched_until_it_is(fetch, publisher, packed):
+    data, name = packed
+    blob, listed = OutgoingBlob(data, CHUNK), set()
+
+    def check(digest, size):
+        if (digest, size) not in listed:
+            raise TrustError("the fleet's list does not have it")
+
+    fetch._listed = check
+    fetch.announced(CHANNEL, announcement(blob, name))
+    with pytest.raises(TrustError):
+        fetch.want(name)
+    with pytest.raises(TrustError):
+        fetch.again()
+    fetch.receiver.ask_due()
+    assert (publisher.requests, fetch.under_way) == ([], False)
+    listed.add((blob.descriptor.digest, len(data)))
+    fetch.again()
+    assert fetch.under_way
+    assert fetch.again() is None  # on its way already

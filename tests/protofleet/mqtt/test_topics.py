@@ -29,6 +29,7 @@ TOPICS = {
     T.upload_chunk("a", D, 3): (f"d/a/ub/{D}/3", TopicParts("a", "upload_chunk", (D, "3"))),
     T.report("a"): ("d/a/evt", TopicParts("a", "report")),
     T.keys: ("g/keys", TopicParts(None, "keys")),
+    T.listing: ("g/list", TopicParts(None, "listing")),
     T.ask("0123456789abcdef"): (
         "j/0123456789abcdef/ask",
         TopicParts(None, "ask", ("0123456789abcdef",)),
@@ -41,7 +42,7 @@ TOPICS = {
     T.certificate("a"): ("d/a/crt", TopicParts("a", "certificate")),
 }
 FROM_DEVICE = {"state", "upload", "chunk_request", "upload_chunk", "report"}
-OF_MEMBERS = {"keys", "ask", "answer", "renewal", "certificate"}
+OF_MEMBERS = {"keys", "listing", "ask", "answer", "renewal", "certificate"}
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -65,7 +66,7 @@ def test_each_reader_subscribes_to_what_is_for_it_and_no_more(topic):
     _, parts = TOPICS[topic]
     office, member = matches(T.for_office()), matches(T.for_member("a"))
     assert office == (parts.kind in ("ask", "renewal"))
-    assert member == (parts.kind in ("keys", "certificate"))
+    assert member == (parts.kind in ("keys", "listing", "certificate"))
     if parts.kind in OF_MEMBERS:
         assert not matches(T.for_coordinator()) + matches(T.for_device("a"))
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,11 @@ def samples(section: DataSection, data_dir: Path | None, kind: Input) -> Iterato
 
 def _photographs(root: Path, kind: Input) -> Iterator[LabelledSample]:
     for file in folders.listed(root, 0.0).train:
+        if not file.path.is_file():
+            continue  # removed since it was listed; or a pipe, which nobody may ever fill
         try:
-            content = sha256(file.path.read_bytes())
+            with file.path.open("rb") as data:
+                content = file_digest(data, "sha256")
         except OSError:
-            continue  # removed since it was listed
+            continue
         yield LabelledSample(content.hexdigest(), file.label, partial(images.read, file.path, kind))

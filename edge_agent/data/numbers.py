@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from protofleet.contract import Input
 from protofleet.errors import DataError
+from protofleet.exchange import npz
 
 SUFFIXES = frozenset({".csv", ".npy"})
 LARGEST = 1 << 24  # bytes: more is no sample
@@ -22,12 +23,14 @@ def read(path: Path, kind: Input) -> NDArray[Any]:
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path}: this bundle takes {_WORDS[kind.kind]}, in .csv or .npy files")
     try:
+        if not path.is_file():
+            raise ValueError("no file")  # to open a pipe waits for whoever writes to it
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
         if not 0 < len(data) <= LARGEST:
             raise ValueError(f"{len(data)} bytes, at most {LARGEST} are due")
         if path.suffix.lower() == ".npy":
-            array = np.load(io.BytesIO(data), allow_pickle=False)
+            array = npz.array(data)
         else:
             array = np.loadtxt(io.BytesIO(data), delimiter=",", ndmin=2)
         sample = np.asarray(array, np.float32)

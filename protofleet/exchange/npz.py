@@ -29,12 +29,13 @@ def read(data: bytes) -> dict[str, NDArray[Any]]:
     """Every array by its name, read-only; `WireError` says what is wrong."""
     try:
         packed = zipped.of_bytes(data, LARGEST)
-        return {name.removesuffix(SUFFIX): _array(packed.read(name)) for name in packed.names()}
+        return {name.removesuffix(SUFFIX): array(packed.read(name)) for name in packed.names()}
     except zipped.UNREADABLE as error:
         raise WireError(f"no arrays ({' '.join(str(error).split())[:160]})") from None
 
 
-def _array(data: bytes) -> NDArray[Any]:
+def array(data: bytes) -> NDArray[Any]:
+    """One of an `.npy`, read-only; `ValueError` or `TypeError` for what is none."""
     wide = data[6:7] in (b"\2", b"\3")
     if data[:6] != _MAGIC or data[6:7] not in (b"\1", b"\2", b"\3"):
         raise ValueError("an entry that is no array")
@@ -48,5 +49,5 @@ def _array(data: bytes) -> NDArray[Any]:
     # Before anything is made of them: the sizes are the file's own word.
     if len(shape) > 8 or math.prod(shape) * dtype.itemsize != len(data) - end:
         raise ValueError(f"{len(data) - end} bytes for an array of {list(shape)}"[:120])
-    array = np.frombuffer(data, dtype, offset=end)
-    return array.reshape(shape, order="F" if header[2] == b"True" else "C")
+    numbers = np.frombuffer(data, dtype, offset=end)
+    return numbers.reshape(shape, order="F" if header[2] == b"True" else "C")

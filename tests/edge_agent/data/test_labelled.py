@@ -1,5 +1,7 @@
 """Samples one by one, by what is in them, at the size that an extractor takes."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -32,6 +34,13 @@ def test_a_folder_of_any_sizes_and_channels_is_read_as_the_extractor_takes_it(tm
     assert all(sample.read().shape == (5, 5, 1) for sample in all_of(tmp_path, GREY))
     # the same picture has the same key wherever it lies
     assert samples[0].key == samples[2].key != samples[1].key
+
+
+def test_what_is_no_file_is_no_sample(tmp_path):
+    photo(tmp_path / "a/1.png", 200)
+    os.mkfifo(tmp_path / "a/2.png")
+    (tmp_path / "a/3.png").symlink_to(tmp_path / "nowhere")
+    assert len(all_of(tmp_path)) == 1
 
 
 def test_every_photo_counts_but_those_of_a_split_for_testing(tmp_path):

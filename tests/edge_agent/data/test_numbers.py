@@ -1,5 +1,7 @@
 """A sample in a file of numbers is read in its extractor's sizes, or one line says what it is."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from protofleet.contract import Input
 from protofleet.errors import DataError
 
 VECTOR, SERIES = Input("vector", (3,)), Input("series", (2, 3))
+TIB = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1099511627776,), }"
 WHOLE = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -38,6 +41,8 @@ def test_vectors_and_series_are_found_and_read(tmp_path):
         ("a.csv", b"0,1,2\n3,4\n"),
         ("a.npy", b"\x93NUMPY"),
         ("a.npy", b"0" * 100),
+        ("a.npy", b"\x93NUMPY\1\0" + len(TIB).to_bytes(2, "little") + TIB),
+        ("pipe.csv", None),
         ("a.csv", b"1" * (LARGEST + 1)),
         ("absent.csv", None),
     ],
@@ -45,6 +50,8 @@ def test_vectors_and_series_are_found_and_read(tmp_path):
 def test_what_is_no_sample_is_one_line(name, content, tmp_path):
     if content is not None:
         (tmp_path / name).write_bytes(content)
+    elif name == "pipe.csv":
+        os.mkfifo(tmp_path / name)
     with pytest.raises(DataError) as refused:
         read(tmp_path / name, VECTOR)
     assert "\n" not in str(refused.value)

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -86,10 +87,15 @@ class Signer:
     key: Ed25519PrivateKey
     sequence: Sequence
 
+    @cached_property
+    def name(self) -> bytes:
+        """What its signatures call its key; to derive the key anew costs half a signature."""
+        return keys.name(keys.raw(self.key.public_key()))
+
     def seal(self, topic: str, message: bytes) -> bytes:
         """The message, under a signature of its own; each call makes another one."""
         headers: dict[int, cose.Value] = {
-            cose.KEY_ID: keys.name(keys.raw(self.key.public_key())),
+            cose.KEY_ID: self.name,
             HASHED: SHA256,
             NUMBER: self.sequence.next(),
         }

@@ -83,7 +83,7 @@ class Stage:
             return found if all(found.get(k) == v for k, v in expected.items()) else None
 
         try:
-            return until(there, f"a ledger with {expected}", 30)
+            return until(there, f"a ledger with {expected}")
         except AssertionError:
             logs = [path.read_text() for path in self.folder.glob("**/log")]
             raise AssertionError("\n".join([f"{expected}: {self.status()}", *logs])) from None

@@ -19,8 +19,9 @@ after the last publication that is paid for nobody is asked any more.
 # `fleet` publishes twice.
 #
 #   1  a tenth of ρ   N, Σ x, Σ ‖x‖², of features x no longer than R. From these, noise and all:
-#                     a centre c, and R₂ = 1¼ times the samples' mean distance from it. Features
-#                     have much in common, and noise is in proportion to what they are clipped at
+#                     a centre c, and R₂, the root of the samples' mean squared distance from it.
+#                     Features have much in common, and noise is in proportion to what they are
+#                     cut at; who lies farther still says in which direction
 #   2  the rest       z = x − c, no longer than R₂. For each class Σ z and its count; Σ ‖z‖²; and
 #                     the scatter Σ z zᵀ, whose upper triangle one sample moves by R₂² at most.
 #                     That is half of ρ, and said only where the noise is known to be below it:
@@ -63,7 +64,6 @@ from protofleet.values.sums import Partial, Sum
 CENTRE, LENGTH, SUMS = "centre", "length", "sums"
 FIRST = 0.1  # of ρ, for the centre
 STRONG = 0.1  # of all spread: the share of a direction that must be seen through the noise
-FARTHEST = 1.25  # times the mean distance from the centre: what is farther is shortened
 _ROUNDED = 2.0**-10  # by so much half precision may lengthen a row
 
 
@@ -161,7 +161,7 @@ def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
         rho = accountant.rho_at(2)
         sums = _second(fleet.n_classes, fleet.embedding, norm)
         radius = 2 * Mechanism(sums, rho).scales(SCATTER)[0] * fleet.embedding**0.5
-        if radius > STRONG * samples * (norm / FARTHEST) ** 2:
+        if radius > STRONG * samples * norm**2:
             sums = _second(fleet.n_classes, fleet.embedding, norm, scatter=False)
         return Mechanism(sums, rho)
 
@@ -335,7 +335,7 @@ def centred(sums: Partial, width: int, norm: float) -> Tensors:
         return Tensors({"centre": zeros, "norm": np.array(norm, np.float32), "samples": nobody})
     centre = middle.mean()[0].astype(np.float32)
     squared = float(length.total()[0]) / float(middle.weights[0]) - float((centre**2).sum())
-    reach = FARTHEST * float(np.sqrt(max(squared, 0.0)))
+    reach = float(np.sqrt(max(squared, 0.0)))
     reach = min(max(reach, norm / 64), 2 * norm)
     count = np.array(middle.weights[0], np.float32)
     return Tensors({"centre": centre, "norm": np.array(reach, np.float32), "samples": count})

@@ -120,6 +120,11 @@ class BudgetOptions:
         "fall silent; 0: in all",
         low=0,
     )
+    noise: Literal["seed", "system"] = setting(
+        "seed",
+        "with --epsilon: drawn from the run's seed, to measure (who knows the seed knows the "
+        "noise), or of the system's randomness, exactly, so that what comes out may be shown",
+    )
 
 
 @dataclass(frozen=True)

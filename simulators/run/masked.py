@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from protofleet.budget.noise import seeded
+from protofleet.budget.noise import Sampler, drawn, seeded
 from protofleet.budget.private import Private
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.group import Agreement, Convener, Member
@@ -56,7 +56,7 @@ def masked_round(
         fewest = max(1, len(uploads) - config.masks.dropouts)
         for name, own in partials.items():
             # Its own noise, in its own name: so much that the fewest who survive have enough.
-            sample = seeded(replace(turn, agent=name).rng("noise"))
+            sample = sampler(config, replace(turn, agent=name))
             partials[name] = merge(own, run.private.noise(turn, before, sample, 1 / fewest))
     lost = losses(turn, sorted(partials), config.masks.dropouts)
     return added(partials, rooms, config.masks.dropouts, lost)
@@ -73,6 +73,11 @@ def ceilings(config: LabConfig, devices: int) -> Ceilings:
         min(limits.samples, room.mask_samples),
         min(limits.trace, norm**2),
     )
+
+
+def sampler(config: LabConfig, turn: Turn[Any]) -> Sampler:
+    """Where a round's noise comes from."""
+    return drawn if config.budget.noise == "system" else seeded(turn.rng("noise"))
 
 
 def losses(turn: Turn[Any], devices: Sequence[str], count: int) -> dict[str, str]:

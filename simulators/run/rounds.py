@@ -47,12 +47,11 @@ from coordinator.rounds.selection import participants
 from coordinator.uploads import validation
 from coordinator.uploads.fuse import fuse_total, start_state
 from protofleet import wire
-from protofleet.budget.noise import seeded
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Parts, count_floats
 from protofleet.values.sums import Partial, merge, merge_all
-from simulators.run.masked import masked_round
+from simulators.run.masked import masked_round, sampler
 from simulators.run.result import Outcome, Row, Traffic, common_of, row_of
 from simulators.run.rundir import RunCheckpoint, RunDir
 from simulators.run.setup import RUN_ID, Setup
@@ -173,7 +172,7 @@ def _total(
     total = merge_all(setup.recipe.fold(turn, upload, 1) for upload in uploads)
     if setup.private is None or not total:
         return total
-    return merge(total, setup.private.noise(turn, before, seeded(turn.rng("noise"))))
+    return merge(total, setup.private.noise(turn, before, sampler(setup.config, turn)))
 
 
 def refusals(setup: Setup, sent: Sequence[Upload]) -> dict[str, str]:

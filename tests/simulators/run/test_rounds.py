@@ -75,3 +75,11 @@ def test_a_budget_that_cannot_be_had_is_one_line(small_lab):
         prepare(under_budget(small_lab("fleet", rounds=1)))
     with pytest.raises(UsageError, match="fedavg sends more than means"):
         prepare(under_budget(small_lab("fedavg")))
+
+
+def test_noise_of_the_system_is_never_the_same_twice(small_lab):
+    config = under_budget(small_lab("fedproto", rounds=1))
+    secret = replace(config, budget=replace(config.budget, epsilon=900.0, noise="system"))
+    assert ended(secret).state.sha256 != ended(secret).state.sha256
+    open_ = replace(config, budget=replace(config.budget, epsilon=900.0))
+    assert ended(open_).state.sha256 == ended(open_).state.sha256

@@ -25,6 +25,7 @@ from functools import cache
 from typing import Any
 
 from protofleet.errors import UsageError
+from protofleet.util.extras import check_installed
 
 _STEPS = 40  # of bisection: to 2⁻⁴⁰ of ε
 
@@ -69,6 +70,7 @@ class Accountant:
 
 def epsilon_of(rho: float, delta: float) -> float:
     """The ε at this δ of what is ρ-zCDP."""
+    check_installed("opendp", "privacy", "budgets")
     import opendp.prelude as dp
 
     dp.enable_features("contrib")

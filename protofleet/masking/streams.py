@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from protofleet.errors import FusionError
+from protofleet.util.extras import check_installed
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -19,6 +20,7 @@ KEY = 32
 
 def public_of(secret: bytes) -> bytes:
     """The public half of a key."""
+    check_installed("cryptography", "privacy", "masked sums")
     from cryptography.hazmat.primitives import serialization
 
     raw, form = serialization.Encoding.Raw, serialization.PublicFormat.Raw

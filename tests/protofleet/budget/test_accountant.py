@@ -10,7 +10,7 @@ from protofleet.errors import UsageError
 
 def delta_by_hand(epsilon, rho):
     """Canonne, Kamath and Steinke 2020, proposition 7, on a fine grid of α."""
-    alpha = 1 + np.exp(np.linspace(-8, 8, 200_000))
+    alpha = 1 + np.exp(np.linspace(-8, 8, 20_000))
     exponent = (alpha - 1) * (alpha * rho - epsilon) + alpha * np.log1p(-1 / alpha)
     return float(np.exp((exponent - np.log(alpha - 1)).min()))
 

@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -8,6 +8,7 @@ from protofleet.budget.clipping import POINT, clipped
 rows = arrays(np.float32, (3, 7), elements=st.floats(-1e4, 1e4, width=32))
 
 
+@settings(max_examples=50)
 @given(rows, st.floats(0.01, 100))
 def test_no_row_is_longer_than_the_norm_and_none_grows(values, norm):
     steps = clipped(values, norm)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protofleet import registry
@@ -48,6 +48,7 @@ def samples(seed, count=9):
     return (rng.normal(size=(count, 6)) * 2 + labels[:, None]).astype(np.float32), labels
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.floats(0.5, 8))
 def test_one_sample_moves_what_is_released_no_further_than_it_is_said_to(seed, norm):
     """The bound that all of ε rests on, for both publications, by values and by weights."""
@@ -70,6 +71,7 @@ def test_one_sample_moves_what_is_released_no_further_than_it_is_said_to(seed, n
         assert all(one.share + one.count_share <= 1 + 1e-9 for one in mechanism.sums.values())
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from(["fedproto", "protonorm"]))
 def test_one_device_moves_what_is_released_no_further_than_it_is_said_to(seed, method):
     whole, turn = under(method)

@@ -28,7 +28,7 @@ def test_less_is_known_of_members_and_the_accountant_says_how_much():
 
 
 def test_of_many_samples_noise_takes_little():
-    task = budgeted.dealt(*crowd(count=9000), samples=8000, seed=0)
+    task = budgeted.dealt(*crowd(count=5000), samples=4400, seed=0)
     plain, under = budgeted.measured(task, (0.0, 8.0), 1e-5, 40.0, seed=0)
     assert plain.accuracy > 0.95
     assert under.accuracy > plain.accuracy - 0.03

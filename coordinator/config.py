@@ -18,6 +18,7 @@ from protofleet.errors import SettingError, UsageError
 from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting
+from protofleet.settings.home import HomeSection
 
 if TYPE_CHECKING:
     from protofleet.recipe import Recipe
@@ -204,6 +205,7 @@ class FleetConfig:
     admission: Bounds = field(default_factory=Bounds)
     ledger: LedgerSection = field(default_factory=LedgerSection)
     trust: TrustSection = field(default_factory=TrustSection)
+    homeassistant: HomeSection = field(default_factory=HomeSection)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -359,6 +361,7 @@ def as_toml(limits: UploadLimits | None = None) -> str:
         "admission": Bounds() if limits is None else Bounds(**vars(limits)),
         "ledger": LedgerSection(),
         "trust": TrustSection(),
+        "homeassistant": HomeSection(),
     }
     for name, section in sections.items():
         lines += ["", f"[{name}]", *layers.as_toml(section)]

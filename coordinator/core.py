@@ -30,6 +30,7 @@ from coordinator.ledger.versions import VersionTerms
 from coordinator.messages import Messages
 from coordinator.rounds import machine
 from coordinator.rounds.machine import RoundRules, RunState
+from coordinator.rounds.tally import RoundTally
 from coordinator.uploads.aggregate import AGREED, Aggregator
 from coordinator.uploads.fuse import fuse_total, start_state
 from coordinator.uploads.intake import Intake
@@ -141,7 +142,7 @@ class Core:
         self.keeper = Keeper(
             journal, self.catalogue, messages, ledger_terms(terms), log, self.intake.refuse
         )
-        self.allowance = Allowance()
+        self.allowance, self.tally = Allowance(), RoundTally()
         self.devices: devices.Devices = {}
         self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them
         self._forgotten: set[str] = set()  # devices, since the journal was written last
@@ -506,8 +507,10 @@ class Core:
     # the ledger
 
     def _look_at_ledger(self, now: float) -> list[Publication]:
+        began = self.tally.clock()
         published, publications = self.keeper.look(now)
         if published:
+            self.tally.versions = self.tally.versions.plus(self.tally.clock() - began)
             self._follow_ledger()
             publications = [
                 *self.catalogue.publications(self.base_round, self.state),
@@ -561,6 +564,7 @@ class Core:
         with self.journal.commit():
             self.journal.add_round(opened)
         self.aggregator.begin(number)
+        self.tally.opened += 1
         self.devices = devices.all_asked(self.devices, participants, now)
         self.log.info("round opened", round=number, asked=len(opened.asked))
         return [self._announcement(opened), self.messages.state(self.run_state, self.rules)]
@@ -595,6 +599,7 @@ class Core:
                 self.journal.add_event(
                     "measured", opened.base_round, accuracy=accuracy, std=self.spread()
                 )
+        self.tally.close(reason)
         self.log.info(
             "round closed",
             round=number,
@@ -616,7 +621,8 @@ class Core:
             return []  # there is nothing in it: the state that is there goes on being the newest
         state, failed = self.state, ""
         try:
-            state = self._outcome(number)
+            with self.tally.fusing():
+                state = self._outcome(number)
             publications = self._published(number, state)
         except (JournalError, sqlite3.Error):
             raise
@@ -629,6 +635,7 @@ class Core:
             self.journal.add_state(number, state)
         self._closing = None
         self.base_round, self.state = number, state
+        self.tally.failed += bool(failed)
         if failed:
             self.log.error(f"the round cannot be fused, its state stays: {failed}", round=number)
             publications = self._published(number, state)
@@ -657,6 +664,7 @@ class Core:
         self.log.warning("deadline passed below the quorum", round=number, missing=",".join(names))
         with self.journal.commit():
             self.journal.add_event("put-off", number, missing=names)
+        self.tally.put_off += 1
         return [self._announcement()]
 
     def _rest(self, number: int) -> list[Publication]:

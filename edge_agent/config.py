@@ -20,6 +20,7 @@ from protofleet.errors import SettingError
 from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting
+from protofleet.settings.home import DeviceHome
 
 Window = tuple[time, time]  # of the day; one that ends before it begins goes over midnight
 _WINDOW = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
@@ -138,6 +139,7 @@ class Config:
     trust: BeliefSection = field(default_factory=BeliefSection)
     data: DataSection = field(default_factory=DataSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
+    homeassistant: DeviceHome = field(default_factory=DeviceHome)
 
     @property
     def id(self) -> str:

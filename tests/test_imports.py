@@ -20,13 +20,13 @@ ALLOWED = {
 ORDER = {
     "protofleet": (
         ("errors", "util"),
-        ("values", "mqtt"),
+        ("values", "mqtt", "metrics"),
         ("settings", "wire", "mqtt.link"),
         ("contract", "masking", "mqtt.blobs", "mqtt.broker", "trust"),
         ("statistics",),
         ("exchange",),
         ("recipe", "toolbox"),
-        ("methods", "registry", "scoring", "budget"),
+        ("methods", "registry", "scoring", "budget", "homeassistant"),
         ("cli",),
     ),
     "edge_agent": (
@@ -37,6 +37,7 @@ ORDER = {
         ("worker", "contributing"),
         ("unknowns",),
         ("daemon",),
+        ("metrics",),
         ("cli",),
     ),
     "coordinator": (
@@ -47,6 +48,7 @@ ORDER = {
         ("ledger",),
         ("core",),
         ("service",),
+        ("metrics",),
         ("cli",),
     ),
     "export": (

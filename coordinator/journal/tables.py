@@ -93,6 +93,12 @@ class LedgerTables:
         row = self._db.execute(sql).fetchone()
         return None if row is None else VersionRecord(*row)
 
+    def newest_at(self) -> float | None:
+        """When that was, by the wall's clock."""
+        sql = "SELECT at FROM versions ORDER BY version DESC LIMIT 1"
+        row = self._db.execute(sql).fetchone()
+        return None if row is None else float(row[0])
+
     # what is written, inside `commit`
 
     def put_contribution(self, lineage: str, of: ContributionRecord, body: bytes) -> None:

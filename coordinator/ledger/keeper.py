@@ -128,6 +128,7 @@ class Keeper:
         self.tally = CountTotal()
         self.version = LedgerVersion()
         self.number = 0  # of the version
+        self.numbered_at: float | None = None  # by the wall's clock; None: before anybody noted it
         self.offered = OfferedTotal()
         self.comparisons = Comparisons()
         self.drifts = Drifts()
@@ -462,6 +463,7 @@ class Keeper:
             if not same:
                 about = {"devices": fresh.devices, "samples": fresh.samples}
                 self._log.info("published", version=self.number, **about, state=hashed[:16])
+        self.numbered_at = self._journal.ledger.newest_at()
         self._show()
 
     def _show(self) -> None:

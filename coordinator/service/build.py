@@ -27,6 +27,7 @@ from coordinator.service import extractors
 from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request
 from coordinator.service.doorkeeper import Doorkeeper
+from coordinator.service.home import FleetHome
 from coordinator.service.loop import Service, ServiceDeps
 from coordinator.service.seals import Seals, of_retained
 from coordinator.uploads.validation import Expected
@@ -35,7 +36,7 @@ from protofleet.contract import Contract
 from protofleet.errors import SettingError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.descriptor import BlobLimits
-from protofleet.mqtt.link.events import Will
+from protofleet.mqtt.link.events import Publication, Will
 from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
 from protofleet.recipe import Recipe
@@ -129,6 +130,9 @@ def service(
             changed = seals.refresh if seals is not None else lambda: None
             doorkeeper = Doorkeeper(office, topics, log, blobs.allowance, time.monotonic, changed)
         requests: SimpleQueue[Request] = SimpleQueue()
+        home = FleetHome(
+            plan.homeassistant, topics, lambda said: _as_it_is(link, said), time.monotonic
+        )
         serving = Service(
             ServiceDeps(
                 link,
@@ -142,6 +146,7 @@ def service(
                 identity.earlier,
                 doorkeeper,
                 seals,
+                home,
                 options.retry,
                 plan.serve.keep_rounds,
                 options.until_done,
@@ -158,6 +163,10 @@ def service(
         if office is not None:
             office.close()
         journal.close()
+
+
+def _as_it_is(link: Link, said: Publication) -> None:
+    link.publish(said.topic, said.payload, qos=said.qos, retain=said.retain)
 
 
 def office_of(plan: FleetConfig, wall: Callable[[], float]) -> Office | None:

@@ -34,6 +34,7 @@ class Doorkeeper:
         self.office, self._topics, self._log = office, topics, log
         self._allowance, self._clock = allowance, clock
         self._version, self._look_at = office.registry.version, 0.0
+        self.revoked = self._revoked()  # whose names nobody has now
         self.vault = office.vault
         self._stamp, self._listed_at = self.vault.stamp, -math.inf
 
@@ -57,6 +58,10 @@ class Doorkeeper:
         self._log.info("somebody showed an invitation", invitation=invitation)
         return [Publication(self._topics.answer(invitation), answer)]
 
+    def _revoked(self) -> frozenset[str]:
+        members = self.office.registry.members()
+        return frozenset(member.name for member in members if member.revoked is not None)
+
     def greetings(self) -> list[Publication]:
         """The fleet's keys, and the list of its bundles, retained."""
         ring = Publication(self._topics.keys, self.office.signed_ring, retain=True)
@@ -77,7 +82,7 @@ class Doorkeeper:
         self._look_at = now + LOOK
         rotated, version = self.office.reread(), self.office.registry.version
         if rotated or version != self._version:
-            self._version = version
+            self._version, self.revoked = version, self._revoked()
             self._changed()
         if rotated:
             return self.greetings()

@@ -20,7 +20,9 @@ from coordinator.service import status
 from coordinator.service.blobs import BlobServer, is_descriptor
 from coordinator.service.control import Request
 from coordinator.service.doorkeeper import Doorkeeper
+from coordinator.service.home import FleetHome
 from coordinator.service.seals import Seals
+from coordinator.service.vitals import vitals
 from protofleet import wire
 from protofleet.errors import BlobError, FleetError, LinkError, TrustError, WireError
 from protofleet.mqtt.link import events as broker
@@ -85,6 +87,7 @@ class ServiceDeps:
     boots: frozenset[str]  # of this journal's own earlier lives
     doorkeeper: Doorkeeper | None = None  # of a fleet by invitation
     seals: Seals | None = None  # where signatures mean anything
+    home: FleetHome | None = None
     retry: bool = False
     keep_rounds: int | None = None
     once: bool = False  # end when the run is done
@@ -116,16 +119,22 @@ class Service:
         deps, now = self.deps, self.deps.clock()
         match request.command:
             case "status":
-                uptime, dropped = now - self._began, self._dropped()
-                return status.status(
-                    deps.core, deps.messages, now, uptime, deps.link.connected, dropped
-                )
+                return self._status()
             case "agents":
                 return status.agents(deps.core, now)
             case "stop":
                 self.stop()
                 return {"stopping": True}
         return None
+
+    def _status(self) -> dict[str, Any]:
+        deps, now = self.deps, self.deps.clock()
+        uptime, dropped = now - self._began, self._dropped()
+        document = status.status(
+            deps.core, deps.messages, now, uptime, deps.link.connected, dropped
+        )
+        queues = {"outgoing": deps.link.pending, "requests": deps.requests.qsize()}
+        return {**document, "vitals": vitals(deps.core, queues)}
 
     def _dropped(self) -> dict[str, int]:
         """What devices said too often, by kind."""
@@ -297,6 +306,8 @@ class Service:
         match event:
             case broker.Connected(_, protocol):
                 deps.log.info("connected", broker=deps.link.address, mqtt=protocol)
+                if deps.home is not None:
+                    deps.home.connected()
                 self._greet()
             case broker.Lost(reason):
                 deps.log.warning(f"no connection, trying on: {reason}", broker=deps.link.address)
@@ -344,6 +355,8 @@ class Service:
                 return self._classes(arguments)
             case "forget":
                 gone, more = core.forget(str(arguments["agent"]), now)
+                if self.deps.home is not None:
+                    self.deps.home.forget(str(arguments["agent"]))
                 return vars(gone), more
             case "backup":
                 core.journal.backup(Path(str(arguments["target"])))
@@ -377,8 +390,13 @@ class Service:
         if keep is not None and core.run_state.number >= self._compacted + max(keep // 4, 1):
             self._compacted = core.run_state.number
             core.journal.forget(keep)
-        if self.deps.doorkeeper is not None:
-            self.deps.blobs.send(self.deps.doorkeeper.look())
+        home, doorkeeper = self.deps.home, self.deps.doorkeeper
+        if doorkeeper is not None:
+            self.deps.blobs.send(doorkeeper.look())
+            if home is not None:
+                home.turned_away(doorkeeper.revoked)
+        if home is not None and self.deps.link.connected:
+            home.look(self._status)
         self.deps.blobs.sweep()
 
     def _cannot_write(self, error: JournalError, now: float) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import click
 
 from edge_agent.cli.common import device_options, settings
-from edge_agent.daemon.status import alive, read
-from protofleet.errors import FleetError
 from protofleet.util.logs import printable
 
 
@@ -19,23 +17,9 @@ from protofleet.util.logs import printable
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def status(file: Path | None, as_json: bool, **flags: Any) -> None:
     """Print what the daemon does, how far it is, and what waits in its outbox."""
-    from edge_agent.store import Store
+    from edge_agent.metrics.standing import standing
 
-    config = settings(file, flags)
-    document = read(config.data_dir)
-    if not document:
-        raise FleetError(
-            f"{config.data_dir}: no device has run here yet", "edge-agent run starts one"
-        )
-    # A daemon that was killed leaves a document that says it runs.
-    document["running"] = document.get("doing") != "stopped" and alive(document.get("pid"))
-    store = Store(config.data_dir, create=False)
-    try:
-        # From the store and not from the document, which may be some seconds old.
-        document["outbox"] = store.counts(str(document.get("run", "")))
-        document["trained"] = store.standing(str(document.get("run", "")))[0]
-    finally:
-        store.close()
+    document = standing(settings(file, flags).data_dir)
     click.echo(json.dumps(document, indent=1) if as_json else "\n".join(_lines(document)))
 
 

@@ -151,6 +151,11 @@ class Adoption:
         self._bad, self._test_at = 0, 0.0  # bundles in a row that failed, and when to try another
 
     @property
+    def bundles(self) -> tuple[str, str]:
+        """The bundle in use, and the one that the channel names."""
+        return self._in_use or "", self._named
+
+    @property
     def _named(self) -> str:
         """The bundle that the channel names."""
         return self._about.bundle

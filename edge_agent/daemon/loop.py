@@ -52,6 +52,7 @@ from edge_agent.daemon import outbound, status, upkeep
 from edge_agent.daemon.adopt import Adoption, Start, launched
 from edge_agent.daemon.drift import DriftNews
 from edge_agent.daemon.executor import ActionExecutor
+from edge_agent.daemon.home import HomeNews
 from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
@@ -159,6 +160,8 @@ class Daemon:
         self.executor = ActionExecutor(
             store, deps.supervisor, self.transfers, self.outbound, log, survey
         )
+        buttons = {"contribute": self._contribute_now}
+        self.home = HomeNews(config, self.outbound, store, log, clock, buttons)
         self._ask_again_at = 0.0
         self._stopping = False
         self._refused = ""
@@ -180,7 +183,7 @@ class Daemon:
     def run(self) -> None:
         """Until `stop`, or until the broker will not have us."""
         deps, agent = self.deps, self.deps.config.id
-        deps.link.subscribe(self.topics.for_device(agent))
+        deps.link.subscribe([*self.topics.for_device(agent), *self.home.filters])
         deps.link.start()
         deps.notifier.say("READY=1")
         samples = self.executor.survey.samples
@@ -214,7 +217,7 @@ class Daemon:
     def _timeout(self) -> float:
         """Seconds until something is due without an event."""
         me, now, notifier = self.me, self.deps.clock(), self.deps.notifier
-        moments = [now + LONGEST_POLL, self.adoption.due(connected=me.connected)]
+        moments = [now + LONGEST_POLL, self.adoption.due(connected=me.connected), self.home.due()]
         if me.delivery is not None and me.connected:
             moments.append(me.delivery.retry_at)
         if me.not_before > now:
@@ -252,6 +255,7 @@ class Daemon:
                 self.silence.begins(self.deps.clock())
                 self.transfers.receiver.connected()
                 self.adoption.connected()
+                self.home.connected()
                 self._feed(LinkUp())
             case broker.Lost(reason):
                 if self._status.trouble != reason:
@@ -298,6 +302,10 @@ class Daemon:
         place = self.topics.parse(arrival.topic)
         if place is None:
             return None
+        if place.kind == "press":
+            (button,) = place.rest
+            self.home.press(button, arrival.payload, retained=arrival.retained)
+            return None
         try:
             if place.kind == "certificate" and self.renewal is not None:
                 self.renewal.take_in(arrival.payload)
@@ -331,6 +339,8 @@ class Daemon:
             case TaskDone(Train() as task):
                 seconds, peak = f"{answer.seconds:.2f}", answer.peak_mb
                 log.info("trained", round=task.round, seconds=seconds, peak_mb=peak)
+                trainings = self._status.trainings.plus(answer.seconds)
+                self._status = replace(self._status, trainings=trainings)
                 self.executor.trained_on(answer.device, self.me)
                 self._feed(Trained(task.run, task.round, task.base_round))
             case TaskDone():
@@ -392,6 +402,15 @@ class Daemon:
         self.adoption.look(may_send=may_send)
         if may_send and self.me.run:
             self.drift.look(self._report)
+        self.executor.keep(lambda: self.home.look(self._status, may_send=may_send))
+
+    def _contribute_now(self) -> str:
+        """Somebody pressed the button: what there is to learn from is looked at at once."""
+        if self.me.busy is not None:
+            return "it is at it already"
+        self.executor.survey_again()
+        self.adoption.samples_changed()
+        return "its samples are looked at again"
 
     def _ask_again(self, limits: OwnerLimits, now: float) -> None:
         """Have the broker send the retained states once more, if one found no room on the disk and
@@ -407,6 +426,7 @@ class Daemon:
     def _report_status(self) -> None:
         me, announced = self.me, self.me.announced
         doing = "training" if isinstance(me.busy, Train) else "measuring" if me.busy else "waiting"
+        bundle, newest = self.adoption.bundles
         self._status = replace(
             self._status,
             run=me.run,
@@ -419,10 +439,14 @@ class Daemon:
             method=announced.spec.method if announced else "",
             ledger=self.adoption.deliveries.standing,
             bytes_today=self.traffic.spent.bytes,
+            bytes_total=self.traffic.total,
+            bundle=bundle,
+            newest=newest,
             training_pid=self.deps.supervisor.pid,
         )
         # Every message changes the day's bytes: few of them are not worth a file.
-        shown = replace(self._status, bytes_today=self._status.bytes_today // WORTH_A_FILE)
+        few = {n: getattr(self._status, n) // WORTH_A_FILE for n in ("bytes_today", "bytes_total")}
+        shown = replace(self._status, **few)
         if shown != self._written:
             self._written = shown
             self._write_status()

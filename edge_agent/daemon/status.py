@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import protofleet
 from edge_agent.daemon.deliver import LedgerStanding
+from protofleet.metrics.durations import Durations
 from protofleet.util.files import OWN_FILE, write_whole
 
 NAME = "status.json"
@@ -40,6 +42,11 @@ class Status:
     accuracy: tuple[tuple[str, float], ...] = ()
     ledger: LedgerStanding = NOTHING
     bytes_today: int = 0
+    bytes_total: int = 0  # since this process began
+    bundle: str = ""  # the fleet's that is in use
+    newest: str = ""  # the one that the fleet's channel names
+    trainings: Durations = field(default_factory=Durations)
+    version: str = protofleet.__version__
     training_pid: int | None = None
 
 

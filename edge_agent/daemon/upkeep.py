@@ -29,9 +29,11 @@ class TrafficAccount:
         same = day == today().isoformat() and count.isdigit()
         self.spent = self._noted = TrafficToday(today(), int(count) if same else 0)
         self._noted_at = float("-inf")
+        self.total = 0  # since this process began
 
     def count(self, bytes: int) -> None:
         """So many more crossed the link."""
+        self.total += bytes
         self.spent = self.spent.add(bytes, self._today())
 
     def note(self, now: float, *, at_once: bool = False) -> None:

@@ -11,6 +11,7 @@ It stands in a `Link`'s place: whoever holds it publishes and polls as ever.
 #   a chunk, an empty payload      as it is: what announced the chunk was signed
 #   the will                       sealed for each connection anew: each is true once
 #   a request for a certificate    as it is: its own signature is in it
+#   what is for home automation    as it is: nobody there could hold a signature to anything
 #
 #   arriving                       what is done
 #   a message of the fleet's key   handed on, without its signature
@@ -42,7 +43,7 @@ from protofleet.errors import TrustError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Event, LinkSettings, Publication, Ticket, Will
 from protofleet.mqtt.link.link import Link
-from protofleet.mqtt.topics import Topics
+from protofleet.mqtt.topics import OF_HOMES, Topics
 from protofleet.trust import certificates, keys, sealing, sequence
 from protofleet.trust import ring as rings
 from protofleet.trust.sealing import Gate, Signer
@@ -56,9 +57,15 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 # What is bound otherwise than by the fleet's key, in either direction.
-AS_IT_IS = frozenset(
-    {"shared_chunk", "own_chunk", "upload_chunk", "renewal", "certificate", "ask", "answer"}
-)
+AS_IT_IS = OF_HOMES | {
+    "shared_chunk",
+    "own_chunk",
+    "upload_chunk",
+    "renewal",
+    "certificate",
+    "ask",
+    "answer",
+}
 
 
 class Voice:

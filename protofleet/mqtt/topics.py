@@ -16,6 +16,7 @@ ROOT = "pf/1"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 INVITATION = re.compile(r"[0-9a-f]{16}")
+BUTTON = re.compile(r"[a-z]{1,20}")
 NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 # The short strings are what travels with every message and stands in access rules; the kinds are
@@ -26,6 +27,7 @@ COMMON = {
     "g/train": "shared_state",
     "g/keys": "keys",
     "g/list": "listing",
+    "c/home": "fleet_home",
 }
 # What stands behind d/{id}/, and its kind.
 SINGLE = {
@@ -35,7 +37,13 @@ SINGLE = {
     "evt": "report",
     "csr": "renewal",
     "crt": "certificate",
+    "sight": "sighting",
+    "picture": "picture",
+    "home": "home",
 }
+# For home automation and whatever else listens beside the fleet: plain JSON, pictures, and words of
+# buttons, without signatures; nothing of it reaches the coordinator.
+OF_HOMES = frozenset({"fleet_home", "sighting", "picture", "home", "press"})
 CHUNKS = {"blob": "own_chunk", "ub": "upload_chunk"}
 
 
@@ -148,6 +156,22 @@ class Topics:
     def certificate(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/crt"
 
+    @property
+    def fleet_home(self) -> str:
+        return f"{self.prefix}/c/home"
+
+    def sighting(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/sight"
+
+    def picture(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/picture"
+
+    def home(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/home"
+
+    def press(self, agent: str, button: str) -> str:
+        return f"{self.prefix}/d/{agent}/press/{button}"
+
     def for_coordinator(self) -> list[tuple[str, int]]:
         """What a coordinator subscribes to; its own state as well, so that two at once notice each
         other.
@@ -169,6 +193,10 @@ class Topics:
     def for_member(self, agent: str) -> list[tuple[str, int]]:
         """What a device that joined subscribes to besides."""
         return [(self.keys, 1), (self.listing, 1), (self.certificate(agent), 1)]
+
+    def for_home(self, agent: str) -> list[tuple[str, int]]:
+        """What a device subscribes to besides whose buttons others may press."""
+        return [(f"{self.prefix}/d/{agent}/press/+", 0)]
 
     def for_device(self, agent: str) -> list[tuple[str, int]]:
         """What a device subscribes to."""
@@ -213,6 +241,8 @@ def _device(agent: str, rest: list[str]) -> TopicParts | None:
             return TopicParts(agent, SINGLE[name])
         case ["blob", "req"]:
             return TopicParts(agent, "chunk_request")
+        case ["press", button] if BUTTON.fullmatch(button):
+            return TopicParts(agent, "press", (button,))
         case [("blob" | "ub") as name, digest, chunk] if DIGEST.fullmatch(
             digest
         ) and NUMBER.fullmatch(chunk):

@@ -64,8 +64,12 @@ MEGABYTE = 2**20
 AUTOSAVE = 10  # seconds
 ROUNDS = 1000  # of the password hash
 # What stands behind d/{id}/ (`topics`); as text, because brokers in the field have it as text.
-READS = ("desired", "down", "rcpt", "blob/+/+", "cmd", "crt")
+READS = ("desired", "down", "rcpt", "blob/+/+", "cmd", "crt", "press/+")
 WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt", "csr")
+# Home automation: what a device says for it and puts there, and what its user may see and press.
+HOMES = "homeassistant"  # the user, and the prefix of what is discovered
+SHOWS = ("sight", "picture", "home")
+ENTITIES = ("binary_sensor", "button", "image", "sensor", "update")
 
 
 @dataclass(frozen=True)
@@ -267,14 +271,29 @@ def acl_text(fleet: str, revoked: Sequence[str] = ()) -> str:
         f"# For the fleet {fleet} alone. A device's user name is its agent id (%u).",
         f"user {COORDINATOR}",
         f"topic readwrite {root}/#",
+        f"topic write {HOMES}/+/+/+/config",
+        *_home(root),
         *(line for name in revoked for line in (f"user {name}", "topic deny #")),
         "",
         f"pattern read {root}/c/state",
         f"pattern read {root}/g/#",
         *(f"pattern read {root}/d/%u/{end}" for end in READS),
-        *(f"pattern write {root}/d/%u/{end}" for end in WRITES),
+        *(f"pattern write {root}/d/%u/{end}" for end in (*WRITES, *SHOWS)),
+        *(f"pattern write {HOMES}/{kind}/%u/+/config" for kind in ENTITIES),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _home(root: str) -> list[str]:
+    """Home Assistant: reads what is discovered and shown, presses buttons, and nothing else."""
+    shown = ("c/state", "c/home", "d/+/state", *(f"d/+/{end}" for end in SHOWS))
+    return [
+        f"user {HOMES}",
+        f"topic readwrite {HOMES}/status",
+        f"topic read {HOMES}/#",
+        *(f"topic read {root}/{end}" for end in shown),
+        f"topic write {root}/d/+/press/+",
+    ]
 
 
 def door_acl_text(fleet: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
 from protofleet.errors import UsageError
-from protofleet.mqtt.topics import TopicParts, Topics, check_name
+from protofleet.mqtt.topics import OF_HOMES, TopicParts, Topics, check_name
 
 T = Topics("orchard")
 D = "ab" * 32
@@ -40,6 +40,11 @@ TOPICS = {
     ),
     T.renewal("a"): ("d/a/csr", TopicParts("a", "renewal")),
     T.certificate("a"): ("d/a/crt", TopicParts("a", "certificate")),
+    T.fleet_home: ("c/home", TopicParts(None, "fleet_home")),
+    T.sighting("a"): ("d/a/sight", TopicParts("a", "sighting")),
+    T.picture("a"): ("d/a/picture", TopicParts("a", "picture")),
+    T.home("a"): ("d/a/home", TopicParts("a", "home")),
+    T.press("a", "contribute"): ("d/a/press/contribute", TopicParts("a", "press", ("contribute",))),
 }
 FROM_DEVICE = {"state", "upload", "chunk_request", "upload_chunk", "report"}
 OF_MEMBERS = {"keys", "listing", "ask", "answer", "renewal", "certificate"}
@@ -67,7 +72,9 @@ def test_each_reader_subscribes_to_what_is_for_it_and_no_more(topic):
     office, member = matches(T.for_office()), matches(T.for_member("a"))
     assert office == (parts.kind in ("ask", "renewal"))
     assert member == (parts.kind in ("keys", "listing", "certificate"))
-    if parts.kind in OF_MEMBERS:
+    assert matches(T.for_home("a")) == (parts.kind == "press")
+    assert not matches(T.for_home("b"))
+    if parts.kind in OF_MEMBERS | OF_HOMES:
         assert not matches(T.for_coordinator()) + matches(T.for_device("a"))
         return
     from_device = parts.kind in FROM_DEVICE
@@ -97,6 +104,9 @@ def test_each_reader_subscribes_to_what_is_for_it_and_no_more(topic):
         "pf/1/orchard/d/a/state/x",
         "pf/1/orchard/d/a/cmd",
         "pf/1/orchard/d/a/desired",
+        "pf/1/orchard/d/a/press",
+        "pf/1/orchard/d/a/press/A",
+        "pf/1/orchard/d/a/press/x/y",
         "pf/1/orchard/q",
     ],
 )

@@ -117,6 +117,47 @@ def test_a_device_hears_what_is_for_all_and_for_itself_only(guarded, links):
     }
 
 
+def test_home_assistant_sees_and_presses_and_nothing_else(start_broker, links):
+    users = {**USERS, "homeassistant": "h"}
+    broker = start_broker(users=users, fleet="orchard")
+    camera, coordinator, home = (
+        links(broker.address, name, own=False, login=(name, users[name]))
+        for name in ("camera-07", "coordinator", "homeassistant")
+    )
+    home.subscribe([("#", 1)])
+    camera.subscribe(T.for_home("camera-07"))
+    for link in (camera, coordinator, home):
+        connect(link)
+    config = "homeassistant/{}/{}/answer/config".format
+    for link, topic, allowed in (
+        (camera, config("sensor", "camera-07"), True),
+        (camera, config("sensor", "camera-08"), False),
+        (camera, config("switch", "camera-07"), False),  # what would take orders from there
+        (camera, T.sighting("camera-07"), True),
+        (camera, T.sighting("camera-08"), False),
+        (camera, T.press("camera-07", "contribute"), False),
+        (coordinator, config("sensor", "camera-08"), True),
+        (home, T.press("camera-07", "contribute"), True),
+        (home, T.state("camera-07"), False),
+        (home, T.upload("camera-07", 1), False),
+        (home, config("sensor", "camera-07"), False),
+    ):
+        ticket = link.publish(topic, b"x")
+        assert ticket.wait(10)
+        assert bool(ticket.refused) is not allowed, topic
+    coordinator.publish(T.own_state("camera-07"), b"secret")
+    coordinator.publish(T.shared_state, b"secret")
+    camera.publish(T.home("camera-07"), b"{}")
+    assert set(topics_until(home, T.home("camera-07"))) == {
+        config("sensor", "camera-07"),
+        config("sensor", "camera-08"),
+        T.sighting("camera-07"),
+        T.home("camera-07"),
+    }
+    press = T.press("camera-07", "contribute")
+    assert topics_until(camera, press) == [press]
+
+
 def test_a_will_obeys_the_rules_as_well(guarded, links, proxied):
     coordinator = connected(links, guarded, "coordinator")
     proxy, address = proxied(guarded)

@@ -1,0 +1,1 @@
+"""What a monitoring system is told of a coordinator, by whoever stands beside it."""

@@ -1,0 +1,1 @@
+"""What a process tells a monitoring system: values first, Prometheus's text at the edge."""

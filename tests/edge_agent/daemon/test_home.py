@@ -1,0 +1,175 @@
+"""A device in Home Assistant: made known once a connection, shown when it changed, forgotten when
+its owner says so; and buttons that nobody can press by accident.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from edge_agent.daemon.home import BURST, EVERY, NOTED, REFILL, HomeNews
+from edge_agent.daemon.status import Status
+from edge_agent.store import Store
+from edge_agent.updates.sight import Sight, Sights
+from protofleet.settings.home import DeviceHome
+from tests.edge_agent.fakes import TOPICS, FakeLink, config, log, outbound_to
+
+STATUS = Status("a", "f", "mqtt://x", 1, samples=3, bundle="ab" * 32, refusal="the disk is full")
+
+
+class Home:
+    """A device whose clock and link are the test's."""
+
+    def __init__(self, folder, agent="a", **settings):
+        self.link, self.store, self.now, self.pressed = FakeLink(), Store(folder), 0.0, []
+        words, self.lines = log()
+        section = replace(config(folder, agent), homeassistant=DeviceHome(**settings))
+        outbound = outbound_to(self.link, folder)
+        outbound.config = section
+        buttons = {"contribute": self._contribute}
+        self.news = HomeNews(section, outbound, self.store, words, lambda: self.now, buttons)
+
+    def _contribute(self):
+        self.pressed.append(self.now)
+        return "done"
+
+    def look(self, status=STATUS, later=0.0):
+        """What is said by a look."""
+        self.now += later
+        before = len(self.link.published)
+        self.news.look(status, may_send=True)
+        return {topic: payload for topic, payload, _ in self.link.published[before:]}
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = []
+
+    def make(**settings):
+        for one in made:
+            one.store.close()
+        made.append(Home(tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    made[-1].store.close()
+
+
+def configs(said):
+    return {
+        tuple(topic.split("/")[1:4]): json.loads(payload) if payload else None
+        for topic, payload in said.items()
+        if topic.endswith("/config")
+    }
+
+
+def test_it_is_made_known_once_a_connection_and_pictures_only_where_that_was_said(home):
+    device = home(discovery=True)
+    said = configs(device.look())
+    assert said["sensor", "a", "answer"]["unique_id"] == "protofleet_f_a_answer"
+    assert said["image", "a", "picture"] is None  # taken back, should it have been there
+    assert said["button", "a", "confirm"] is None  # nothing here could do it
+    assert said["button", "a", "contribute"]
+    assert all(retain for _, _, retain in device.link.published)
+    assert not configs(device.look(later=60))
+    device.news.connected()
+    assert configs(device.look()) == said
+    shown = configs(home(discovery=True, pictures=True).look())
+    assert shown["image", "a", "picture"]["image_topic"] == TOPICS.picture("a")
+
+
+def test_where_it_is_not_wished_nothing_is_said_and_what_was_said_is_taken_back(home):
+    assert home().look() == {}
+    home(discovery=True, prefix="ha").look()
+    device = home()
+    said = device.look()
+    assert len(said) > 10
+    assert set(said.values()) == {b""}
+    assert TOPICS.sighting("a") in said
+    assert all(topic.startswith(("ha/", "pf/1/f/d/a/")) for topic in said)
+    assert device.store.noted(NOTED) == ""
+    device.news.connected()
+    assert device.look() == {}
+
+
+def test_another_prefix_leaves_nothing_at_the_first(home):
+    home(discovery=True, prefix="ha").look()
+    said = configs(home(discovery=True, prefix="home").look())
+    assert said["sensor", "a", "answer"]
+    device = home(discovery=True, prefix="ha")
+    topics = device.look()
+    assert topics["home/sensor/a/answer/config"] == b""
+    assert topics["ha/sensor/a/answer/config"]
+
+
+def test_what_a_broker_has_no_room_for_is_said_again(home):
+    device = home(discovery=True)
+    device.link.full = True
+    assert device.look() == {}
+    device.link.full = False
+    assert configs(device.look())
+
+
+def test_its_state_is_said_when_it_changed_and_not_too_often(home):
+    device = home(discovery=True)
+    topic = TOPICS.home("a")
+    first = json.loads(device.look()[topic])
+    assert (first["bundle"], first["newest"]) == ("abababababab", "abababababab")
+    assert first["trouble"] == ["the disk is full"]
+    assert topic not in device.look(later=2 * EVERY)
+    changed = replace(STATUS, samples=4)
+    assert json.loads(device.look(changed, later=1)[topic])["samples"] == 4
+    assert topic not in device.look(replace(STATUS, samples=5), later=EVERY / 2)
+    assert topic in device.look(replace(STATUS, samples=5), later=EVERY)
+    # Its own words make the day's bytes more: that alone is nothing to say.
+    assert topic not in device.look(replace(STATUS, samples=5, bytes_today=5000), later=EVERY)
+
+
+def test_an_answer_that_was_left_is_shown_once(home, tmp_path):
+    device = home(discovery=True)
+    topic = TOPICS.sighting("a")
+    assert topic not in device.look()
+    Sights(tmp_path / "fleet.pfb").add(Sight("mug", 0.9, at=5.0))
+    assert json.loads(device.look()[topic])["label"] == "mug"
+    assert topic not in device.look(later=60)
+
+
+def test_a_press_is_taken_if_it_is_one(home):
+    device = home(discovery=True)
+    assert device.news.filters == TOPICS.for_home("a")
+    for button, payload, retained in (
+        ("contribute", b"PRESS", True),
+        ("contribute", b"", False),
+        ("contribute", b"PRESS" * 1000, False),
+        ("reboot", b"PRESS", False),
+    ):
+        device.news.press(button, payload, retained=retained)
+    assert not device.pressed
+    device.news.press("contribute", b"PRESS", retained=False)
+    assert device.pressed == [0.0]
+    assert "pressed in Home Assistant: done" in device.lines.getvalue()
+    assert device.lines.getvalue().count("means nothing here") == 3  # one line a kind
+
+
+def test_a_button_that_sticks_costs_little(home):
+    device = home(discovery=True)
+    for _ in range(1000):
+        device.news.press("contribute", b"PRESS", retained=False)
+    assert len(device.pressed) == BURST
+    device.now += REFILL
+    device.news.press("contribute", b"PRESS", retained=False)
+    assert len(device.pressed) == BURST + 1
+    assert device.lines.getvalue().count("too many") == 1
+
+
+def test_without_discovery_no_button_does_anything(home):
+    device = home()
+    assert device.news.filters == []
+    device.news.press("contribute", b"PRESS", retained=False)
+    assert not device.pressed
+
+
+def test_a_name_that_home_assistant_does_not_take_is_one_line(home):
+    device = home(agent="a.b", discovery=True)
+    assert device.look() == {}
+    assert device.lines.getvalue().count("Home Assistant takes no device of the name 'a.b'") == 1

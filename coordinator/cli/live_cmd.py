@@ -135,6 +135,9 @@ def ledger_rows(ledger: dict[str, Any]) -> dict[str, str]:
         rows["waiting"] = f"{', '.join(ledger['waiting'])}: coordinator classes admit NAME"
     if ledger["doubted"]:
         rows["doubted"] = f"{', '.join(ledger['doubted'])}: most others contradict them, not heard"
+    if ledger["misjudging"]:
+        names = ", ".join(ledger["misjudging"])
+        rows["misjudging"] = f"{names}: what they count is far from what most count, not used"
     if ledger["trouble"]:
         rows["trouble"] = f"no newer classifier can be made: {ledger['trouble']}"
     return rows
@@ -194,6 +197,7 @@ def _in_ledger(device: dict[str, Any]) -> list[str]:
     if device["drift"] is not None:
         words.append(_seen(device["drift"]))
     words += ["not heard: most others contradict it"] * device["doubted"]
+    words += ["its counts are not used: far from what most count"] * device["misjudging"]
     return [*words, *device["suspects"], *filter(None, [device["refused"]])]
 
 

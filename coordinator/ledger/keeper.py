@@ -160,7 +160,7 @@ class Keeper:
     @property
     def held_out(self) -> Standard:
         """What the devices that are heard counted, under the extractor that there is."""
-        return Standard.of(self.tally.but(self.version.doubted))
+        return Standard.of(self.tally.but(self.version.uncounted))
 
     def recover(self, now: float) -> None:
         """Stand where the journal is: at the start, after writing failed, and where an operator
@@ -446,6 +446,8 @@ class Keeper:
             return
         for agent in set(fresh.doubted) - set(self.version.doubted):
             self._log.warning("most others contradict it: it is not heard", agent=agent)
+        for agent in set(fresh.misjudging) - set(self.version.misjudging):
+            self._log.warning("what it counts is far from what most count: not used", agent=agent)
         self.version, self.trouble = fresh, ""
         self._dirty, self._counted_at = False, math.inf
         newest, hashed = self._journal.ledger.newest(), fresh.state.sha256

@@ -19,7 +19,7 @@ from protofleet.exchange import contributed, learned
 from protofleet.exchange.contributed import Claim, Contributed, CountReport
 from protofleet.exchange.published import About
 from protofleet.exchange.state import GlobalState
-from protofleet.statistics import voices
+from protofleet.statistics import agreement, voices
 from protofleet.statistics.counts import Counts
 from protofleet.statistics.knowledge import Knowledge
 from protofleet.values import sums
@@ -49,6 +49,20 @@ class CountTotal:
         every = [counts for agent, (_, counts) in self.counts.items() if agent not in doubted]
         return reduce(Counts.plus, every) if every else None
 
+    def doubted(self, buckets: int, unheard: Collection[int]) -> tuple[str, ...]:
+        """Whose counts are not used: those of buckets that are not heard, and of those whose counts
+        are far from what most say.
+        """
+        if buckets == 1:
+            return ()
+        by_voice: dict[int, Counts] = {}
+        for agent, (_, counts) in self.counts.items():
+            bucket = voices.bucket_of(agent, buckets)
+            if bucket not in unheard:
+                by_voice[bucket] = by_voice[bucket].plus(counts) if bucket in by_voice else counts
+        bad = {*unheard, *agreement.doubts(by_voice)}
+        return tuple(a for a in sorted(self.counts) if voices.bucket_of(a, buckets) in bad)
+
     def plus(self, agent: str, report: CountReport) -> CountTotal:
         """With this; counts of two totals are never added."""
         others = self.counts if self.total == report.claim.total else {}
@@ -68,6 +82,12 @@ class LedgerVersion:
     devices: int = 0
     samples: int = 0
     doubted: tuple[str, ...] = ()  # devices that are not heard
+    uncounted: tuple[str, ...] = ()  # devices whose counts are not used
+
+    @property
+    def misjudging(self) -> tuple[str, ...]:
+        """Devices that are heard, but for their counts."""
+        return tuple(agent for agent in self.uncounted if agent not in self.doubted)
 
     def learnt(self, share: float) -> Learnt | None:
         """What devices classify with, of all classes; `share` of them are to count against it."""
@@ -110,15 +130,16 @@ def version(
     buckets = ledger.buckets
     unheard = voices.doubted(total, buckets)
     doubted = tuple(a for a in ledger.agents if voices.bucket_of(a, buckets) in unheard)
+    uncounted = tally.doubted(buckets, unheard)
     state, whole = learned.state(
         total,
-        tally.but(doubted),
+        tally.but(uncounted),
         heard=voices.heard(total, buckets, unheard),
         current=tally.total == digest,
         false_alarms=terms.alarms,
     )
     published = as_published(state, terms.wire, terms.precision)
-    about = len(ledger.agents), ledger.samples, doubted
+    about = len(ledger.agents), ledger.samples, doubted, uncounted
     return LedgerVersion(ledger.lineage, names, digest, published, whole, *about)
 
 

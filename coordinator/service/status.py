@@ -92,6 +92,7 @@ def ledger(core: Core) -> dict[str, Any] | None:
         "suspects": [pair.sentence for pair in keeper.comparisons.all],
         "drift": [one.document for one in keeper.drifts.all[:DRIFTING]],
         "doubted": list(version.doubted),
+        "misjudging": list(version.misjudging),
         "trouble": keeper.trouble,
     }
 
@@ -142,6 +143,7 @@ def _contributions(core: Core, agent: str, classes: Sequence[str]) -> dict[str, 
         "suspects": [pair.sentence for pair in suspects],
         "drift": None if drifting is None else drifting.document,
         "doubted": agent in core.keeper.version.doubted,
+        "misjudging": agent in core.keeper.version.misjudging,
         "refused": last[-1]["words"] if last else "",
     }
 

@@ -25,8 +25,8 @@ from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.rooms import Ceilings, Rooms
 from protofleet.recipe import ByHead, Learner, Phase, Recipe, Scorer, Traits, Turn
 from protofleet.settings.fields import setting
+from protofleet.statistics import agreement, counts, voices
 from protofleet.statistics import contribution as contributions
-from protofleet.statistics import counts, voices
 from protofleet.statistics.contribution import RANK, Contribution, Grid, contribution
 from protofleet.statistics.held_out import Samples
 from protofleet.statistics.prior import SMOOTH, tempered_by, with_prior
@@ -131,7 +131,8 @@ def fuse(turn: Turn[Hyper], total: Partial, before: GlobalState) -> GlobalState:
     # Counts are of the total as it was: beside contributions they say nothing of the new one.
     whole = merge(known, fresh)
     doubted = voices.doubted(whole, hyper.buckets)
-    counted = None if fresh else counts.total(voices.heard(total, hyper.buckets, doubted))
+    by_voice = {} if fresh else agreement.by_bucket(total, hyper.buckets)
+    counted = agreement.together({v: own for v, own in by_voice.items() if v not in doubted})
     if not fresh and counted is None:
         return before
     heard = voices.heard(whole, hyper.buckets, doubted)

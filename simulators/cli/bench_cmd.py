@@ -20,6 +20,7 @@ from simulators.cli.bench_overhead_cmd import overhead
 from simulators.cli.bench_papers_cmd import papers
 from simulators.cli.bench_photos_cmd import photos
 from simulators.cli.bench_rogues_cmd import rogues
+from simulators.cli.bench_silence_cmd import silence
 from simulators.cli.bench_truth_cmd import truth
 
 
@@ -46,6 +47,7 @@ for command in (
     papers,
     photos,
     rogues,
+    silence,
     truth,
 ):
     bench.add_command(command)

@@ -79,12 +79,12 @@ def rogues(
     limits measured on an honest run and by the method's own settings, beside none.
     """
     from protofleet.errors import UsageError
-    from simulators.rogues.attacks import ATTACKS, COLLUDING
+    from simulators.rogues.attacks import ATTACKS, CREWS
     from simulators.rogues.trials import RoguePlan, run
     from simulators.run.config import LabConfig, Run
     from simulators.run.partitions import PartitionOptions
 
-    every = (*ATTACKS, COLLUDING)
+    every = (*ATTACKS, *CREWS)
     for name in attacks:
         if name not in every:
             raise UsageError(f"no attack {name!r}", f"there are {', '.join(every)}")

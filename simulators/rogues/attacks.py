@@ -21,6 +21,18 @@ of every class, not of its own alone.
 #   covariance   the spread as large as can be, all of it in one direction (methods that send one)
 #   colluding    two devices, both shuffled alike with all the counts there can be
 #
+# A defence must not know its attack. So beside these, against which it was built, stand others,
+# which are small, or mostly true; all with as many samples behind each row as can be:
+#
+#   biased       every row a step away, the same for all: a third of what lies between two classes
+#   flipped      every third number of every row, the other way
+#   swapped      two classes under each other's names, and all else true
+#   copied       the row of one class for every second class
+#   leaning      every row two thirds of the way to the next class's
+#   misjudged    rows and their counts are true; what is counted against a total is not
+#   sybils       two devices of five (as many of any number), every second class under the name of
+#                the next but one, and all else true
+#
 # What is not a row of a class (tensors of a network's weights) is negated, rolled or scaled whole.
 
 from __future__ import annotations
@@ -34,9 +46,9 @@ from numpy.typing import NDArray
 
 from coordinator.config import UploadLimits
 from coordinator.uploads import spreads
-from protofleet.statistics.contribution import SCATTER
+from protofleet.statistics import held_out
+from protofleet.statistics.contribution import SCATTER, Grid
 from protofleet.statistics.counts import COUNTS
-from protofleet.statistics.held_out import STEP, WORST
 from protofleet.values.prototypes import (
     Floats,
     Head,
@@ -51,6 +63,7 @@ from protofleet.values.prototypes import (
 
 HALF = 6e4  # what half precision holds, and a little less
 BELOW = 0.99  # of a limit, as half precision may round up
+STEP, LEAN = 1 / 3, 2 / 3  # of what lies between two classes
 
 
 @dataclass(frozen=True)
@@ -110,7 +123,63 @@ def covariance(parts: Parts, view: RogueView) -> Parts:
     return changed
 
 
+def biased(parts: Parts, view: RogueView) -> Parts:
+    """Every row the same small step away."""
+
+    def change(rows: Floats) -> Floats:
+        signs = view.rng.choice(np.array([-1.0, 1.0]), rows.shape[1])
+        return _onto_grid(rows + signs * (STEP * _apart(rows) / np.sqrt(rows.shape[1])))
+
+    return _counted(_each(parts, view, change), view.limits)
+
+
+def flipped(parts: Parts, view: RogueView) -> Parts:
+    """Every third number, the other way."""
+
+    def change(rows: Floats) -> Floats:
+        return rows * np.where(np.arange(rows.shape[1]) % 3, 1, -1).astype(np.float32)
+
+    return _counted(_each(parts, view, change), view.limits)
+
+
+def swapped(parts: Parts, view: RogueView) -> Parts:
+    """Two classes under each other's names."""
+    return _counted(_each(parts, view, lambda rows: _rolled(rows, slice(0, 2))), view.limits)
+
+
+def copied(parts: Parts, view: RogueView) -> Parts:
+    """One class's row for every second class."""
+
+    def change(rows: Floats) -> Floats:
+        same = rows.copy()
+        same[::2] = rows[-1]
+        return same
+
+    return _counted(_each(parts, view, change), view.limits)
+
+
+def leaning(parts: Parts, view: RogueView) -> Parts:
+    """Every row two thirds of the way to the next class's."""
+
+    def change(rows: Floats) -> Floats:
+        return _onto_grid(rows + LEAN * (np.roll(rows, 1, axis=0) - rows))
+
+    return _counted(_each(parts, view, change), view.limits)
+
+
+def misjudged(parts: Parts, view: RogueView) -> Parts:
+    """The truth, until it is asked how well the total classifies."""
+    part = parts.get(COUNTS)
+    return {**parts, COUNTS: _misjudged(part)} if isinstance(part, Tensors) else parts
+
+
+def halved(parts: Parts, view: RogueView) -> Parts:
+    """Every second class under the name of the next but one."""
+    return _counted(_each(parts, view, lambda rows: _rolled(rows, slice(0, None, 2))), view.limits)
+
+
 COVARIANCE = "covariance"  # nothing, of a method that sends none
+MISJUDGED = "misjudged"  # likewise, of one whose devices count nothing
 ATTACKS: Mapping[str, Attack] = {
     "negated": negated,
     "shuffled": shuffled,
@@ -118,8 +187,15 @@ ATTACKS: Mapping[str, Attack] = {
     "norm": norm,
     "counts": counts,
     COVARIANCE: covariance,
+    "biased": biased,
+    "flipped": flipped,
+    "swapped": swapped,
+    "copied": copied,
+    "leaning": leaning,
+    MISJUDGED: misjudged,
 }
-COLLUDING = "colluding"  # `counts`, by two
+COLLUDING, SYBILS = "colluding", "sybils"
+CREWS: Mapping[str, Attack] = {COLLUDING: counts, SYBILS: halved}  # by several
 
 
 def _each(parts: Parts, view: RogueView, change: Callable[[Floats], NDArray[Any]]) -> Parts:
@@ -185,11 +261,29 @@ def _counted(parts: Parts, limits: UploadLimits) -> Parts:
 
 def _misjudged(counted: Tensors) -> Tensors:
     """All is lost at any setting but the first, and every sample is as far off as can be."""
-    worst = int(WORST / STEP) * int(counted["samples"])
+    worst = int(held_out.WORST / held_out.STEP) * int(counted["samples"])
     losses = np.full_like(counted["losses"], worst)
     losses[0, 0] = 0
     distances = np.full_like(counted["distances"], worst)
     return Tensors({**counted.arrays, "losses": losses, "distances": distances})
+
+
+def _rolled(rows: Floats, which: slice) -> Floats:
+    """These rows each in the place of the next of them."""
+    changed = rows.copy()
+    changed[which] = np.roll(rows[which], 1, axis=0)
+    return changed
+
+
+def _apart(rows: Floats) -> float:
+    """How far two rows usually lie from each other."""
+    far = rows[:, None].astype(np.float64) - rows[None]
+    sizes = np.linalg.norm(far, axis=2)[np.triu_indices(len(rows), 1)]
+    return float(np.median(sizes)) if sizes.size else float(np.linalg.norm(rows))
+
+
+def _onto_grid(rows: NDArray[Any]) -> Floats:
+    return Grid.fitting(rows).onto(rows)
 
 
 def _long(rows: Floats, limits: UploadLimits) -> Floats:

@@ -72,12 +72,15 @@ class MeasuredCrew(PlainCrew):
     def __init__(self, crew: Crew) -> None:
         super().__init__(crew)
         self.figures: dict[str, list[UploadLimits]] = {}
+        self.names: set[str] = set()  # of parts
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """As it is sent."""
         messages = super().work(round, agents)
         for name, message in messages.items():
-            self.figures.setdefault(name, []).append(figures(wire.decode(message).body))
+            parts = wire.decode(message).body
+            self.figures.setdefault(name, []).append(figures(parts))
+            self.names.update(parts)
         return messages
 
 

@@ -31,7 +31,16 @@ from protofleet.errors import FleetError
 from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Turn
 from protofleet.scoring import primary
-from simulators.rogues.attacks import ATTACKS, COLLUDING, COVARIANCE, counts
+from protofleet.statistics.counts import COUNTS
+from simulators.rogues.attacks import (
+    ATTACKS,
+    COLLUDING,
+    COVARIANCE,
+    CREWS,
+    MISJUDGED,
+    SYBILS,
+    counts,
+)
 from simulators.rogues.crew import MeasuredCrew, RogueCrew
 from simulators.run.config import LabConfig
 from simulators.run.rounds import one_round
@@ -65,7 +74,7 @@ class RoguePlan:
     defence: tuple[str, ...]  # settings of the method
     agents: Sequence[int]
     seeds: Sequence[int]
-    attacks: Sequence[str] = (*ATTACKS, COLLUDING)
+    attacks: Sequence[str] = (*ATTACKS, *CREWS)
     margin: float = measured.MARGIN
     undefended: bool = True  # attack without a defence, too
     workers: int = 1
@@ -85,14 +94,17 @@ def run(plan: RoguePlan, watch: Callable[[RogueTrial], None]) -> list[RogueTrial
 def _fleet(plan: RoguePlan, agents: int, seed: int) -> Iterator[RogueTrial]:
     run = replace(plan.config.run, agents=agents, seed=seed, eval_every=plan.config.run.rounds)
     plain = replace(plan.config, run=run)
-    honest, limits = _honest(prepare(plain), plan)
+    honest, limits, names = _honest(prepare(plain), plan)
     spreads = limits.trace < UploadLimits().trace  # somebody sent one
+    nothing = {COVARIANCE: not spreads, MISJUDGED: COUNTS not in names}
     defended = replace(plain, settings=(*plain.settings, *plan.defence), admission=limits)
 
     def trial(config: LabConfig, attack: str) -> RogueTrial:
         setup, guarded = prepare(config), config is defended
-        rogues = setup.agents[: {HONEST: 0, COLLUDING: 2}.get(attack, 1)]
-        crew = RogueCrew(hire(setup, plan.workers), setup, rogues, ATTACKS.get(attack, counts))
+        several = {HONEST: 0, COLLUDING: 2, SYBILS: 2 * agents // 5}
+        rogues = setup.agents[: several.get(attack, 1)]
+        lie = {**ATTACKS, **CREWS}.get(attack, counts)
+        crew = RogueCrew(hire(setup, plan.workers), setup, rogues, lie)
         held_to = fmean(own for agent, own in honest.items() if agent not in rogues)
         others, failure = 0.0, ""
         try:
@@ -106,19 +118,21 @@ def _fleet(plan: RoguePlan, agents: int, seed: int) -> Iterator[RogueTrial]:
     yield RogueTrial(agents, seed, HONEST, False, own, own)
     yield trial(defended, HONEST)
     for attack in plan.attacks:
-        if attack == COVARIANCE and not spreads:
+        if nothing.get(attack):
             continue
         if plan.undefended:
             yield trial(plain, attack)
         yield trial(defended, attack)
 
 
-def _honest(setup: Setup, plan: RoguePlan) -> tuple[Accuracies, UploadLimits]:
-    """How each device does when nobody lies; and what limits follow from what was sent."""
+def _honest(setup: Setup, plan: RoguePlan) -> tuple[Accuracies, UploadLimits, frozenset[str]]:
+    """How each device does when nobody lies; what limits follow from what was sent, and the names
+    of its parts.
+    """
     crew = MeasuredCrew(hire(setup, plan.workers))
     accuracies = _last(setup, crew)
     by_device = {agent: measured.largest(own) for agent, own in crew.figures.items()}
-    return accuracies, measured.limits(by_device, plan.margin)
+    return accuracies, measured.limits(by_device, plan.margin), frozenset(crew.names)
 
 
 def _last(setup: Setup, crew: Crew) -> Accuracies:

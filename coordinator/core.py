@@ -231,21 +231,18 @@ class Core:
         for topic, payload in arrivals:
             if topic.agent is None:
                 continue
-            if topic.proof and topic.kind == "upload":
-                signature, digest = topic.proof
-                proof = ProofRecord(topic.agent, int(topic.rest[0]), digest, signature)
-                self._proofs.append((proof, payload))
             # Round 0 is never opened: what is sent there are classes, for whatever is learnt.
             if topic.kind == "upload" and topic.rest != ("0",):
                 if self.allowance.is_spent("refusal", topic.agent, now):
                     continue
                 round = int(topic.rest[0])
+                self._prove(topic, payload)
                 answers = self.intake.take(topic.agent, round, payload, self.run_state)
                 if answers:  # what is let in is answered when it is written
                     self.allowance.spend("refusal", topic.agent, now)
                 publications += answers
             else:
-                publications += self._take_small(topic.kind, topic.agent, payload, now, events)
+                publications += self._take_small(topic, payload, now, events)
         births, epoch = self._births_to_write(), self._heard_epoch
         numbers = {} if self.numbers is None else self.numbers.fresh
         if self.intake.fresh or births or epoch > self._noted_epoch or numbers:
@@ -275,6 +272,13 @@ class Core:
         publications += self._look_at_ledger(now)
         # A batch of its own: a round that opened just now may be full already.
         return publications + self._advance([self._tick(now)], now)
+
+    def _prove(self, topic: TopicParts, payload: bytes) -> None:
+        """Keep what proves who said it, where that was asked for."""
+        if topic.proof is not None:
+            signature, digest = topic.proof
+            proof = ProofRecord(str(topic.agent), int(topic.rest[0]), digest, signature)
+            self._proofs.append((proof, payload))
 
     def _write_signatures(self, numbers: dict[tuple[str, str], int]) -> None:
         """What was taken is not taken again, and who said it can be shown: in the commit of what
@@ -360,10 +364,12 @@ class Core:
     # messages
 
     def _take_small(
-        self, kind: str, agent: str, payload: bytes, now: float, events: list[machine.Event]
+        self, topic: TopicParts, payload: bytes, now: float, events: list[machine.Event]
     ) -> list[Publication]:
         """What a device may say only so often: offers of classes, births, reports."""
+        kind, agent = topic.kind, str(topic.agent)
         if kind == "upload" and self.allowance.spend("offer", agent, now):
+            self._prove(topic, payload)
             return self._take_offer(agent, payload, now)
         if kind == "state" and payload:
             if self.allowance.spend("birth", agent, now):

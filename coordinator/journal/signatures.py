@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 PROOFS = 1_000_000  # that are kept: about 200 bytes each
+# Of one device for round 0, to which it may speak as often as it likes: or it would push those of
+# all others out. In other rounds one is let in.
+OFFERS = 4096
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,12 @@ class SignatureTables:
             "INSERT INTO proofs (agent, round, digest, proof, at) VALUES (?, ?, ?, ?, ?)",
             [(p.agent, p.round, p.digest, p.proof, at) for p in proofs],
         )
+        for agent in {p.agent for p in proofs if not p.round}:
+            self._db.execute(
+                "DELETE FROM proofs WHERE agent=? AND round=0 AND id <= (SELECT id FROM proofs"
+                " WHERE agent=? AND round=0 ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                (agent, agent, OFFERS),
+            )
         self._db.execute(
             "DELETE FROM proofs WHERE id <= (SELECT max(id) FROM proofs) - ?", (PROOFS,)
         )

@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from coordinator.members.registry import InvitationRecord, MemberRecord, Registry
+from coordinator.members.registry import InvitationRecord, MemberRecord, Registry, RegistryError
 from coordinator.members.vault import Vault
 from protofleet.errors import TrustError, UsageError
 from protofleet.mqtt.broker.mosquitto import (
@@ -155,6 +155,8 @@ class Office:
         topic = self.topics.answer(id)
         try:
             admission = self._let_in(invitation, name, request)
+        except RegistryError:
+            raise  # no answer: it asks again
         except TrustError as error:
             return joining.declined(self.authority, topic, question, error.words)
         return joining.admitted(self.authority, topic, question, admission)

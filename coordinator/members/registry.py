@@ -76,6 +76,12 @@ class MemberRecord:
     ends: float = 0.0  # of its newest certificate
 
 
+class RegistryError(TrustError):
+    """What was asked may be right, and cannot be written down just now."""
+
+    code = "registry"
+
+
 class Registry:
     """The file and its tables."""
 
@@ -102,13 +108,21 @@ class Registry:
     @contextmanager
     def commit(self) -> Iterator[None]:
         """One transaction: all of it or nothing, and nobody else in between."""
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:  # a full disk, or another process that holds the file
+            self._roll_back()
+            words = f"the registry of members cannot be written: {error}"
+            raise RegistryError(words, "is the disk full?") from error
         except BaseException:
-            self._db.execute("ROLLBACK")
+            self._roll_back()
             raise
-        self._db.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     def invitation(self, id: str) -> InvitationRecord | None:
         """A token, by its name."""

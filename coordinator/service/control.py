@@ -115,7 +115,7 @@ class Control:
             try:
                 document = json.loads(_line(peer))
                 request = Request(str(document["command"]), dict(document.get("arguments", {})))
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 return
             answer = self._look(request)
             if answer is None:

@@ -5,10 +5,12 @@ renewed, and what a command changed in the registry is taken in.
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Callable
 
 from coordinator.allowance import Allowance
 from coordinator.members.office import Office
+from coordinator.members.registry import RegistryError
 from coordinator.members.vault import EVERY
 from protofleet.errors import TrustError
 from protofleet.mqtt.link.events import Publication
@@ -37,6 +39,7 @@ class Doorkeeper:
         self.revoked = self._revoked()  # whose names nobody has now
         self.vault = office.vault
         self._stamp, self._listed_at = self.vault.stamp, -math.inf
+        self._trouble = ""
 
     def take(self, topic: TopicParts, payload: bytes) -> list[Publication]:
         """The answer to a question, where there is one."""
@@ -52,6 +55,9 @@ class Doorkeeper:
             (invitation,) = topic.rest
             answer = self.office.answer(invitation, payload)
             self._changed()  # its first word comes at once
+        except RegistryError as error:
+            self._log.error(f"a question at the door cannot be answered: {error}", of=who)
+            return []
         except TrustError as error:
             self._log.warning(f"a question at the door that nobody stands for: {error}", of=who)
             return []
@@ -71,8 +77,10 @@ class Doorkeeper:
         """The list of bundles, said to be the newest from now on."""
         if not self.vault.exists:
             return []
-        self._stamp, self._listed_at = self.vault.stamp, self._clock()
-        return [Publication(self._topics.listing, self.vault.publication(), retain=True)]
+        stamp = self.vault.stamp
+        publication = Publication(self._topics.listing, self.vault.publication(), retain=True)
+        self._stamp, self._listed_at = stamp, self._clock()
+        return [publication]
 
     def look(self) -> list[Publication]:
         """What a command changed meanwhile, if the fleet is to hear of it."""
@@ -80,6 +88,17 @@ class Doorkeeper:
         if now < self._look_at:
             return []
         self._look_at = now + LOOK
+        try:
+            news = self._news(now)
+        except (OSError, sqlite3.Error, TrustError) as error:  # a full disk, most often
+            if self._trouble != str(error):
+                self._log.error(f"the fleet's members and bundles cannot be looked at: {error}")
+            self._trouble = str(error)
+            return []
+        self._trouble = ""
+        return news
+
+    def _news(self, now: float) -> list[Publication]:
         rotated, version = self.office.reread(), self.office.registry.version
         if rotated or version != self._version:
             self._version, self.revoked = version, self._revoked()

@@ -339,6 +339,9 @@ class Service:
                 answer, more = self._execute(request.command, request.arguments)
             except FleetError as error:
                 answer, more = {"error": str(error), "code": error.code}, []
+            except (KeyError, TypeError, ValueError) as error:  # of another version's command
+                words = f"{request.command}: its arguments are not understood here: {error!r}"
+                answer, more = {"error": words, "code": "arguments"}, []
             request.answer(answer)
             publications += more
 

@@ -46,8 +46,8 @@ def silence(tasks: tuple[str, ...], seeds: int, workers: int, as_json: bool) -> 
 
 
 def table(runs: Sequence[SilentRun]) -> list[str]:
-    """A row a task: accuracy with everything said, and the points that each silence takes away, with
-    the share of samples that are spoken of.
+    """A row a task: accuracy with everything said, the points that each silence takes away, and the
+    share of samples that are spoken of.
     """
     from simulators.attacks.silence import EVERYTHING, WAYS
 

@@ -1,3 +1,5 @@
+"""What was signed is kept, and what one device signed pushes nobody else's out."""
+
 from coordinator.journal import signatures
 from coordinator.journal.journal import Journal
 from coordinator.journal.signatures import ProofRecord
@@ -20,3 +22,17 @@ def test_what_was_taken_and_who_said_it_outlives_the_process(tmp_path, monkeypat
     assert [p.proof for p in again.signatures.proofs()] == [b"two", b"three"]
     assert again.signatures.proofs("a") == [ProofRecord("a", 2, "22", b"three", 5.0)]
     again.close()
+
+
+def test_however_often_one_device_speaks_what_others_signed_is_still_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(signatures, "OFFERS", 3)
+    journal = Journal(tmp_path, lambda: 5.0)
+    with journal.commit():
+        journal.signatures.put_proofs([ProofRecord("a", 0, "00", b"one")])
+        journal.signatures.put_proofs([ProofRecord("b", 7, "00", b"two")])
+    for number in range(9):
+        with journal.commit():
+            journal.signatures.put_proofs([ProofRecord("b", 0, "00", bytes([number]))])
+    assert [p.proof for p in journal.signatures.proofs("a")] == [b"one"]
+    assert [p.proof for p in journal.signatures.proofs("b")] == [b"two", b"\6", b"\7", b"\x08"]
+    journal.close()

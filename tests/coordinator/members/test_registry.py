@@ -1,6 +1,6 @@
 import pytest
 
-from coordinator.members.registry import InvitationRecord, MemberRecord, Registry
+from coordinator.members.registry import InvitationRecord, MemberRecord, Registry, RegistryError
 from protofleet.errors import TrustError
 
 KEY = bytes(32)
@@ -58,3 +58,18 @@ def test_a_file_that_is_none_is_one_line(tmp_path):
     (tmp_path / "members.db").write_bytes(b"not a database at all" * 99)
     with pytest.raises(TrustError, match="not a database"):
         Registry(tmp_path / "members.db")
+
+
+def test_what_cannot_be_written_is_one_line_and_the_next_can(registry, tmp_path, monkeypatch):
+    other = Registry(tmp_path / "trust/members.db")
+    registry._db.execute("PRAGMA busy_timeout=1")
+
+    def joins():
+        with registry.commit():
+            registry.put_member(MemberRecord("camera-07", KEY, "i", 1.0, None))
+
+    with other.commit(), pytest.raises(RegistryError, match="cannot be written"):
+        joins()
+    joins()
+    assert [m.name for m in registry.members()] == ["camera-07"]
+    other.close()

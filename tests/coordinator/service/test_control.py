@@ -49,7 +49,9 @@ def test_an_error_is_raised_where_it_was_asked(served):
         ask(served, "sing")
 
 
-@pytest.mark.parametrize("line", [b"no json\n", b"[]\n", b'{"arguments": {}}\n', b"", b"{"])
+@pytest.mark.parametrize(
+    "line", [b"no json\n", b"[]\n", b'{"arguments": {}}\n', b"", b"{", b"[" * 99_999]
+)
 def test_what_is_no_request_ends_the_connection_and_not_the_service(served, line):
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(str(served / "control.sock"))

@@ -79,3 +79,24 @@ def test_a_list_of_bundles_is_said_with_each_change_and_each_hour(office, log, t
     device = BundleList(tmp_path / "device")
     for earlier in (*lists, said):
         device.take(earlier.payload)
+
+
+def test_a_full_disk_is_one_line_and_whoever_asked_may_ask_again(office, log, monkeypatch):
+    now = [0.0]
+    door = keeper(office, log, lambda: now[0])
+    token = tokens.of_text(office.invite("camera-07", 0, 60.0, Reach("mqtt://b", "mqtt://b")))
+    topic = TOPICS.ask(token.id)
+    asked = joining.ask(token.key, topic, "camera-07", certificates.request(keys.new(), "x"))
+    office.registry._db.execute("PRAGMA query_only=ON")  # as on a disk that takes nothing
+    assert door.take(TOPICS.parse(topic), asked) == []
+    monkeypatch.setattr(type(office), "reread", lambda self: (_ for _ in ()).throw(OSError(28, "")))
+    for now[0] in (2.0, 4.0):
+        assert door.look() == []
+    assert log.getvalue().count("cannot be looked at") == 1
+    monkeypatch.undo()
+    office.registry._db.execute("PRAGMA query_only=OFF")
+    (said,) = door.take(TOPICS.parse(topic), asked)
+    assert joining.read_answer(said.payload, token.authority, said.topic, asked)
+    now[0] = 6.0
+    door.look()
+    assert "cannot be answered" in log.getvalue()

@@ -296,3 +296,20 @@ def test_what_devices_say_too_often_is_shown(made):
     link.script = [[came(TOPICS.chunk_request("a"), b"junk")] * 100 + [nowhere] * 3]
     service.run()
     assert service.look(Request("status", {}))["dropped"] == {"request": 40, "topic": 3}
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("forget", {}), ("show", {"round": "the last"}), ("backup", {}), ("rounds", {"last": None})],
+)
+def test_a_command_whose_arguments_mean_nothing_is_answered_and_ends_nothing(
+    made, command, arguments
+):
+    service, link, _ = made
+    asked, after = Request(command, arguments), Request("pause", {})
+    service.deps.requests.put(asked)
+    service.deps.requests.put(after)
+    link.script = [[]]
+    service.run()
+    assert asked.wait(0)["code"] == "arguments"
+    assert after.wait(0) == {"paused": True}

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from coordinator.allowance import RATES
 from coordinator.members.office import Office
 from coordinator.service.blobs import BlobServer
 from coordinator.service.loop import Service, ServiceDeps
@@ -191,6 +192,14 @@ def test_what_was_said_before_is_refused_in_the_next_life_too(fleet, home, tmp_p
     assert len(again.lines("said before")) == 2
     again.seals.close()
     fleet.seals = again.seals
+
+
+def test_what_a_device_offers_too_often_is_not_kept_as_proved_either(fleet, home):
+    _, members = home
+    fleet.run([Connected(False, "5")], births(members))
+    base = fleet.core.state.base
+    fleet.run([said(members, upload("a", 0, base)) for _ in range(50)])
+    assert len(fleet.core.journal.signatures.proofs("a")) == RATES["offer"].burst
 
 
 def test_where_they_are_accepted_others_speak_unsigned_and_members_do_not(home, tmp_path):

@@ -28,6 +28,7 @@ RATES = {
     "offer": Rate(20, 0.2),
     "request": Rate(60, 4),
     "refusal": Rate(60, 1),  # uploads that are answered at once: refused, or here already
+    "announce": Rate(60, 1),  # large uploads, until they are there
     "chunk": Rate(20_000, 2_000),
     "bytes": Rate(1 << 28, 1 << 24),  # of chunks that are asked for
 }

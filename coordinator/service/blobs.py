@@ -109,6 +109,8 @@ class BlobServer:
 
     def announced(self, parts: TopicParts, message: Message) -> Blob | None:
         """A device announces a large upload: ask for what is missing of it, or take it out."""
+        if not self.allowance.spend("announce", str(parts.agent), self._clock()):
+            return None  # each is two files and an answer
         owner = _owner(parts.agent, offer=parts.rest == ("0",))
         blob = self._receiver.announce(parts, message, owner)
         if blob is None:

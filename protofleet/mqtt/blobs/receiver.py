@@ -186,6 +186,9 @@ class BlobReceiver:
     def sweep(self) -> None:
         """Drop what nobody goes on with."""
         self._store.sweep()
+        for owner, expected in list(self._expected.items()):
+            if self._store.find(owner, expected.descriptor.digest) is None:
+                del self._expected[owner]
 
     def _drop(self, owner: str) -> None:
         expected = self._expected.pop(owner, None)

@@ -27,9 +27,9 @@ by the hash, which empties it.
 # sync each chunk would cost every payload more.
 #
 # Bounds. A payload may be as large as `largest`, all of them together as `total`; what does not fit
-# is made to fit by forgetting what was touched longest ago. Memory is a byte a chunk. The sizes
-# count from the moment of `open` (a sparse file is going to be filled), so that nothing has to be
-# refused half-way.
+# is made to fit by forgetting what was touched longest ago; and there are at most MOST. Memory is a
+# byte a chunk. The sizes count from the moment of `open` (a sparse file is going to be filled), so
+# that nothing has to be refused half-way.
 #
 # Leftovers, the files of an earlier process, count on disk until their owner opens them, or room is
 # needed, or `sweep` has come round once. `sweep` is for receivers whose senders may simply be gone;
@@ -49,6 +49,7 @@ from protofleet.util.files import new_file, own_folder
 
 # The suffixes are on devices' disks: a transfer goes on over an update, too.
 DATA, MARKS = ".parcel", ".marks"
+MOST = 4096  # payloads: small ones would be files without end
 
 
 class IncomingBlob:
@@ -220,7 +221,7 @@ class BlobStore:
             if self._on_disk() + size > self._total:
                 _remove(base)
         self._leftovers = {base for base in self._leftovers if base.with_suffix(DATA).exists()}
-        while self._incoming and self.size + size > self._total:
+        while self._incoming and (self.size + size > self._total or len(self._incoming) >= MOST):
             self.close(*min(self._incoming, key=lambda key: self._incoming[key].touched))
 
     def _on_disk(self) -> int:

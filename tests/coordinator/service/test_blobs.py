@@ -215,3 +215,30 @@ def test_a_device_has_only_so_many_requests_and_bytes_at_once(server, link):
     assert server.allowance.dropped == {"request": 40}
     request(server, "b", SHELVED.descriptor.digest, [[0, 0]])
     assert len(pumped(server, link)) == 3 * 60 + 1
+
+
+def test_a_device_announces_only_so_many_large_uploads_and_none_is_remembered_for_good(
+    tmp_path, link
+):
+    now, asked = [0.0], []
+
+    def missing(agent, round, digest, ranges):
+        asked.append(agent)
+        return Publication(TOPICS.receipt(agent), b"")
+
+    server = BlobServer(link, TOPICS, LIMITS, tmp_path, missing, lambda: now[0])
+
+    def announces(agent, content):
+        blob = OutgoingBlob(content, 1000)
+        message = descriptor_message(wire.Envelope("upload", "orchard"), blob.descriptor)
+        return server.announced(TOPICS.parse(TOPICS.upload(agent, 7)), wire.decode(message))
+
+    for number in range(100):
+        announces("a", bytes([number]) * 1500)
+    assert (len(asked), server.allowance.dropped) == (60, {"announce": 40})
+    for number in range(50):
+        announces(f"ghost-{number}", b"x" * 1500)
+    assert len(server._receiver._expected) == 51
+    now[0] = 700.0
+    server.sweep()
+    assert (len(server._receiver._expected), list(tmp_path.glob("*.parcel"))) == (0, [])

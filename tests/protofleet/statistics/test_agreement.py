@@ -23,8 +23,8 @@ COUNTS = dict(
 )
 MOST = int(WORST * 2**16)
 LIES = {
-    "all is lost but where nothing is shrunk": lambda own: replace(
-        own, losses=np.where(np.arange(own.losses.size).reshape(own.losses.shape), MOST, 0)
+    "all is lost but where all is shrunk": lambda own: replace(
+        own, losses=np.where(np.arange(own.losses.size)[::-1].reshape(own.losses.shape), MOST, 0)
     ),
     "samples lie nowhere": lambda own: replace(own, distances=own.distances * 0 + MOST),
     "samples lie where their class does": lambda own: replace(own, distances=own.distances // 9),

@@ -183,3 +183,12 @@ def test_the_same_bytes_cut_in_another_way_start_again(store):
     store.open("a", first).add(0, bytes(1000))
     assert store.open("a", second).missing() == [(0, 9)]
     assert store.size == 5000
+
+
+def test_however_small_they_are_there_are_only_so_many(store, clock, monkeypatch, tmp_path):
+    monkeypatch.setattr("protofleet.mqtt.blobs.store.MOST", 3)
+    for number in range(9):
+        clock.now = float(number)
+        store.open(f"camera-{number}", OutgoingBlob(bytes([number]), 300).descriptor)
+    assert len(list((tmp_path / "store").glob("*.parcel"))) == 3
+    assert store.find("camera-8", OutgoingBlob(b"\x08", 300).descriptor.digest) is not None

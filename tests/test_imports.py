@@ -22,7 +22,7 @@ ORDER = {
         ("errors", "util"),
         ("values", "mqtt", "metrics"),
         ("settings", "wire", "mqtt.link"),
-        ("contract", "masking", "mqtt.blobs", "mqtt.broker", "trust"),
+        ("contract", "masking", "mqtt.blobs", "mqtt.broker", "pages", "trust"),
         ("statistics",),
         ("exchange",),
         ("recipe", "toolbox"),
@@ -41,7 +41,7 @@ ORDER = {
         ("cli",),
     ),
     "coordinator": (
-        ("errors", "config", "devices", "rounds", "members"),
+        ("errors", "config", "alerts", "devices", "rounds", "members"),
         ("journal",),
         ("messages",),
         ("uploads",),
@@ -49,6 +49,7 @@ ORDER = {
         ("core",),
         ("service",),
         ("metrics",),
+        ("web",),
         ("cli",),
     ),
     "export": (
@@ -129,6 +130,8 @@ HEAVY = {
     "rich",
     "cryptography",
     "opendp",
+    "starlette",
+    "uvicorn",
 }
 
 
@@ -154,6 +157,11 @@ def test_a_device_that_classifies_follows_and_enrols_needs_no_torch():
     every = "from edge_agent.updates import cache, listener, enrolment"
     every += "; from edge_agent.data import images; import edge_agent.inference.classifier"
     assert not loaded_by(every) & (HEAVY | {"PIL", "export"})
+
+
+def test_a_service_knows_nothing_of_what_serves_its_page():
+    every = "import protofleet.pages.child, protofleet.pages.passkey, protofleet.pages.visitors"
+    assert not loaded_by(every) & HEAVY
 
 
 def test_a_device_that_contributes_needs_no_torch_before_or_after_its_bundle():

@@ -24,6 +24,8 @@ MISSING_EXTRA = {
     "matplotlib": "simulators",
     "rich": "simulators",
     "amqtt": "coordinator",
+    "starlette": "pages",
+    "uvicorn": "pages",
 }
 
 

@@ -8,7 +8,6 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple
 from importlib import resources
 from itertools import count
 from pathlib import Path
@@ -285,7 +284,10 @@ class Journal:
             for *key, status, message in batch
         ]
         blobs = (row[3] for row in rows if row[3])
-        logged = [(blob, *astuple(span)) for blob, span in zip(blobs, spans, strict=True)]
+        logged = [
+            (blob, span.file, span.start, span.length)
+            for blob, span in zip(blobs, spans, strict=True)
+        ]
         self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 

@@ -100,8 +100,9 @@ class Message(NamedTuple):
     digest: str
 
 
-# What an envelope's field holds, read off the dataclass: str or int.
-HOLDS = {f.name: str(f.type).removesuffix(" | None") for f in fields(Envelope)}
+# What an envelope's field holds, read off the dataclass.
+TEXTS = frozenset(f.name for f in fields(Envelope) if str(f.type).startswith("str"))
+NUMBERS = frozenset(f.name for f in fields(Envelope)) - TEXTS
 
 
 def encode(
@@ -161,7 +162,7 @@ def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
     """
     # Signed messages (COSE_Sign1, tag 18) are opened here: by policy, `data` becomes the payload
     # whose signature held.
-    raw = strict.load(data, limits, "message")
+    raw = strict.flat(data, limits) or strict.load(data, limits, "message")
     if not isinstance(raw, dict):
         raise WireError("message: not a map")
     version, body = raw.pop("v", None), raw.pop("body", None)
@@ -183,17 +184,17 @@ def _envelope(raw: Mapping[str, Any]) -> Envelope:
         raise WireError(f"{kind}.fleet: missing")
     head = dict(raw)
     for name, value in raw.items():
-        if name not in HOLDS:
+        if name in NUMBERS:
+            if type(value) is not int or value < 0:
+                raise WireError(f"{kind}.{name}: not a whole number from 0 up")
+        elif name not in TEXTS:
             raise WireError(f"{kind}.{shown(name)}: envelopes have no such key")
-        if name == "base":
+        elif name == "base":
             if not isinstance(value, bytes) or len(value) != 32:
                 raise WireError(f"{kind}.base: not the 32 bytes of a sha256")
             head["base"] = value.hex()
-        elif HOLDS[name] == "str":
-            if not isinstance(value, str) or not value:
-                raise WireError(f"{kind}.{name}: not a text, or an empty one")
-        elif type(value) is not int or value < 0:
-            raise WireError(f"{kind}.{name}: not a whole number from 0 up")
+        elif not isinstance(value, str) or not value:
+            raise WireError(f"{kind}.{name}: not a text, or an empty one")
     return Envelope(**head)
 
 

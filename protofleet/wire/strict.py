@@ -2,7 +2,8 @@
 at it.
 
 `walk` decides, `load` makes Python values of what it let pass, `dump` is the way out through the
-same walk. Either a value or a `WireError`, and nothing else ever.
+same walk. Either a value or a `WireError`, and nothing else ever. `flat` reads what envelopes look
+like in one go.
 """
 
 # Theory of operation
@@ -46,6 +47,11 @@ same walk. Either a value or a `WireError`, and nothing else ever.
 # a float may be a NaN, a tag may stand where nobody wants one. `arrays`, `parts` and `messages`
 # check all that. `templates` lets a body pass without a walk if it differs from one that was walked
 # only within byte strings; that is sound only as long as nothing here depends on their contents.
+#
+# There is an envelope around every upload, a map of few short fields, and the walk over it costs
+# more than cbor2 and all of the decoder's other work on it. `flat` is that walk for such maps
+# alone, and makes the values on its way. It refuses nothing: whatever it does not know at once to
+# be right is left to `load`, which knows why.
 
 from __future__ import annotations
 
@@ -169,6 +175,48 @@ def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
     if major == SIMPLE and head not in ALLOWED_SIMPLE:
         raise _refused(where, start, f"simple value 0x{head:02x} is not allowed")
     return major, n, at
+
+
+def flat(data: bytes, limits: Limits) -> dict[str, Any] | None:
+    """What `load` makes of a map of short texts, numbers from 0 up and byte strings, bare or under
+    tag 24; None for all other bytes, good or bad.
+    """
+    pairs = data[0] - 0xA0 if data else -1
+    room = limits.items > 3 * pairs and limits.nesting > 1 and limits.text > 22
+    if not 0 <= pairs < 24 or not room or len(data) > limits.message:
+        return None
+    fields: dict[str, Any] = {}
+    at, last = 1, b""
+    try:
+        for _ in range(pairs):
+            begin, at = at, at + data[at] - 0x5F  # a header of one byte, and the text
+            key = data[begin:at]
+            if not 0x60 <= key[0] <= 0x77 or key <= last:
+                return None
+            last = key
+            fields[key[1:].decode()], at = _flat_value(data, at, limits)
+    except (IndexError, ValueError, WireError):
+        return None
+    return fields if at == len(data) else None  # what ran past the end is not what it seemed
+
+
+def _flat_value(data: bytes, at: int, limits: Limits) -> tuple[Any, int]:
+    """A value of such a map, and where it ends; `ValueError` for anything else."""
+    embedded = data[at] == 0xD8 and data[at + 1] == 24
+    at += 2 if embedded else 0
+    major, number = data[at] >> 5, data[at] & 31
+    at += 1
+    if number > 23:
+        _, number, at = _header(data, at - 1, "message")
+    content: Any
+    if major == BYTES:
+        content, at = data[at : at + number], at + number
+        return (cbor2.CBORTag(24, content) if embedded else content), at
+    if major == TEXT and not embedded and number <= limits.text:
+        return data[at : at + number].decode(), at + number
+    if major == 0 and not embedded:
+        return number, at
+    raise ValueError("the long way")
 
 
 def load(

@@ -71,7 +71,8 @@ class Template(NamedTuple):
         for name, kind, maps, slots in self.parts:
             content: dict[str, Any] = {field: {} for field in maps}
             for field, key, start, end, dtype, dims in slots:
-                array = widened(np.frombuffer(data[start:end], dtype).reshape(dims))
+                numbers = np.frombuffer(data, dtype, (end - start) // dtype.itemsize, start)
+                array = widened(numbers.reshape(dims))
                 if key is None:
                     content[field] = array
                 else:

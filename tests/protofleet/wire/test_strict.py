@@ -6,9 +6,13 @@ import cbor2
 import numpy as np
 import pytest
 from cbor2 import CBORTag
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protofleet import wire
 from protofleet.errors import WireError
+from protofleet.wire import strict
+from protofleet.wire.limits import DEFAULT
 
 
 def prototypes(**changes) -> bytes:
@@ -189,3 +193,34 @@ def test_bytes_refused(hexdump, words):
 def test_too_many_items():
     with pytest.raises(WireError, match="more than 65536 items"):
         wire.decode_parts(b"\x9a\x00\x01\x00\x00" + b"\x00" * 65_536)
+
+
+FIELDS = st.dictionaries(
+    st.text(max_size=30),
+    st.one_of(
+        st.text(max_size=300),
+        st.integers(-3, 2**64 - 1),
+        st.binary(max_size=40),
+        st.binary(max_size=300).map(lambda body: CBORTag(24, body)),
+        st.just(None),
+        st.just([1]),
+    ),
+    max_size=30,
+)
+
+
+@given(FIELDS, st.data())
+@settings(max_examples=300, deadline=None)
+def test_envelopes_are_read_in_one_go_as_they_are_by_the_walk(fields, draw):
+    data = bytearray(cbor2.dumps(fields, canonical=True))
+    for _ in range(draw.draw(st.integers(0, 2), "changes")):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    data = bytes(data[: draw.draw(st.integers(len(data) - 2, len(data) + 2))])
+    quick = strict.flat(data, DEFAULT)
+    if quick is not None:
+        assert quick == strict.load(data, DEFAULT, "message")
+
+
+def test_an_envelope_as_devices_send_it_is_read_in_one_go():
+    envelope = wire.Envelope(t="upload", fleet="f", agent="a" * 24, epoch=300, base="00" * 32)
+    assert strict.flat(wire.enclose(envelope, b"\xa0" * 70_000), DEFAULT) is not None

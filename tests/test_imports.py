@@ -35,7 +35,7 @@ ORDER = {
         ("joining",),
         ("store", "data", "training", "updates"),
         ("worker", "contributing"),
-        ("unknowns",),
+        ("recent",),
         ("daemon",),
         ("metrics",),
         ("cli",),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from edge_agent.cli.infer_cmd import Reach
     from edge_agent.inference.classifier import Classifier
-    from edge_agent.unknowns.ring import UnknownRing
     from edge_agent.updates.enrolment import Enrolment
     from protofleet.mqtt.address import Address
     from protofleet.values.prototypes import Floats
@@ -88,7 +87,7 @@ def enroll(
         _fetch_total(bundle, reach(url), fleet, name)
     enrolment.keep(classifier, bundle, message)
     if cluster is not None:
-        _forget_cluster(bundle, classifier, cluster)
+        _forget_cluster(bundle, cluster)
     usable = label in classifier.loaded.labels
     document = {
         "label": label,
@@ -147,28 +146,28 @@ def _named(
     return str(photos[0]), ()
 
 
-def _ring(bundle: Path, classifier: Classifier) -> UnknownRing:
-    from edge_agent.unknowns.ring import UnknownRing
-
-    lineage = classifier.loaded.bank.about.lineage
-    return UnknownRing(bundle, lineage, classifier.bundle.manifest.embedding)
-
-
 def _from_cluster(bundle: Path, classifier: Classifier, number: int) -> Floats:
     """Features of what was listed under this number."""
-    ring = _ring(bundle, classifier)
-    keys = ring.cluster(number)
-    if not keys:
+    import numpy as np
+
+    from edge_agent.recent.queue import RecentQueue
+
+    queue, lineage = RecentQueue(bundle), classifier.loaded.bank.about.lineage
+    keys = queue.cluster(number)
+    features = queue.features(lineage, classifier.bundle.manifest.embedding, keys)
+    if not features:
         raise UsageError(
             f"there is no cluster {number}", f"edge-agent unknowns --bundle {bundle} lists them"
         )
-    return ring.features(keys)
+    return np.stack([features[key] for key in keys if key in features])
 
 
-def _forget_cluster(bundle: Path, classifier: Classifier, number: int) -> None:
+def _forget_cluster(bundle: Path, number: int) -> None:
     """It is known now; the other numbers stay what they are."""
-    ring = _ring(bundle, classifier)
-    ring.forget(ring.cluster(number))
+    from edge_agent.recent.queue import RecentQueue
+
+    queue = RecentQueue(bundle)
+    queue.forget(queue.cluster(number))
 
 
 def _read(photos: tuple[Path, ...], classifier: Classifier) -> NDArray[Any]:

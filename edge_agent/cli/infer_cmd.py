@@ -21,9 +21,8 @@ from protofleet.errors import DataError, FleetError, UsageError
 from protofleet.util.logs import printable
 
 if TYPE_CHECKING:
-    from edge_agent.inference.classifier import Answer, Classifier, InUse
-    from edge_agent.unknowns.recent import RecentWindow
-    from edge_agent.unknowns.ring import UnknownRing
+    from edge_agent.inference.classifier import Classifier
+    from edge_agent.recent.memory import Memory, View
     from protofleet.contract import Input
     from protofleet.mqtt.address import Address
 
@@ -110,7 +109,8 @@ def broker_options(command: F) -> F:
 @click.option(
     "--collect/--no-collect",
     default=None,
-    help="Keep what is unknown for `edge-agent unknowns`; by default with --watch.",
+    help="Keep what is unknown or unsure for `edge-agent serve` and `unknowns`; by default with "
+    "--watch.",
 )
 @click.option(
     "--prior",
@@ -166,13 +166,12 @@ def infer(
         else:
             settled(classifier, bundle)
         expect(classifier, bundle, prior)
-        # Whoever watches and follows has time: the first classes may be on their way.
-        if not classifier.loaded.labels and not (follow and endless):
-            raise NoClass(str(bundle))
         keep = watch is not None if collect is None else collect
-        memory = Memory(bundle) if keep else None
-        if memory is not None:
-            stack.callback(memory.save)
+        # Whoever watches and follows has time, the first classes may be on their way; and what is
+        # kept is what a person is going to name.
+        if not classifier.loaded.labels and not (endless and follow) and not keep:
+            raise NoClass(str(bundle))
+        memory = _memory(bundle, stack) if keep else None
         if not endless:
             kind = classifier.bundle.manifest.input
             rows = list(answers(classifier, images.find(paths, kind), top, memory))
@@ -241,40 +240,13 @@ class Freshness:
         return [stamp_of(path) for path in self._paths]
 
 
-class Memory:
-    """What is remembered of what was seen, for each extractor that a bundle had: the unknown
-    things, and what all looked like on average.
-    """
+def _memory(bundle: Path, stack: ExitStack) -> Memory:
+    """What is seen is remembered until the stack ends."""
+    from edge_agent.recent.memory import Memory
 
-    def __init__(self, bundle: Path) -> None:
-        self._bundle = bundle
-        self._rings: dict[str, UnknownRing] = {}
-        self._windows: dict[str, RecentWindow] = {}
-
-    def add(self, now: InUse, answer: Answer, row: int, image: Any) -> None:
-        """Remember one that was judged."""
-        from edge_agent.unknowns.recent import RecentWindow
-        from edge_agent.unknowns.ring import UnknownRing
-
-        about, feature = now.loaded.bank.about, answer.features[row]
-        unknown = answer.unknown is not None and bool(answer.unknown[row])
-        if unknown:
-            if about.lineage not in self._rings:
-                self._rings[about.lineage] = UnknownRing(self._bundle, about.lineage, len(feature))
-            self._rings[about.lineage].add(feature, image)
-        # What check samples tell is a share that nobody promised.
-        if about.calibration is not None and about.calibration.usual is not None:
-            if about.lineage not in self._windows:
-                window = RecentWindow(self._bundle, about.lineage, len(feature))
-                self._windows[about.lineage] = window
-            label = answer.top(row, 1)[0][0]
-            shared = now.engine.as_published([label], feature[None])[0]
-            self._windows[about.lineage].add(shared, label, unknown)
-
-    def save(self) -> None:
-        """Before the process ends."""
-        for window in self._windows.values():
-            window.save()
+    memory = Memory(bundle)
+    stack.callback(memory.save)
+    return memory
 
 
 def answers(
@@ -303,6 +275,8 @@ def answers(
         answer = now.look(np.stack(list(photos.values()))) if photos else None
         row_of = {path: row for row, path in enumerate(photos)}
         for path in batch:
+            if memory is not None and answer is not None and path in row_of:
+                memory.add(now, answer, row_of[path], view(path, kind))
             if answer is None or path in errors:
                 yield {"path": str(path), "label": None, "error": errors[path]}
                 continue
@@ -321,9 +295,16 @@ def answers(
                 judged["probability"] = best[0]["probability"]
             if answer.unknown is not None:
                 judged["unknown"] = bool(answer.unknown[row])
-                if memory is not None:
-                    memory.add(now, answer, row, photos[path])
             yield {"path": str(path), "label": answer.best[row], **judged, "top": best}
+
+
+def view(path: Path, kind: Input) -> View:
+    """A file as it is remembered."""
+    from edge_agent.recent import pictures
+    from edge_agent.recent.memory import View
+
+    is_image = kind.kind == "image"
+    return View(lambda: pictures.of_file(path) if is_image else b"", path.name)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

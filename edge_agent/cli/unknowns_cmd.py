@@ -21,59 +21,47 @@ SHOWN = 3  # pictures a cluster
 def unknowns(bundle: Path, clear: bool, as_json: bool) -> None:
     """List clusters of unknown things that `edge-agent infer --watch` saw with this BUNDLE.
 
-    The pictures named are small copies on this device. `edge-agent enroll --cluster 1 NAME` makes
+    The pictures named are copies on this device. `edge-agent enroll --cluster 1 NAME` makes
     the first cluster a class.
     """
     # Before all that imports numpy: it keeps that to one thread.
     from edge_agent.inference.classifier import Classifier  # noqa: F401, I001
     from edge_agent.inference.bundle import open_bundle
-    from edge_agent.unknowns import grouping
-    from edge_agent.unknowns.ring import UnknownRing
+    from edge_agent.recent import grouping
+    from edge_agent.recent.queue import RecentQueue
     from edge_agent.updates import cache
 
-    opened = open_bundle(bundle)
+    opened, queue = open_bundle(bundle), RecentQueue(bundle)
     manifest, lineage = opened.manifest, opened.manifest.lineages[0]
-    ring = UnknownRing(bundle, lineage, manifest.embedding)
+    waiting = [row.key for row in queue.pictures("waiting") if row.unknown]
     if clear:
-        ring.forget(ring.keys)
-    keys = ring.keys
+        queue.forget(waiting)
+        waiting = []
+    features = queue.features(lineage, manifest.embedding, waiting)
+    keys = [key for key in waiting if key in features]
     state = cache.read(cache.state_file(bundle)) or opened.published
     clusters: list[list[str]] = []
     if len(keys) >= grouping.LEAST:
-        labels = grouping.clustered(_cosines(bundle, state.bank, ring))
-        clusters = [
-            [key for key, label in zip(keys, labels, strict=True) if label == number]
-            for number in range(labels.max(initial=-1) + 1)
-        ]
-    ring.list_clusters(clusters)
+        cosine = grouping.by_sums(bundle, state.bank, [features[key] for key in keys])
+        if cosine is None:
+            raise FleetError(
+                "what is alike is told by the fleet's sums, which are not on this device",
+                "a running edge-agent fetches them by itself",
+            )
+        clusters = grouping.clusters(keys, grouping.clustered(cosine))
+    queue.list_clusters(clusters)
     document: dict[str, Any] = {
         "unknown": len(keys),
         "clusters": [
             {
                 "number": number,
                 "things": len(cluster),
-                "pictures": [str(ring.picture(key)) for key in cluster],
+                "pictures": [str(queue.picture(key)) for key in cluster],
             }
             for number, cluster in enumerate(clusters, 1)
         ],
     }
     click.echo(json.dumps(document, indent=1) if as_json else _table(document))
-
-
-def _cosines(bundle: Path, bank: Any, ring: Any) -> Any:
-    """How alike they are, in the space that the fleet's sums make."""
-    from edge_agent.unknowns import grouping
-    from edge_agent.updates import cache
-    from protofleet.values.prototypes import Head
-
-    total = cache.total(bundle, bank)
-    if total is None or not isinstance(bank.points, Head):
-        raise FleetError(
-            "what is alike is told by the fleet's sums, which are not on this device",
-            "a running edge-agent fetches them by itself",
-        )
-    choice = bank.about.calibration
-    return grouping.cosines(ring.features(ring.keys), total[1], choice.shrinkage)
 
 
 def _table(document: dict[str, Any]) -> str:

@@ -11,6 +11,8 @@
 #   never said, as many or more               the samples that there are
 #   said, fewer than `changed` differ         the samples it was said with, whatever there is now
 #   said, as many or more differ              the samples that there are; none if below the minimum
+#   said, fewer differ, and its owner took    nothing, until as many differ: what was taken back is
+#     one of them back                        out at once, and no difference shows it
 #
 # A sample differs that came, went, or was given another label (it went from one class and came to
 # the other). The third line is why features outlive their photos (`features`): a class that stays
@@ -39,14 +41,20 @@ class SpeechRules:
 
 
 def to_say(
-    now: Mapping[str, Keys], before: Mapping[str, Keys], rules: SpeechRules
+    now: Mapping[str, Keys],
+    before: Mapping[str, Keys],
+    rules: SpeechRules,
+    back: frozenset[str] = frozenset(),
 ) -> dict[str, Keys]:
-    """With which samples each class is said: those there are `now`, or those of `before`."""
+    """With which samples each class is said: those there are `now`, or those of `before`. Their
+    owner took `back` some.
+    """
     spoken = {}
     for name in sorted({*now, *before}):
         fresh, earlier = now.get(name, ()), before.get(name, ())
-        differ = _difference(fresh, earlier)
-        keys = earlier if earlier and differ < rules.changed else fresh
+        keys = fresh
+        if earlier and _difference(fresh, earlier) < rules.changed:
+            keys = () if back & (set(earlier) - set(fresh)) else earlier
         if len(keys) >= rules.minimum:
             spoken[name] = keys
     return spoken

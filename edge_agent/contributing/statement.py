@@ -7,11 +7,14 @@ it: its contribution, and its counts against a total.
 # Beside a bundle `B` lies the folder `B.contributed/<lineage>/`:
 #
 #   features.bin       every sample's feature (`features`); what is in it is not embedded again
-#   spoken.json        with which samples each class is said (`rules`), and under which settings
+#   spoken.json        with which samples each class is said (`rules`), and under which settings;
+#                      and with which one was said that is left out since its owner took one back
+#   back.json          samples that were said and that their owner took back
 #   labelled.json      how many samples of each class there are, said or not: this device's prior
 #   contribution.cbor  the message; written only when what is said has changed
 #   total.cbor         the newest total that was fetched, against which samples are counted
 #   counts.cbor        the message with the counts
+#   forecast.json      what counting told of each class, for the device's own page (`forecast`)
 #
 # A message is a function of features and settings, and has no time, number or boot in its envelope:
 # the same samples give the same bytes, so whoever sends it can tell by its digest whether the
@@ -27,9 +30,10 @@ it: its contribution, and its counts against a total.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +50,10 @@ from protofleet.errors import DataError
 from protofleet.exchange import contributed
 from protofleet.exchange.contributed import CONTRIBUTE, COUNT, Claim
 from protofleet.statistics import counts
+from protofleet.statistics.closed_form import SHRINKAGE
 from protofleet.statistics.contribution import RANK, Contribution, Grid, contribution
+from protofleet.statistics.counts import Counts
+from protofleet.statistics.forecast import ClassForecast, forecast
 from protofleet.statistics.held_out import Samples
 from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.values.prototypes import Floats, Ints
@@ -55,7 +62,8 @@ from protofleet.wire import Envelope
 Embed = Callable[[NDArray[Any]], Floats]  # images to features
 
 _SPOKEN, CONTRIBUTION, COUNTS = "spoken.json", "contribution.cbor", "counts.cbor"
-_LABELLED = "labelled.json"
+_LABELLED, _BACK = "labelled.json", "back.json"
+FORECAST = "forecast.json"
 
 
 @dataclass(frozen=True)
@@ -108,13 +116,34 @@ def labelled(folder: Path) -> dict[str, int]:
         return {}
 
 
+def take_back(bundle: Path, keys: Collection[str]) -> None:
+    """The owner takes these samples back: where they were said, their class is left out."""
+    for folder in bundle.with_name(bundle.name + ".contributed").glob("*"):
+        classes, withheld, _ = _said(folder)
+        said = {key for of_class in (*classes.values(), *withheld.values()) for key in of_class}
+        back = _taken_back(folder)
+        if fresh := said & set(keys) - back:
+            document = json.dumps(sorted((back & said) | fresh)).encode()
+            write_whole(folder / _BACK, document, mode=OWN_FILE)
+
+
+def forecasts(folder: Path) -> dict[str, Any]:
+    """What counting left for the owner to see; empty before that."""
+    try:
+        document = json.loads((folder / FORECAST).read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 class Statement:
     """Everything that a device says under a bundle's extractor."""
 
-    def __init__(self, path: Path, bundle: Bundle) -> None:
+    def __init__(self, path: Path, bundle: Bundle, *, now: Callable[[], float] = time.time) -> None:
         self.lineage = bundle.manifest.lineages[0]
         self.folder = folder_of(path, self.lineage)
         self._width, self._drift = bundle.manifest.embedding, bundle.arrays(DRIFT)
+        self._now = now
 
     @property
     def _cache(self) -> FeatureCache:
@@ -149,12 +178,15 @@ class Statement:
         self, samples: Iterable[LabelledSample], settings: SpeechSettings, speaker: Speaker
     ) -> Spoken:
         """Write the message of all that have features, if it has changed."""
-        cache, (before, terms) = self._cache, self._spoken()
+        cache, (before, withheld, terms) = self._cache, self._spoken()
         now, broken = _keys(samples, cache)
-        earlier = {name: keys for name, keys in before.items() if all(k in cache for k in keys)}
-        spoken = to_say(now, earlier, settings.rules)
+        said, back = {**withheld, **before}, _taken_back(self.folder)
+        earlier = {name: keys for name, keys in said.items() if all(k in cache for k in keys)}
+        spoken = to_say(now, earlier, settings.rules, back)
         short = {name: len(keys) for name, keys in now.items() if name not in spoken}
-        cache.tidy({key for keys in (*now.values(), *spoken.values()) for key in keys})
+        held_back = {n: k for n, k in earlier.items() if n not in spoken and back & set(k)}
+        used = (*now.values(), *spoken.values(), *held_back.values())
+        cache.tidy({key for keys in used for key in keys})
         self._note_labelled({name: len(keys) for name, keys in now.items()})
         even = settings.covariance == "off"
         how = settings.covariance if even else settings.rank
@@ -169,7 +201,8 @@ class Statement:
             message = contributed.write_contribution(claim, own, speaker.envelope(CONTRIBUTE))
             # First the message: with the record alone nothing would ever be said again.
             write_whole(self.contribution, message, mode=OWN_FILE)
-            document = {"terms": now_terms, "classes": spoken}
+        document = {"terms": now_terms if new else terms, "classes": spoken, "withheld": held_back}
+        if new or held_back != withheld:
             write_whole(self.folder / _SPOKEN, json.dumps(document).encode(), mode=OWN_FILE)
         samples_spoken = sum(map(len, spoken.values()))
         return Spoken(samples_spoken, tuple(spoken), short, tuple(broken), new)
@@ -179,7 +212,7 @@ class Statement:
         claim, moments = contributed.read_total(payload, self._width)
         if claim.lineage != self.lineage:
             raise DataError("the fleet's total is of another extractor")
-        spoken, _ = self._spoken()
+        spoken, _, _ = self._spoken()
         if not spoken:
             raise DataError("nothing was contributed yet that could be counted")
         message = contributed.read(self.contribution.read_bytes())
@@ -190,6 +223,7 @@ class Statement:
         ids = np.array([claim.classes.index(name) for name in names], np.int64)
         own = self._samples(spoken, ids, message.contribution)
         answer = counts.count(moments, own)
+        self._note_forecast(claim, forecast(moments, own, _shrinkage(answer)))
         about = Claim(self.lineage, total=claim.total)
         payload = contributed.write_counts(about, answer, speaker.envelope(COUNT))
         write_whole(self.counts, payload, mode=OWN_FILE)
@@ -199,6 +233,12 @@ class Statement:
         if counts != labelled(self.folder):
             write_whole(self.folder / _LABELLED, json.dumps(counts).encode(), mode=OWN_FILE)
 
+    def _note_forecast(self, claim: Claim, classes: Sequence[ClassForecast]) -> None:
+        """For the owner alone: it goes nowhere."""
+        rows = {claim.classes[one.label]: asdict(one) for one in classes}
+        document = {"at": self._now(), "total": claim.total, "classes": rows}
+        write_whole(self.folder / FORECAST, json.dumps(document).encode(), mode=OWN_FILE)
+
     def _samples(self, spoken: Mapping[str, Keys], ids: Ints, own: Contribution) -> Samples:
         """All that is said, under the class ids of a total."""
         features, labels = self._features(self._cache, spoken)
@@ -207,21 +247,44 @@ class Statement:
     def _features(self, cache: FeatureCache, spoken: Mapping[str, Keys]) -> tuple[Floats, Ints]:
         """Features of all that is said, and the place of each one's class among the names."""
         keys = [key for of_class in spoken.values() for key in of_class]
-        labels = np.repeat(np.arange(len(spoken)), [len(of_class) for of_class in spoken.values()])
+        counts = np.array([len(of_class) for of_class in spoken.values()], np.int64)
+        labels = np.repeat(np.arange(len(spoken)), counts)
         drift = drift_of(list(spoken), self._drift)
         rows = cache.of(keys)
         return (rows - drift[labels] if self._drift else rows), labels.astype(np.int64)
 
-    def _spoken(self) -> tuple[dict[str, Keys], list[Any]]:
-        """With which samples each class was said, and by whom, to whom and how."""
-        try:
-            document = json.loads((self.folder / _SPOKEN).read_text())
-            if not self.contribution.exists():
-                return {}, []
-        except (OSError, ValueError):
-            return {}, []
-        classes = {str(name): tuple(keys) for name, keys in document["classes"].items()}
-        return classes, document["terms"]
+    def _spoken(self) -> tuple[dict[str, Keys], dict[str, Keys], list[Any]]:
+        """With which samples each class was said, those that are left out, and by whom, to whom
+        and how.
+        """
+        return _said(self.folder)
+
+
+def _shrinkage(of: Counts) -> float:
+    """By which the device's own samples are told best."""
+    choice = of.choice
+    return SHRINKAGE[-1] if choice is None else choice.shrinkage
+
+
+def _said(folder: Path) -> tuple[dict[str, Keys], dict[str, Keys], list[Any]]:
+    try:
+        document = json.loads((folder / _SPOKEN).read_text())
+        if not (folder / CONTRIBUTION).exists():
+            return {}, {}, []
+    except (OSError, ValueError):
+        return {}, {}, []
+    classes, withheld = (
+        {str(name): tuple(keys) for name, keys in document.get(part, {}).items()}
+        for part in ("classes", "withheld")
+    )
+    return classes, withheld, document["terms"]
+
+
+def _taken_back(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(map(str, json.loads((folder / _BACK).read_text())))
+    except (OSError, ValueError, TypeError):
+        return frozenset()
 
 
 def _keys(

@@ -388,9 +388,8 @@ class Adoption:
 
     def _look_for_use(self) -> None:
         """Whether the sums are of use on this device since the last look."""
-        folders = (cache.unknowns_folder(self.file), cache.recent_folder(self.file))
         before = self._uses_total
-        self._uses_total = self._enrolled > 0 or any(folder.exists() for folder in folders)
+        self._uses_total = self._enrolled > 0 or cache.recent_folder(self.file).exists()
         if self._uses_total and not before:
             self._want_total()
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from edge_agent.unknowns.recent import read_report, report_file
+from edge_agent.recent.window import read_report, report_file
 
 EVERY = 60.0  # seconds between two reports: a window fills in minutes at best
 LOOK = 1.0

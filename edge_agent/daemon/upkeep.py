@@ -11,11 +11,13 @@ from edge_agent.config import Config
 from edge_agent.daemon.policy import TrafficToday, allowed
 from edge_agent.data import watch
 from edge_agent.protocol.events import OwnerLimits
+from edge_agent.recent.labelling import tapped_file
 from edge_agent.store import Store
 from edge_agent.worker.supervisor import Supervisor
 from protofleet.util.logs import Log
 
 NOTE_EVERY = 60.0  # seconds: a commit for every payload would wear out a flash card
+AFTER_A_TAP = 3.0  # seconds
 PATIENCE = 10.0  # seconds to hear from a coordinator before the silence is remarked upon
 
 
@@ -44,15 +46,27 @@ class TrafficAccount:
 
 
 class SampleWatch:
-    """Notices new samples once they have stopped coming."""
+    """Notices new samples once they have stopped coming; those that were named on the device's page
+    a moment after the last tap.
+    """
 
     def __init__(self, config: Config, now: float) -> None:
         self._config, self._at = config.data, now
+        self._tapped_file = tapped_file(config.data_dir / "fleet.pfb")
+        self._tapped, self._tapped_at = self._tap, 0.0
         # Stamps of the source: when its samples were counted last, and at the last look.
         self._counted = self._latest = watch.stamp(config.data)
 
     def changed(self, now: float) -> bool:
         """Whether they did since the last time they were taken in."""
+        if self._tapped != (tap := self._tap):
+            self._tapped, self._tapped_at = tap, now
+        elif self._tapped_at and now - self._tapped_at >= AFTER_A_TAP:
+            # Photos are put there whole, one by one: nothing has to settle. The pause is for who
+            # takes a tap back at once: what was never said need not be taken out again.
+            self._at, self._tapped_at, before = now, 0.0, self._counted
+            self._counted = self._latest = watch.stamp(self._config)
+            return self._counted != before
         every = self._config.watch_seconds
         if not every or now - self._at < every:
             return False
@@ -66,6 +80,13 @@ class SampleWatch:
             return False
         self._counted = stamp
         return True
+
+    @property
+    def _tap(self) -> int:
+        try:
+            return self._tapped_file.stat().st_mtime_ns
+        except OSError:
+            return 0
 
 
 class CoordinatorWatch:

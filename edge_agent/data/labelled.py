@@ -35,6 +35,8 @@ class LabelledSample:
 def samples(section: DataSection, data_dir: Path | None, kind: Input) -> Iterator[LabelledSample]:
     """All there are to learn from, in an order that stays."""
     path = Path(section.source)
+    if path.is_dir() and not any(path.iterdir()):
+        return
     if path.is_dir() and not section.rows:
         yield from _photographs(path, kind)
         return

@@ -121,6 +121,8 @@ def survey(section: DataSection, data_dir: Path | None) -> Survey:
     """Classes and number of training samples; for a folder without opening an image."""
     path = Path(section.source)
     if path.is_dir() and not section.rows and not _is_entry_point(section.source):
+        if not any(path.iterdir()):
+            return Survey((), 0)  # a camera whose photos are yet to be named
         listing = folders.listed(path, section.test_share)
         return Survey(tuple(sorted({f.label for f in listing.train})), len(listing.train))
     pool = read(section, data_dir)

@@ -73,13 +73,8 @@ def enrolled_folder(bundle: Path) -> Path:
     return bundle.with_name(bundle.name + ".enrolled")
 
 
-def unknowns_folder(bundle: Path) -> Path:
-    """What was seen here and is like no class."""
-    return bundle.with_name(bundle.name + ".unknowns")
-
-
 def recent_folder(bundle: Path) -> Path:
-    """What was seen here last, as a few means."""
+    """What was seen here last: pictures to ask about, and a few means."""
     return bundle.with_name(bundle.name + ".recent")
 
 

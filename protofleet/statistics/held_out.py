@@ -100,14 +100,16 @@ class Fold:
     labels: Ints  # class ids
 
 
-def folds(of: Moments, own: Samples) -> Iterator[Fold]:
-    """Each part of the samples with what the fleet would know without it."""
+def folds(of: Moments, own: Samples, share: float = 1.0) -> Iterator[Fold]:
+    """Each part of the samples with what the fleet would know without it; and of the others with
+    this share alone, if it is to be seen what fewer would come to.
+    """
     total = of.within * of.samples + (of.means * of.counts[:, None]).T @ of.means
     total -= scatter(own.own)
     others = _Sums.of(of.classes, of.counts, of.means).plus(own.own, -1)
-    dealt = _dealt(own)
+    dealt, stays = _dealt(own), _thinned(own, share)
     for number in range(FOLDS):
-        out, rest, sums = dealt == number, dealt != number, (total, others)
+        out, rest, sums = dealt == number, (dealt != number) & stays, (total, others)
         if rest.any():
             # What was thinned out of the folds was sent all the same.
             less = contribution(own.features[rest], own.labels[rest], own.grid, len(own.own.rows))
@@ -228,6 +230,16 @@ def _moments(total: Matrix, of: _Sums) -> Moments:
     whole: Matrix = within + within.T
     whole /= 2
     return Moments(of.classes[keep], counts, means, whole)
+
+
+def _thinned(own: Samples, share: float) -> NDArray[np.bool_]:
+    """This share of each class's samples, every so many of them."""
+    order = np.lexsort((*own.features.T[:8][::-1], own.labels))
+    labels = own.labels[order]
+    turn = np.arange(len(order)) - np.searchsorted(labels, labels)
+    stays = np.zeros(len(order), np.bool_)
+    stays[order] = np.floor((turn + 1) * share) > np.floor(turn * share)
+    return stays
 
 
 def _dealt(own: Samples) -> Ints:

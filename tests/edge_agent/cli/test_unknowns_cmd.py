@@ -8,7 +8,7 @@ from PIL import Image
 
 from edge_agent.contributing import statement
 from edge_agent.inference.classifier import Classifier
-from edge_agent.unknowns.recent import read_report
+from edge_agent.recent.window import read_report
 from edge_agent.updates import cache
 from protofleet import wire
 from protofleet.exchange import contributed, learned, published

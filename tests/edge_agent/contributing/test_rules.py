@@ -44,3 +44,17 @@ def test_both_numbers_can_be_set_and_classes_are_in_order():
         ("a", keys(1, 2)),
         ("b", keys(1)),
     ]
+
+
+def test_what_its_owner_took_back_is_out_at_once_and_no_difference_shows_it():
+    before = {"mug": tuple("abcdef"), "cup": tuple("vwxyz")}
+    now = {"mug": tuple("abcde"), "cup": tuple("vwxyz")}
+    assert to_say(now, before, FIVE) == before
+    assert to_say(now, before, FIVE, frozenset("f")) == {"cup": before["cup"]}
+    # still left out while the difference to what was said would be few, said anew after
+    more = now | {"mug": tuple("abcdeghi")}
+    assert to_say(more, before, FIVE, frozenset("f")) == {"cup": before["cup"]}
+    enough = now | {"mug": tuple("abcdeghij")}
+    assert to_say(enough, before, FIVE, frozenset("f"))["mug"] == tuple("abcdeghij")
+    # put back again it is what it was
+    assert to_say(before, before, FIVE, frozenset("f")) == before

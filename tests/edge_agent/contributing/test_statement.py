@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from edge_agent.contributing.rules import SpeechRules
-from edge_agent.contributing.statement import Speaker, SpeechSettings, Statement, labelled
+from edge_agent.contributing.statement import (
+    Speaker,
+    SpeechSettings,
+    Statement,
+    forecasts,
+    labelled,
+    take_back,
+)
 from edge_agent.data.labelled import LabelledSample
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
@@ -147,6 +154,36 @@ def test_counts_are_those_of_the_samples_that_were_said(bundle, classifier, tmp_
     own = contributed.read(statement.contribution.read_bytes()).contribution.keyed([1, 2])
     due = counts.count(moments, Samples.of(features, labels, own))
     assert np.array_equal(message.counts.losses, due.losses)
+    left = forecasts(statement.folder)
+    assert (left["total"], set(left["classes"])) == ("t", {"a", "b"})
+    assert left["classes"]["a"]["tested"] == 9
+
+
+def test_a_photo_that_its_owner_took_back_takes_its_class_along_until_enough_changed(
+    bundle, classifier, tmp_path
+):
+    have = samples(("a", 1, 8), ("b", 2, 6))
+    statement, _, _ = stated(bundle, tmp_path, classifier, have)
+    first = statement.contribution.read_bytes()
+    take_back(tmp_path / "b.pfb", ["0" * 64])  # it was never said
+    assert not statement.speak(have, SETTINGS, SPEAKER).new
+    take_back(tmp_path / "b.pfb", [have[3].key])
+    rest = have[:3] + have[4:]
+    spoken = statement.speak(rest, SETTINGS, SPEAKER)
+    assert (spoken.new, spoken.classes, spoken.short) == (True, ("b",), {"a": 7})
+    assert contributed.read(statement.contribution.read_bytes()).claim.classes == ("b",)
+    assert not statement.speak(rest, SETTINGS, SPEAKER).new
+    # four more differ: a is said again, without that one
+    more = samples(("a", 1, 12), ("b", 2, 6))
+    more = [sample for sample in more if sample.key != have[3].key]
+    statement, spoken, _ = stated(bundle, tmp_path, classifier, more)
+    assert (spoken.new, spoken.classes, spoken.samples) == (True, ("a", "b"), 17)
+    # put where it was before anything else changed, it is what it was
+    other, _, _ = stated(bundle, tmp_path / "other", classifier, have)
+    take_back(tmp_path / "other" / "b.pfb", [have[3].key])
+    other.speak(rest, SETTINGS, SPEAKER)
+    other.speak(have, SETTINGS, SPEAKER)
+    assert other.contribution.read_bytes() == first
 
 
 def total_of(statement, lineage, names=("a", "b")):

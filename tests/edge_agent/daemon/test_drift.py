@@ -1,7 +1,7 @@
 """What is new is told once, not too often, and again to whoever did not hear it."""
 
 from edge_agent.daemon.drift import EVERY, LOOK, DriftNews
-from tests.edge_agent.unknowns.test_recent import LEAST, LINEAGE, fill
+from tests.edge_agent.recent.test_window import LEAST, LINEAGE, fill
 
 
 def test_a_report_is_told_once_and_again_to_a_new_listener(tmp_path):

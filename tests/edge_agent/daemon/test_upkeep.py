@@ -1,13 +1,15 @@
 """Hours, disk, bytes and samples: what changes what a device may do."""
 
+import os
 from datetime import date, datetime, timedelta
 from io import StringIO
 
-from edge_agent.config import Config, DataSection, LimitsSection
+from edge_agent.config import AgentSection, Config, DataSection, LimitsSection
 from edge_agent.daemon import upkeep
 from edge_agent.daemon.policy import TrafficToday
 from edge_agent.data import watch
 from edge_agent.protocol.events import OwnerLimits
+from edge_agent.recent.labelling import tapped_file
 from edge_agent.store import Store
 from protofleet.util.logs import Log
 
@@ -62,3 +64,33 @@ def test_a_source_that_cannot_change_has_no_stamp(tmp_path):
     assert watch.stamp(DataSection(source="digits")) == ""
     (tmp_path / "a.npz").write_text("x")
     assert watch.stamp(DataSection(source=str(tmp_path / "a.npz"))) != ""
+
+
+def test_what_was_named_on_the_page_is_taken_in_a_moment_after_the_last_tap(tmp_path):
+    config = Config(
+        agent=AgentSection(data_dir=str(tmp_path)),
+        data=DataSection(source=str(tmp_path / "photos"), watch_seconds=1000),
+    )
+    (tmp_path / "photos" / "mug").mkdir(parents=True)
+    samples = upkeep.SampleWatch(config, 0.0)
+    tapped = tapped_file(tmp_path / "fleet.pfb")
+    tapped.parent.mkdir()
+
+    def tap(name):
+        (tmp_path / "photos" / "mug" / name).write_text("")
+        tapped.touch()
+        os.utime(tapped, ns=(int(name[0]), int(name[0])))
+
+    tap("1.jpg")
+    assert not samples.changed(1.0)
+    tap("2.jpg")
+    assert not samples.changed(3.0)
+    assert not samples.changed(3.0 + upkeep.AFTER_A_TAP / 2)
+    assert samples.changed(3.0 + upkeep.AFTER_A_TAP)
+    assert not samples.changed(20.0)
+    tap("3.jpg")
+    assert not samples.changed(21.0)
+    (tmp_path / "photos" / "mug" / "3.jpg").unlink()  # taken back at once
+    os.utime(tapped, ns=(4, 4))
+    assert not samples.changed(22.0)
+    assert samples.changed(30.0)  # the folder is another one, even if what is in it is not

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edge_agent.unknowns.grouping import clustered, cosines
+from edge_agent.recent.grouping import clustered, cosines
 from protofleet.statistics.closed_form import Moments
 
 RNG = np.random.default_rng(2)

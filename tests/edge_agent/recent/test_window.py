@@ -3,7 +3,7 @@
 import numpy as np
 
 from edge_agent.contributing import statement
-from edge_agent.unknowns.recent import RecentWindow, read_report, report_file
+from edge_agent.recent.window import RecentWindow, read_report, report_file
 from edge_agent.updates import cache
 from protofleet import wire
 from protofleet.exchange import contributed, learned

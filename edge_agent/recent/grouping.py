@@ -21,11 +21,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.updates import cache
+from protofleet.exchange.published import Bank
 from protofleet.statistics.closed_form import Moments
-from protofleet.values.prototypes import Floats, Ints
+from protofleet.values.prototypes import Floats, Head, Ints
 
 NEAR = 0.3  # cosine from which two are neighbours
 LEAST = 4  # neighbours of a core, itself among them
@@ -38,6 +43,22 @@ def cosines(features: Floats, of: Moments, shrinkage: float) -> NDArray[np.float
     length = np.sqrt(np.maximum(np.diag(inner), 1e-12))
     cosine: NDArray[np.float64] = inner / np.outer(length, length)
     return cosine
+
+
+def by_sums(bundle: Path, bank: Bank, features: Sequence[Floats]) -> NDArray[np.float64] | None:
+    """The same by the fleet's sums beside a bundle; None where they are not there."""
+    total, choice = cache.total(bundle, bank), bank.about.calibration
+    if total is None or choice is None or not isinstance(bank.points, Head):
+        return None
+    return cosines(np.stack(features), total[1], choice.shrinkage)
+
+
+def clusters(keys: Sequence[str], labels: Ints) -> list[list[str]]:
+    """The keys of each cluster, the largest first."""
+    return [
+        [key for key, label in zip(keys, labels, strict=True) if label == number]
+        for number in range(int(labels.max(initial=-1)) + 1)
+    ]
 
 
 def clustered(cosine: NDArray[np.float64], near: float = NEAR, least: int = LEAST) -> Ints:

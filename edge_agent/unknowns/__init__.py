@@ -1,1 +1,0 @@
-"""Things that a device saw and that are like no class: remembered, and put together by likeness."""

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from protofleet.contract import Contract, Input, Numerics, Resize, Training, Wire
 from protofleet.errors import SettingError, UsageError
+from protofleet.masking.rooms import MaskTerms
 from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting
@@ -168,6 +169,23 @@ class TrustSection:
         "where who was invited asks for a certificate; empty: the next port of an mqtts:// broker,"
         " else the broker itself",
     )
+    secure_sum: bool = setting(
+        False,
+        "what devices send is masked, so that this coordinator learns its total and nothing else;"
+        " for methods that add up, see docs/privacy.md",
+    )
+    dropouts: int = setting(
+        1, "secure_sum: devices of a group that may be lost; with more there is no total", low=0
+    )
+    mask_norm: float = setting(
+        MaskTerms.norm, "secure_sum: largest length of a prototype that has room", low=1e-6
+    )
+    mask_largest: float = setting(
+        MaskTerms.largest, "secure_sum: largest number of a network that has room", low=1e-6
+    )
+    mask_samples: int = setting(
+        MaskTerms.samples, "secure_sum: most samples of one device that have room", low=1
+    )
 
 
 @dataclass(frozen=True)
@@ -213,6 +231,23 @@ class FleetConfig:
         """Where the journal is."""
         return Path(self.serve.data_dir)
 
+    @property
+    def masks(self) -> MaskTerms | None:
+        """What devices are told of masked sums, where there are any: of what is let in and what has
+        room the closer.
+        """
+        trust, most = self.trust, self.admission
+        if not trust.secure_sum:
+            return None
+        norm = min(most.norm, trust.mask_norm)
+        return MaskTerms(
+            trust.dropouts,
+            norm,
+            min(most.largest, trust.mask_largest),
+            min(most.samples, trust.mask_samples),
+            min(most.trace, norm**2),
+        )
+
     def contract_for(
         self, run: str, recipe: Recipe[Any], taken_in: Input | None = None
     ) -> Contract:
@@ -237,7 +272,8 @@ class FleetConfig:
             head_relu=section.head_relu and not traits.frozen,
         )
         terms = {name: term for name, term in vars(resolved).items() if name != "extractor"}
-        return Contract(self.serve.fleet, run, **{**terms, "input": section.input or taken_in})
+        terms |= {"input": section.input or taken_in, "masks": self.masks}
+        return Contract(self.serve.fleet, run, **terms)
 
 
 def load(
@@ -265,6 +301,8 @@ def load(
     if config.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
     _contract_is_whole(config.contract, recipe)
+    if config.trust.secure_sum:
+        _can_be_masked(config.serve, recipe)
     return replace(config, settings=settings)
 
 
@@ -280,6 +318,28 @@ def _contract_is_whole(section: ContractSection, recipe: Recipe[Any]) -> None:
         raise SettingError(
             "the fleet's [contract] is not given",
             "`edge-agent contract --data SOURCE >> fleet.toml` adds one",
+        )
+
+
+def _can_be_masked(serve: ServeSection, recipe: Recipe[Any]) -> None:
+    """What masked sums do not go with, as far as it is known without a contract."""
+    from protofleet.recipe import no_rooms
+
+    if serve.mode == "async" or serve.max_staleness:
+        raise SettingError(
+            "trust.secure_sum: the sums of a group are those of one round, nothing is late in it",
+            'mode = "sync" and max_staleness = 0',
+        )
+    if recipe.traits.frozen:
+        raise SettingError(
+            f"trust.secure_sum: the ledger of {recipe.name} has contributions of single devices",
+            "`protofleet simulate --secure-sum` masks them in the laboratory",
+        )
+    if recipe.rooms is no_rooms:
+        raise SettingError(
+            f"trust.secure_sum: {recipe.name} sends more than sums, the coordinator must see each"
+            " upload",
+            "another method, or no secure_sum",
         )
 
 

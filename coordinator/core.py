@@ -20,7 +20,7 @@ from coordinator.config import LedgerSection
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
-from coordinator.journal.records import ACCEPTED, HELD, LATE, CutRecord, RoundRecord, UploadRecord
+from coordinator.journal.records import ACCEPTED, HELD, CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.signatures import ProofRecord
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.catalogue import Catalogue
@@ -32,6 +32,7 @@ from coordinator.rounds import machine
 from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.rounds.tally import RoundTally
 from coordinator.uploads.aggregate import AGREED, Aggregator
+from coordinator.uploads.assembly import Assembly
 from coordinator.uploads.fuse import fuse_total, start_state
 from coordinator.uploads.intake import Intake
 from coordinator.uploads.validation import Expected, Refusal
@@ -74,7 +75,8 @@ from protofleet.wire.codes import Reason
 # A crash may fall between any two commits. What `recover` finds, and does:
 #
 #   no round                              wait for devices
-#   a round without a cut                 fold its accepted uploads again and go on collecting
+#   a round without a cut                 fold its accepted uploads again and go on collecting;
+#                                         where it has a group for a masked sum, go on with that
 #   a cut whose state is not there        fold what the cut names, in any order, and fuse
 #   a cut with its state, or of a round   the round is over: open the next
 #     without exchange
@@ -133,8 +135,19 @@ class Core:
         self.topics, self.messages, self.log = topics, messages, log
         self.aggregator = Aggregator(journal, terms.expected, terms.hyper, terms.staleness)
         anyone = terms.everyone or rules.cut is not None
+        masked = terms.expected.contract.masks is not None
+        self.assembly = (
+            Assembly(journal, terms.expected, terms.hyper, messages, log) if masked else None
+        )
         self.intake = Intake(
-            journal, terms.expected, self.aggregator, messages, log, terms.staleness, anyone
+            journal,
+            terms.expected,
+            self.aggregator,
+            messages,
+            log,
+            terms.staleness,
+            anyone,
+            self.assembly,
         )
         self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.limits)
         # The method that needs no rounds: what is true of its run is true of its ledger.
@@ -174,12 +187,12 @@ class Core:
         # is asked.
         self._written = self.journal.agents()
         self.devices = devices.from_births(self._written, now) | dict(self.devices)
-        resumed = self._resumed()
+        resumed = self._resumed(now)
         self.devices = devices.all_asked(self.devices, resumed.asked, now)
         self._look_at = -math.inf
         return self._advance([resumed, machine.Tick(self._eligible(now))], now)
 
-    def _resumed(self) -> machine.Resumed:
+    def _resumed(self, now: float) -> machine.Resumed:
         """Where the journal stands; the aggregator is brought there, too."""
         paused = self.journal.meta("paused") == "yes"
         rounds = self.journal.rounds(last=1)
@@ -192,7 +205,9 @@ class Core:
         phase: machine.ResumedPhase = "waiting"
         if cut is None:
             self.aggregator.begin(newest.round, accepted)
-            phase = "collecting"
+            deadline = now + self.rules.timeout
+            met = self.assembly is not None and self.assembly.recover(newest.round, deadline)
+            phase = "closing" if met else "collecting"
         elif newest.talks and self.base_round < newest.round:
             self._closing, self._refold = self._attempted(cut), True
             phase = "closing"
@@ -218,6 +233,7 @@ class Core:
             *([] if self.is_ledger else [self.messages.train(self.base_round, self.state)]),
             *self._own_parts(self.base_round, self.state),
             *self._channel(),
+            *self._group_words(),
         ]
         known = self.is_ledger or self.run_state.number
         return [*publications, self._announcement()] if known else publications
@@ -245,10 +261,10 @@ class Core:
                 publications += self._take_small(topic, payload, now, events)
         births, epoch = self._births_to_write(), self._heard_epoch
         numbers = {} if self.numbers is None else self.numbers.fresh
-        if self.intake.fresh or births or epoch > self._noted_epoch or numbers:
+        if self.intake.has_news or births or epoch > self._noted_epoch or numbers:
             with self.journal.commit():
                 self._write_signatures(numbers)
-                self.journal.add_uploads(self.intake.fresh.values())
+                self.intake.write()
                 for agent, record in births.items():
                     self.journal.add_agent(agent, record)
                 self.journal.drop_agents(self._forgotten)
@@ -262,13 +278,14 @@ class Core:
         self.devices, self._born = devices.all_alive(self.devices, alive, now), set()
         counting = self._counting_statuses()
         for upload in written:
-            # One that is held is accepted, too, as far as its device is concerned.
-            status = LATE if upload.status == LATE else ACCEPTED
+            status = self.intake.status_of(upload)
             receipt = self.messages.receipt(upload.agent, upload.round, upload.digest, status)
             publications.append(receipt)
+        publications += self.intake.noted()
         answered = frozenset(upload.agent for upload in written if upload.status in counting)
         events += [machine.Answered(answered)] if answered else []
         publications += self._advance(events, now)
+        publications += self._assemble(now)
         publications += self._look_at_ledger(now)
         # A batch of its own: a round that opened just now may be full already.
         return publications + self._advance([self._tick(now)], now)
@@ -387,6 +404,9 @@ class Core:
             envelope, _ = wire.unseal(payload)
         except WireError as error:
             return self.intake.refuse(agent, 0, "", Refusal(error.code, error.words))
+        if self.assembly is not None:
+            refusal = Refusal(Reason.MASKED, "sums are masked here: nothing is said that is not")
+            return self.intake.refuse(agent, 0, "", refusal)
         if envelope.method in (contributed.CONTRIBUTE, contributed.COUNT):
             return self.keeper.take(agent, payload, now)
         return self.catalogue.take_offer(agent, payload, self.base_round, self.state)
@@ -554,6 +574,8 @@ class Core:
                         events.append(machine.Counted(self._held_agents(number)))
                     case machine.Cut(number, reason):
                         publications += self._cut(number, reason, now)
+                    case machine.Fuse() if self._is_assembling:
+                        pass  # `_assemble` goes on with it once its group is over
                     case machine.Fuse(number):
                         publications += self._fuse(number)
                         events.append(machine.Fused(self._eligible(now)))
@@ -575,8 +597,76 @@ class Core:
         self.log.info("round opened", round=number, asked=len(opened.asked))
         return [self._announcement(opened), self.messages.state(self.run_state, self.rules)]
 
+    @property
+    def _is_assembling(self) -> bool:
+        return self.assembly is not None and self.assembly.meeting is not None
+
+    def _group_words(self) -> list[Publication]:
+        """What is retained of a masked sum; a word that an earlier life left is taken back."""
+        if self.assembly is None:
+            return []
+        return self.assembly.words() if self._is_assembling else [self.messages.no_group()]
+
+    def _convene(self, number: int, reason: str, now: float) -> list[Publication]:
+        """Instead of a cut: those who are ready are called to a masked sum."""
+        assert self.assembly is not None  # a round is masked by its contract
+        ready = self.aggregator.ready(self.journal.uploads(number, "accepted"))
+        deadline = now + self.rules.timeout
+        failed = self.assembly.convene(number, reason, ready, deadline)
+        if failed:
+            self._close(CutRecord(number, reason, (), failed))
+        return self.assembly.words()
+
+    def _assemble(self, now: float) -> list[Publication]:
+        """A masked sum goes on, and at its end its round does."""
+        assembly = self.assembly
+        if assembly is None or assembly.meeting is None:
+            return []
+        lost = devices.gone(self.devices, assembly.meeting.missing, now, self.terms.patience)
+        publications = assembly.advance(lost, now + self.rules.timeout, now)
+        meeting, number = assembly.meeting, assembly.number
+        if meeting.step != "over":
+            return publications
+        survivors = () if meeting.failed else meeting.survivors
+        counted = tuple((number, agent, 1) for agent in survivors)
+        self._close(CutRecord(number, assembly.reason, counted, meeting.failed))
+        publications += assembly.end()
+        publications += self._fuse(number)
+        return publications + self._advance([machine.Fused(self._eligible(now))], now)
+
+    def _close(
+        self,
+        cut: CutRecord,
+        left_out: Mapping[tuple[int, str], Refusal] = {},
+        agreed: str = "",
+        *,
+        refold: bool = True,
+    ) -> None:
+        """Write a cut down: what comes later is not in it."""
+        self._closing, self._refold = cut, refold
+        opened = self._round(cut.round)
+        with self.journal.commit():
+            outdated = cut.round + 1 - self.terms.staleness
+            self.journal.add_cut(cut, left_out, outdated)
+            if agreed:
+                self.journal.set_meta(AGREED, agreed)
+            if opened.base_round and (accuracy := self.accuracy()):
+                self.journal.add_event(
+                    "measured", opened.base_round, accuracy=accuracy, std=self.spread()
+                )
+        self.tally.close(cut.reason)
+        stale = sum(round != cut.round for round, _, _ in cut.counted)
+        self.log.info(
+            "round closed",
+            round=cut.round,
+            reason=cut.reason,
+            uploads=len(cut.counted),
+            stale=stale,
+        )
+
     def _cut(self, number: int, reason: str, now: float) -> list[Publication]:
-        opened = self._round(number)
+        if self.assembly is not None and self._round(number).talks:
+            return self._convene(number, reason, now)
         accepted = self.journal.uploads(number, "accepted")
         current = [upload for upload in accepted if upload.cut is None]
         usable = self._usable(
@@ -595,24 +685,7 @@ class Core:
         fused = [u for u in (*current, *stale) if (u.round, u.agent) not in left_out]
         weight = self.aggregator.weight
         counted = tuple((u.round, u.agent, weight(u.round)) for u in fused)
-        self._closing, self._refold = CutRecord(number, reason, counted, failed), False
-        with self.journal.commit():
-            outdated = number + 1 - self.terms.staleness
-            self.journal.add_cut(self._closing, left_out, outdated)
-            if agreed:
-                self.journal.set_meta(AGREED, agreed)
-            if opened.base_round and (accuracy := self.accuracy()):
-                self.journal.add_event(
-                    "measured", opened.base_round, accuracy=accuracy, std=self.spread()
-                )
-        self.tally.close(reason)
-        self.log.info(
-            "round closed",
-            round=number,
-            reason=reason,
-            uploads=len(fused),
-            stale=len({*stale} & {*fused}),
-        )
+        self._close(CutRecord(number, reason, counted, failed), left_out, agreed, refold=False)
         publications: list[Publication] = []
         for upload in (*current, *stale):
             refusal = left_out.get((upload.round, upload.agent))

@@ -12,6 +12,7 @@ from coordinator.rounds.machine import RoundRules, RunState
 from protofleet import wire
 from protofleet.contract import Contract
 from protofleet.exchange.state import GlobalState
+from protofleet.masking.letters import Letter, encode_letter
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, BlobLimits
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import Topics
@@ -120,6 +121,24 @@ class Messages:
         descriptor = BlobDescriptor(blob.digest, blob.size, BlobLimits(self.packet).chunk)
         body = {**descriptor.body(), "of": "bundle", "bundle": blob.bundle}
         return Publication(topic, wire.encode(self._envelope("slip", 0), body), retain=True)
+
+    def group(self, round: int, letter: Letter) -> Publication:
+        """The newest word of a group for a masked sum, to all of it."""
+        data = wire.encode(self._envelope("group", round), encode_letter(letter))
+        return Publication(self.topics.group, data, retain=True)
+
+    def no_group(self) -> Publication:
+        """There is none: its word is taken back."""
+        return Publication(self.topics.group, b"", retain=True)
+
+    def box(self, agent: str, round: int, letter: Letter) -> Publication:
+        """What of a group is for one device."""
+        data = wire.encode(self._envelope("group", round), encode_letter(letter))
+        return Publication(self.topics.box(agent), data, retain=True)
+
+    def no_box(self, agent: str) -> Publication:
+        """It is of no use any more."""
+        return Publication(self.topics.box(agent), b"", retain=True)
 
     def receipt(
         self,

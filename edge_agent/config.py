@@ -72,6 +72,9 @@ class BeliefSection:
     signatures: Literal["auto", "required", "off"] = setting(
         "auto", "required: run as a member of a fleet alone; auto: as one if it joined one"
     )
+    secure_sum: bool = setting(
+        False, "send nothing that is learned here but under masks: take part in no other rounds"
+    )
 
 
 @dataclass(frozen=True)

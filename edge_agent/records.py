@@ -10,7 +10,7 @@ from pathlib import Path
 
 from protofleet.errors import FleetError
 
-VERSION = 1
+VERSION = 2
 # Settled uploads of a run whose bytes are kept, at least so many and up to so many bytes: a
 # coordinator that lost its last writes may ask again.
 KEPT, KEPT_BYTES = 2, 8 << 20
@@ -32,6 +32,14 @@ CREATE TABLE states (
     at INTEGER PRIMARY KEY, kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
     base TEXT NOT NULL, message BLOB NOT NULL, UNIQUE (kind, run, round, base));
 """
+# What came after the first release, by the version that it made.
+STEPS = {
+    2: """
+CREATE TABLE seats (
+    run TEXT NOT NULL, round INTEGER NOT NULL, session BLOB NOT NULL, memory BLOB NOT NULL,
+    letter BLOB NOT NULL, PRIMARY KEY (run, round)) WITHOUT ROWID;
+"""
+}
 
 
 class StoreError(FleetError):
@@ -88,6 +96,17 @@ class OutboxEntry:
     reason: str = ""
     words: str = ""
     epoch: int = 0
+
+
+@dataclass(frozen=True)
+class SeatRecord:
+    """A device's place in a round's masked sum: of which session, what it has to remember of it
+    (nothing, once it is over), and what it said last.
+    """
+
+    session: bytes
+    memory: bytes = b""
+    letter: bytes = b""
 
 
 @dataclass(frozen=True)

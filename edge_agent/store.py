@@ -10,6 +10,7 @@ whole commits.
 #   commit            by         changes                          why together
 #   commit_round      training   checkpoint, outbox               trained means in the outbox
 #   settle            daemon     one upload's status; old bytes   a receipt frees what it answers
+#   take_seat         daemon     a round's place in a masked sum  its memory is that of its answer
 #   wait_again        daemon     one upload's status
 #   hold              daemon     states: the newest two a kind    a new one pushes an old one out
 #   take_over, note   both       meta
@@ -49,12 +50,14 @@ from edge_agent.records import (
     REMEMBERED,
     RUNS,
     SCHEMA,
+    STEPS,
     VERSION,
     Checkpoint,
     HeldState,
     NoStore,
     Orphaned,
     OutboxEntry,
+    SeatRecord,
     StoreError,
     StoreInUse,
     named,
@@ -161,7 +164,8 @@ class Store:
                 " (SELECT run FROM checkpoint ORDER BY made DESC LIMIT ?)",
                 (RUNS,),
             )
-            db.execute("DELETE FROM outbox WHERE run NOT IN (SELECT run FROM checkpoint)")
+            for table in ("outbox", "seats"):
+                db.execute(f"DELETE FROM {table} WHERE run NOT IN (SELECT run FROM checkpoint)")
 
     def checkpoint(self, run: str) -> Checkpoint | None:
         """The device as it stands in this run; None before its first round."""
@@ -234,6 +238,25 @@ class Store:
                 "DELETE FROM outbox WHERE run = ? AND status != 'waiting' AND round < ?",
                 (run, round - REMEMBERED),
             )
+            # Which session a round was of stays, so that it is never of a second one.
+            db.execute(
+                "UPDATE seats SET memory = x'', letter = x'' WHERE run = ? AND round = ?",
+                (run, round),
+            )
+            db.execute("DELETE FROM seats WHERE run = ? AND round < ?", (run, round - REMEMBERED))
+
+    def seat(self, run: str, round: int) -> SeatRecord | None:
+        """A round's place in a masked sum."""
+        row = self._one(
+            "SELECT session, memory, letter FROM seats WHERE run = ? AND round = ?", run, round
+        )
+        return None if row is None else SeatRecord(*row)
+
+    def take_seat(self, run: str, round: int, seat: SeatRecord) -> None:
+        """What is to be said next, with what it was made of; on disk when this returns."""
+        values = (run, round, seat.session, seat.memory, seat.letter)
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO seats VALUES (?, ?, ?, ?, ?)", values)
 
     def wait_again(self, run: str, round: int) -> bool:
         """Put a settled upload back; whether its bytes are still here."""
@@ -318,17 +341,18 @@ class Store:
             )
 
     def _prepare(self) -> None:
-        if self._version() == 0:
+        if self._version() < VERSION:
             with self.transaction() as db:
-                if self._version() == 0:  # no other process has made the tables since
-                    for statement in filter(str.strip, SCHEMA.split(";")):
+                # Whatever another process has made since is there.
+                for version in range(self._version() + 1, VERSION + 1):
+                    for statement in filter(str.strip, STEPS.get(version, SCHEMA).split(";")):
                         db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {VERSION}")
+                db.execute(f"PRAGMA user_version = {VERSION}")
 
     def _version(self) -> int:
         """The version of the tables; 0 before there are any."""
         version: int = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, VERSION):
+        if version not in range(VERSION + 1):
             raise StoreError(
                 f"{self.path} has version {version}, this release reads {VERSION}",
                 "update edge-agent",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from protofleet.errors import SettingError
+from protofleet.masking.rooms import MaskTerms
 from protofleet.settings.fields import setting, to_plain
 
 Augment = Literal["none", "crop-flip"]
@@ -19,7 +20,7 @@ Wire = Literal["half", "float32", "int8"]
 Kind = Literal["image", "vector", "series"]
 Resize = Literal["linear", "pool"]
 # Options that came after the first fleets.
-_LATER = {"unit_embedding", "head_relu", "neck", "resize", "training.last_batch"}
+_LATER = {"unit_embedding", "head_relu", "neck", "resize", "masks", "training.last_batch"}
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class Contract:
     # method counts them as the extractor's (`Traits.linear_head`).
     neck: tuple[int, ...] = ()
     resize: Resize = "linear"  # what takes a network's own features to the embedding's size
+    masks: MaskTerms | None = None  # what devices send is masked, and only its total is learned
 
     def __post_init__(self) -> None:
         # There may be none: of a fleet that adds up contributions devices bring theirs.

@@ -49,7 +49,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protofleet.contract import Contract, Wire
+from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.layout import Layout, Shapes
 from protofleet.masking.rooms import Ceilings, Rooms
 from protofleet.util import seeds
 from protofleet.values.prototypes import (
@@ -303,3 +305,13 @@ class Recipe(Generic[H]):
     traits: Traits = Traits()
     # per part, where the fleet's default does not fit
     precision: Mapping[str, Wire] = field(default_factory=dict)
+
+    def layout(self, turn: Turn[H], shapes: Shapes, devices: int) -> Layout:
+        """The numbers of a masked sum of so many devices, by the fleet's contract."""
+        masks = turn.contract.masks
+        if masks is None:
+            raise FusionError("the fleet's contract says nothing of masked sums")
+        rooms = self.rooms(turn, masks.ceilings(devices))
+        if not rooms:
+            raise FusionError(f"{self.name} sends more than sums: nothing of it can be masked")
+        return Layout.shaped(rooms, shapes, devices)

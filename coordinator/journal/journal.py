@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from coordinator.errors import JournalError
+from coordinator.journal.minutes import GroupRecord, Minute, MinuteTables
 from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.segments import SegmentLog, Span
 from coordinator.journal.signatures import SignatureTables
@@ -54,14 +55,15 @@ from protofleet.util.files import Locked, lock, own_database, own_file
 # A newer file is left alone. Steps so far: 1 the tables; 2 `files`; 3 the index of held uploads
 # alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`; 6 the tables
 # of the ledger (`coordinator.journal.tables`), in place of class means, which do not add up to it;
-# 7 those of signatures (`coordinator.journal.signatures`).
+# 7 those of signatures (`coordinator.journal.signatures`); 8 those of masked sums
+# (`coordinator.journal.minutes`).
 #
 # One holder. Two processes that write would each be right alone; a lock on the directory keeps the
 # second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
 #
 # Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
-SCHEMA = 7
+SCHEMA = 8
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
 MOST_EVENTS = 100_000  # and a hundredth more
@@ -101,6 +103,11 @@ class Journal:
     def signatures(self) -> SignatureTables:
         """Who signed what."""
         return SignatureTables(self._db, self._wall)
+
+    @property
+    def minutes(self) -> MinuteTables:
+        """What groups of devices said in masked sums."""
+        return MinuteTables(self._db, self._wall)
 
     @classmethod
     def read(cls, directory: Path) -> Journal:
@@ -291,6 +298,30 @@ class Journal:
         self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 
+    def add_minutes(self, session: bytes, minutes: Iterable[Minute]) -> None:
+        """A group goes on: letters, whose bytes lie with those of uploads, and marks."""
+        batch, numbers = list(minutes), count(self._next_blob())
+        spans = iter(self._segments.add([minute.body for minute in batch if minute.body]))
+        rows, logged = [], []
+        for minute in batch:
+            blob = None
+            if minute.body:
+                blob, span = next(numbers), next(spans)
+                logged.append((blob, span.file, span.start, span.length))
+            rows.append((session, minute.kind, minute.agent, blob))
+        self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
+        self.minutes.put(rows)
+
+    def minutes_of(self, group: GroupRecord) -> list[Minute] | None:
+        """All of a group in its order; None once any of its bytes were forgotten."""
+        minutes = []
+        for kind, agent, blob in self.minutes.rows(group.session):
+            body = b"" if blob is None else self.body(blob)
+            if body is None:
+                return None
+            minutes.append(Minute(kind, agent, body))
+        return minutes
+
     def _next_blob(self) -> int:
         """Numbers are shared by what lies in SQLite's file and what lies beside it."""
         last = (
@@ -370,7 +401,9 @@ class Journal:
                 "SELECT blob FROM uploads "
                 "WHERE blob IS NOT NULL AND (round > ?1 OR cut > ?1 OR status = 'held') "
                 "UNION SELECT blob FROM states "
-                "WHERE round > ?1 OR round = (SELECT max(round) FROM states)"
+                "WHERE round > ?1 OR round = (SELECT max(round) FROM states) "
+                "UNION SELECT blob FROM minutes JOIN meetings USING (session) "
+                "WHERE blob IS NOT NULL AND (round > ?1 OR round = 0)"
             )
             self._db.execute(f"DELETE FROM blobs WHERE id NOT IN ({live})", (edge,))
             self._db.execute(f"DELETE FROM logged WHERE blob NOT IN ({live})", (edge,))

@@ -43,6 +43,10 @@ from protofleet.wire.codes import CutReason
 # said who is missing; and who was excused is asked again by that, as a device that declined an hour
 # ago may train by now. A round that nobody answered is never cut: there is nothing to fuse.
 #
+# Where sums are masked fewer than `RoundRules.least` answers come to nothing. If nobody is left to
+# wait for at the deadline, such a round is cut all the same, and fails: a device that has told its
+# sums to a group that is no more may not tell them to another, and would hold the run up for good.
+#
 # Devices that are gone (`Tick.gone`) are not waited for, and the quorum is a share of the others;
 # one that is heard again is missing again.
 #
@@ -79,6 +83,7 @@ class RoundRules:
     timeout: float = 300.0
     cut: int | None = None  # asynchronous: uploads a cut
     every: float = 0.0  # seconds from one round's opening to the next, at least
+    least: int = 1  # answers below which a round is nothing: what a masked sum takes
 
 
 @dataclass(frozen=True)
@@ -271,10 +276,12 @@ def _maybe_cut(rules: RoundRules, state: RunState, now: float) -> Step:
         complete = len(state.answered) >= rules.cut
         enough = bool(state.answered)
     else:
-        complete = not state.missing and bool(state.answered)
+        complete = not state.missing and len(state.answered) >= rules.least
         absent = len(state.gone - state.answered)
         quorum = math.ceil(rules.quorum * (len(state.asked) - absent) - 1e-9)
-        enough = len(state.answered) >= max(1, quorum)
+        enough = len(state.answered) >= max(rules.least, quorum)
+        # Too few for a masked sum, and nobody is left to wait for: it closes without one.
+        enough = enough or (rules.least > 1 and not state.missing)
     if complete or (over and enough):
         closing = replace(state, phase="closing", deadline=math.inf)
         reason = CutReason.COMPLETE if complete else CutReason.DEADLINE

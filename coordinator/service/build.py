@@ -33,13 +33,13 @@ from coordinator.service.seals import Seals, of_retained
 from coordinator.uploads.validation import Expected
 from protofleet import registry
 from protofleet.contract import Contract
-from protofleet.errors import SettingError
+from protofleet.errors import FusionError, SettingError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.descriptor import BlobLimits
 from protofleet.mqtt.link.events import Publication, Will
 from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.topics import Topics
-from protofleet.recipe import Recipe
+from protofleet.recipe import Recipe, Turn
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.trust.sequence import Numbers
 from protofleet.util.files import exposed
@@ -94,7 +94,7 @@ def service(
         identity = _identity(journal, plan, options.epoch_above)
         file = extractors.of_plan(plan, recipe, journal, log)
         contract = plan.contract_for(identity.run, recipe, None if file is None else input_of(file))
-        hyper = from_plain(recipe.hyper, plan.settings, "settings")
+        hyper = _settings(plan, contract, recipe)
         _same_run(journal, contract, recipe, hyper)
         epoch, boot = identity.epoch, identity.boot
         messages = Messages(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
@@ -214,17 +214,30 @@ def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> Roun
     serve = plan.serve
     # Where all take part, nobody is named.
     room = None if serve.participation >= 1 else _room(plan, contract)
+    least = 1 if contract.masks is None else contract.masks.least
     return RoundRules(
         lambda number, agents: selection.participants(
             contract, number, agents, serve.participation, room
         ),
         serve.rounds or None,
-        serve.min_agents,
+        max(serve.min_agents, least),
         serve.quorum,
         serve.round_timeout,
         serve.cut if serve.mode == "async" else None,
         serve.every,
+        least,
     )
+
+
+def _settings(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> Any:
+    """The method's; whether sums can be masked under them is said before any device comes."""
+    hyper = from_plain(recipe.hyper, plan.settings, "settings")
+    if contract.masks is not None:
+        try:
+            recipe.layout(Turn(contract, hyper, 1), {}, contract.masks.least)
+        except FusionError as error:
+            raise SettingError(f"trust.secure_sum: {error.words}", error.hint) from None
+    return hyper
 
 
 def _room(plan: FleetConfig, contract: Contract) -> int:

@@ -12,6 +12,7 @@ from typing import Literal
 from coordinator.core import Terms, ledger_terms
 from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
+from coordinator.journal.records import CutRecord
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import LedgerVersion, read_ledger, read_tally, version
@@ -51,7 +52,7 @@ def replayed(journal: Journal) -> list[Replayed]:
         cut = journal.cut(round)
         if round == 0 or (known_before and cut is not None and cut.failed):
             again = before
-        elif known_before and cut is not None and _whole(journal, cut.counted):
+        elif known_before and cut is not None and _whole(journal, cut):
             again = fuse_total(recipe, aggregator.turn(round), aggregator.total_of(cut), before)
         else:
             newest = journal.state(round)
@@ -91,7 +92,10 @@ def _ledger_state(journal: Journal) -> list[Replayed]:
     return [Replayed(newest.version, newest.sha256, "same" if same else "differs")]
 
 
-def _whole(journal: Journal, counted: tuple[tuple[int, str, int], ...]) -> bool:
-    """Whether the bytes of all these uploads are still there."""
-    uploads = [journal.upload(round, agent) for round, agent, _ in counted]
+def _whole(journal: Journal, cut: CutRecord) -> bool:
+    """Whether the bytes of all that is in it are still there."""
+    group = journal.minutes.group(cut.round)
+    if group is not None:
+        return journal.minutes_of(group) is not None
+    uploads = [journal.upload(round, agent) for round, agent, _ in cut.counted]
     return all(u is not None and journal.body(u.blob) is not None for u in uploads)

@@ -26,6 +26,7 @@ def status(
 ) -> dict[str, Any]:
     """The whole at a glance. Called while the loop goes on: each value is taken once."""
     state, devices, counters = core.run_state, core.devices.values(), core.intake.counters
+    meeting = None if core.assembly is None else core.assembly.meeting
     forever, verdict = math.isinf(state.deadline), learned.verdict(core.state.shared)
     return {
         "fleet": messages.topics.fleet,
@@ -37,7 +38,8 @@ def status(
         "rounds": core.rules.rounds,
         "asked": core.rules.cut or len(state.asked),
         "answered": len(state.answered),
-        "missing": state.missing,
+        "missing": state.missing if meeting is None else meeting.missing,
+        "masking": "" if meeting is None else meeting.step,
         "seconds_left": None if forever else max(0.0, state.deadline - now),
         "agents_online": sum(d.online for d in devices),
         "agents_known": len(devices),

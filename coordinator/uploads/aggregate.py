@@ -5,17 +5,20 @@ journal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import CutRecord, UploadRecord
-from coordinator.uploads import shape_vote
+from coordinator.uploads import assembly, shape_vote
 from coordinator.uploads.shape_vote import ShapeSignature, ShapeVote
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import FusionError, WireError
 from protofleet.exchange.state import Upload
+from protofleet.masking.group import Readiness
+from protofleet.masking.letters import decode_letter
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Part, Parts
 from protofleet.values.sums import Partial, merge, merge_all
@@ -162,6 +165,8 @@ class Aggregator:
 
     def total_of(self, cut: CutRecord) -> Partial:
         """The total of a round that was cut, from the journal alone."""
+        if self._expected.contract.masks is not None:
+            return assembly.total(self._journal, self._expected.recipe, self.turn(cut.round))
         total: Partial = {}
         for round, agent, weight in cut.counted:
             record = self._journal.upload(round, agent)
@@ -173,7 +178,22 @@ class Aggregator:
     def upload(self, record: UploadRecord) -> Upload:
         """An upload as it came."""
         message = wire.decode(self._journal.body(record.blob) or b"")
-        return Upload(record.agent, record.round, str(message.envelope.base), message.body)
+        # Who is ready for a masked sum has said no more than that.
+        parts = message.body if message.envelope.t == "upload" else {}
+        return Upload(record.agent, record.round, str(message.envelope.base), parts)
+
+    def ready(self, records: Sequence[UploadRecord]) -> dict[str, Readiness]:
+        """What devices said that are ready for a masked sum, but for what a crash of the machine
+        took.
+        """
+        letters = {}
+        for record in records:
+            with suppress(WireError):
+                message = wire.decode(self._journal.body(record.blob) or b"")
+                letter = decode_letter(message.body)
+                if isinstance(letter, Readiness):
+                    letters[record.agent] = letter
+        return letters
 
     def weight(self, round: int) -> int:
         """Whole weights that fall with the root of staleness; one for all where staleness is not

@@ -11,12 +11,16 @@ from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, RoundRecord, UploadRecord
 from coordinator.messages import Messages
 from coordinator.rounds.machine import RunState
+from coordinator.rounds.meeting import Answer
 from coordinator.uploads import validation
 from coordinator.uploads.aggregate import Aggregator
+from coordinator.uploads.assembly import Assembly
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.exchange.state import Upload
+from protofleet.masking.group import Boxes, MaskedSum, PublicKeys, Readiness, Reveal
+from protofleet.masking.letters import decode_letter
 from protofleet.mqtt.link.events import Publication
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Parts, count_floats
@@ -30,6 +34,8 @@ from protofleet.wire.codes import Reason, UploadStatus
 #   does it decode                     no: refused, without a digest
 #   is the envelope of this run        no: refused
 #     and of the topic's agent
+#   is it of a masked sum, and does    no: refused. Yes: `Readiness` goes on like an upload of
+#     the fleet mask                   nothing, any other letter to `assembly`
 #   is this (agent, round) here        the same digest: the answer it had; another: conflict
 #   is the round known, its base right no: refused
 #   are its bytes those of another     yes: refused, where devices train
@@ -101,6 +107,7 @@ class Intake:
     log: Log
     staleness: int
     anyone: bool  # who was not asked may answer, too
+    assembly: Assembly | None = None  # where sums are masked
     counters: Counters = field(default_factory=Counters)
     fresh: dict[tuple[int, str], NewUpload] = field(default_factory=dict)
     templates: wire.Templates = field(default_factory=wire.Templates)
@@ -122,6 +129,36 @@ class Intake:
         refusal = validation.identity(self.expected, message.envelope, agent, round)
         if refusal is not None:
             return self.refuse(agent, round, digest, refusal)
+        if message.envelope.t == "letter":
+            return self._letter(agent, round, message, payload, state)
+        return self._take(agent, round, message, payload, state)
+
+    def _letter(
+        self, agent: str, round: int, message: Message, payload: bytes, state: RunState
+    ) -> list[Publication]:
+        """What a device says for a masked sum."""
+        digest, assembly = message.digest, self.assembly
+        letter = _of_device(agent, message)
+        if assembly is None or isinstance(letter, Refusal):
+            nobody = Refusal(Reason.NOT_NOW, "nobody asked for such a letter")
+            refusal = letter if isinstance(letter, Refusal) else nobody
+            return self.refuse(agent, round, digest, refusal)
+        cut = self.journal.cut(round)
+        if cut is not None:
+            counted = not cut.failed and any(name == agent for _, name, _ in cut.counted)
+            status = UploadStatus.DUPLICATE if counted else LATE
+            return [self.messages.receipt(agent, round, digest, status)]
+        if isinstance(letter, Readiness):
+            return self._take(agent, round, message, payload, state)
+        if assembly.meeting is None or assembly.number != round:
+            refusal = Refusal(Reason.NOT_NOW, "its group is no more")
+            return self.refuse(agent, round, digest, refusal)
+        return assembly.take(agent, letter, message.body, digest)
+
+    def _take(
+        self, agent: str, round: int, message: Message, payload: bytes, state: RunState
+    ) -> list[Publication]:
+        digest = message.digest
         first = (
             state.phase == "collecting"
             and round == self.aggregator.number
@@ -138,6 +175,21 @@ class Intake:
         body = b"" if verdict == LATE else payload
         self.fresh[round, agent] = NewUpload(round, agent, digest, verdict, body)
         return []
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything waits to be written."""
+        return bool(self.fresh) or (self.assembly is not None and self.assembly.has_news)
+
+    def write(self) -> None:
+        """All that was let in since the last time; inside a commit."""
+        self.journal.add_uploads(self.fresh.values())
+        if self.assembly is not None:
+            self.assembly.write()
+
+    def noted(self) -> list[Publication]:
+        """Receipts of letters, now that they are on disk."""
+        return [] if self.assembly is None else self.assembly.written()
 
     def written(self) -> list[NewUpload]:
         """Everything that was let in since the last time, now that it is on disk."""
@@ -156,6 +208,20 @@ class Intake:
         bodies[_short(upload.digest)] = upload.round
         if len(bodies) > BODIES:
             del bodies[next(iter(bodies))]
+
+    def status_of(self, upload: NewUpload) -> str:
+        """What its receipt says. One that is held is accepted, too, as far as its device is
+        concerned; one that is ready has still to send its sums.
+        """
+        if upload.status == LATE:
+            return LATE
+        return UploadStatus.NOTED.value if self._is_masked(upload.round) else ACCEPTED
+
+    def _is_masked(self, round: int) -> bool:
+        if self.assembly is None:
+            return False
+        opened = self.journal.round(round)
+        return opened is not None and opened.talks
 
     def refuse(
         self,
@@ -181,19 +247,27 @@ class Intake:
             return Refusal(Reason.UNKNOWN_ROUND, f"round {round} was not opened here")
         if message.envelope.base != opened.base:
             return Refusal(Reason.WRONG_BASE, f"built on another state than that of round {round}")
-        earlier = self._bodies.get(agent, {}).get(_short(message.digest), round)
-        if earlier != round and self._trains(message.body):
-            return Refusal(Reason.OLD_BODY, f"the very bytes of round {earlier}")
-        refusal = validation.content(self.expected, message.body, opened.talks)
+        ready = message.envelope.t == "letter"
+        if self.assembly is not None and ready != opened.talks:
+            words = "sums are masked here" if opened.talks else "nothing is added up in this round"
+            return Refusal(Reason.MASKED, words)
+        upload = Upload(agent, round, opened.base, {} if ready else message.body)
+        refusal = None if ready else self._unwelcome(upload, message.digest, talks=opened.talks)
         if refusal is not None:
             return refusal
         status = self._status(agent, opened, state)
-        upload = Upload(agent, round, opened.base, message.body)
         if status == ACCEPTED:
             refusal = self.aggregator.add(upload)
         elif status == HELD:
             refusal = self.aggregator.unfit(upload)
         return refusal or status
+
+    def _unwelcome(self, upload: Upload, digest: str, *, talks: bool) -> Refusal | None:
+        """What is wrong with an upload's parts, if anything is."""
+        earlier = self._bodies.get(upload.agent, {}).get(_short(digest), upload.round)
+        if earlier != upload.round and self._trains(upload.parts):
+            return Refusal(Reason.OLD_BODY, f"the very bytes of round {earlier}")
+        return validation.content(self.expected, upload.parts, talks)
 
     def _trains(self, parts: Parts) -> bool:
         """Whether such parts come of training, and so never twice."""
@@ -224,7 +298,22 @@ class Intake:
             return []  # its receipt comes with the first one's
         late = earlier.status == LATE
         status = LATE if late else UploadStatus.DUPLICATE
+        if self.assembly is not None and not late and self._is_masked(round):
+            status = UploadStatus.NOTED  # its group is still to come, or at it
         return [self.messages.receipt(agent, round, digest, status)]
+
+
+def _of_device(agent: str, message: Message) -> Readiness | Answer | Refusal:
+    """The letter that a device may have sent, or why it is none."""
+    try:
+        letter = decode_letter(message.body)
+    except WireError as error:
+        return Refusal(error.code, error.words)
+    if not isinstance(letter, Readiness | Boxes | PublicKeys | MaskedSum | Reveal):
+        return Refusal(Reason.NOT_NOW, "devices do not say that")
+    if letter.device != agent:
+        return Refusal(Reason.WRONG_AGENT, "the letter is of another device")
+    return letter
 
 
 def _short(digest: str) -> int:

@@ -87,9 +87,9 @@ def of_journal(journal: Journal) -> dict[str, list[UploadLimits]]:
     by_device: dict[str, list[UploadLimits]] = {}
     for agent, body in bodies:
         with suppress(WireError):
-            parts = wire.decode(body).body
-            if parts:
-                by_device.setdefault(agent, []).append(figures(parts))
+            message = wire.decode(body)
+            if message.envelope.t in wire.PART_TYPES and message.body:
+                by_device.setdefault(agent, []).append(figures(message.body))
     return by_device
 
 

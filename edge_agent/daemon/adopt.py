@@ -118,7 +118,9 @@ class Adoption:
         log: Log,
         clock: Callable[[], float],
         start: Start,
+        plainly: Callable[[str], bool] = lambda run: True,
     ) -> None:
+        self._plainly = plainly  # whether a run's coordinator is told what may be read
         self._config, self._outbound, self._log = config, outbound, log
         self._clock, self._start = clock, start
         self.deliveries = Deliveries(config, outbound, uploads, log, clock)
@@ -273,7 +275,8 @@ class Adoption:
         if may_send:
             with suppress(LinkBusy):
                 self._receiver.ask_due()
-                self.deliveries.look()
+                if self._plainly(self._run):
+                    self.deliveries.look()
 
     def stop(self) -> None:
         """The daemon leaves."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.outbound import Outbound, upload_message
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.actions import (
     Action,
     Birth,
     Evaluate,
+    Mask,
     OpenRun,
     Report,
     Requeue,
@@ -21,12 +23,13 @@ from edge_agent.protocol.actions import (
     Settle,
     Train,
 )
-from edge_agent.protocol.events import Event, Opened, Receipt, Requeued
+from edge_agent.protocol.events import Event, Masked, Opened, Receipt, Requeued
 from edge_agent.protocol.machine import DeviceState
-from edge_agent.records import DiskFull, StoreError
+from edge_agent.records import DiskFull, OutboxEntry, StoreError
 from edge_agent.store import Store
 from edge_agent.worker.ipc import DataSurvey, SurveyData, Work
 from edge_agent.worker.supervisor import Supervisor
+from protofleet.errors import FleetError
 from protofleet.util.logs import Log
 from protofleet.wire.codes import Reason, UploadStatus
 
@@ -44,6 +47,7 @@ class ActionExecutor:
         outbound: Outbound,
         log: Log,
         survey: DataSurvey,
+        masker: Masker,
     ) -> None:
         self.store = store
         self.supervisor = supervisor
@@ -51,6 +55,7 @@ class ActionExecutor:
         self.outbound = outbound
         self.log = log
         self.survey = survey
+        self.masker = masker
         self.version = 0
         # What computes here. Only a training process can tell, so it is noted for the next life.
         self.device = store.noted("device") or ""
@@ -69,10 +74,14 @@ class ActionExecutor:
                 return self._send(action)
             case SendChunks():
                 self.transfers.send_chunks(action)
+            case Mask(run, round, word):
+                # On a full disk nothing is said: the word is retained, and comes again.
+                if self.keep(lambda: self.masker.hears(run, round, word)):
+                    return Masked(run, round)
             case Settle():
                 self._settle(action)
             case Requeue(run, round):
-                return self._requeue(run, round)
+                return self._requeue(run, round, me)
             case Report(run, round, refused):
                 self.log.warning(f"not training: {refused}", round=round)
                 self.outbound.report(run, me.epoch, round, {"refused": refused[:200]})
@@ -113,6 +122,7 @@ class ActionExecutor:
 
     def _order(self, task: Train | Evaluate) -> None:
         if isinstance(task, Train):
+            self.masker.begin(task.spec)
             self.log.info("training", round=task.round, on=task.base[:12])
         self.supervisor.order(Work(task, self.version))
 
@@ -125,16 +135,37 @@ class ActionExecutor:
             refused = UploadStatus.REFUSED
             return Receipt(send.run, send.epoch, send.round, refused, Reason.LOST, words)
         topics, agent = self.outbound.topics, self.outbound.config.id
-        message = upload_message(topics.fleet, agent, upload, send.epoch)
+        letter: bytes | None = None
+        if self.masker.is_masked(send.run):
+            try:
+                letter = self.masker.letter(upload)
+            except FleetError as error:
+                return self._unsaid(upload, send, error)
+            if letter == b"":
+                return None  # the seat was left: the round ends without this device
+        message = upload_message(topics.fleet, agent, upload, send.epoch, letter)
         payload = self.transfers.outgoing(send.run, send.round, message)
         if payload is None:
             return None
         published = self.outbound.say(topics.upload(agent, send.round), payload)
-        words = "upload sent" if published else "upload waits: the link is full"
+        what = "upload" if letter is None else "letter of a masked sum"
+        words = f"{what} sent" if published else f"{what} waits: the link is full"
         self.log.info(words, round=send.round, bytes=len(message))
         return None
 
-    def _requeue(self, run: str, round: int) -> Event | None:
+    def _unsaid(self, upload: OutboxEntry, send: Send, error: FleetError) -> Event:
+        """It cannot be masked: the others need not wait, and nothing of it is sent."""
+        words = f"its sums cannot be masked: {error}"
+        self.outbound.report(upload.run, send.epoch, upload.round, {"refused": words[:200]})
+        refused = UploadStatus.REFUSED
+        return Receipt(upload.run, send.epoch, upload.round, refused, error.code, words)
+
+    def _requeue(self, run: str, round: int, me: DeviceState) -> Event | None:
+        if self.masker.is_masked(run) and self.store.seat(run, round) is not None:
+            words = "its sums were told to a group that is no more, and to no other"
+            self.log.warning(f"asked again: {words}", round=round)
+            self.outbound.report(run, me.epoch, round, {"refused": words})
+            return None
         if not self.keep(lambda: self.store.wait_again(run, round)):
             return None
         self.log.info("asked again for an upload that had its receipt", round=round)

@@ -13,6 +13,8 @@ nothing changed.
 #   d/<id>/down     own              Own                         stored
 #   g/train, down   slip             nothing, or as the state    fetch begun
 #   .../blob/...    a chunk          nothing, or as the payload  put in its place
+#   g/group,        group            Called                      its letter read
+#     d/<id>/box
 #   d/<id>/rcpt     receipt          Receipt                     checked to be for our bytes
 #   anything else, or empty          nothing                     -
 #
@@ -39,9 +41,11 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
+from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.events import (
     Announced,
+    Called,
     Coordinator,
     Event,
     Own,
@@ -55,6 +59,7 @@ from edge_agent.store import Store
 from protofleet import wire
 from protofleet.contract import Contract
 from protofleet.errors import LinkError, WireError
+from protofleet.masking.letters import decode_letter
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.settings.fields import from_plain
 from protofleet.wire import Envelope
@@ -67,19 +72,22 @@ TYPES = {
     "round": "round",
     "shared_state": "global",
     "own_state": "own",
+    "group": "group",
+    "box": "group",
     "receipt": "receipt",
 }
 # What a slip on such a topic may stand for.
-STATE_TYPES = {"shared_state": "global", "own_state": "own"}
+LARGE_TYPES = {"shared_state": "global", "own_state": "own", "group": "group", "box": "group"}
 
 
 class InboundDecoder:
     """Opens messages; what must not be lost is in the store before this returns."""
 
-    def __init__(self, topics: Topics, store: Store, transfers: Transfers) -> None:
+    def __init__(self, topics: Topics, store: Store, transfers: Transfers, masker: Masker) -> None:
         self.topics = topics
         self.store = store
         self.transfers = transfers
+        self.masker = masker
 
     def take_in(self, place: TopicParts, payload: bytes) -> Event | None:
         """The event that a payload is, if it is one for us; one of our errors if it cannot be
@@ -101,6 +109,10 @@ class InboundDecoder:
             event = read_state(envelope)
             self.store.hold(envelope.t, HeldState(event.run, event.round, event.base, payload))
             return event
+        if envelope.t == "group":
+            run, epoch = _speaker(envelope)
+            round = _number(envelope.round, "group.round")
+            return Called(run, epoch, round, decode_letter(body))
         document = wire.decode_body(envelope, body)
         if envelope.t == "slip":
             digest = sha256(body).hexdigest()
@@ -108,13 +120,14 @@ class InboundDecoder:
         return self._document(envelope, document)
 
     def _slip(self, place: TopicParts, message: wire.Message) -> Event | None:
-        """A state too large for one message; nothing is fetched that is here already."""
-        kind = STATE_TYPES.get(place.kind, "")
+        """What is too large for one message; no state is fetched that is here already."""
+        kind = LARGE_TYPES.get(place.kind, "")
         if message.body.get("of") != kind:
             raise LinkError(f"a slip for {message.body.get('of')!r} has no place here")
-        event = read_state(replace(message.envelope, t=kind))
-        if self.store.held(kind, event.run, event.round, event.base) is not None:
-            return event
+        if kind in ("global", "own"):
+            event = read_state(replace(message.envelope, t=kind))
+            if self.store.held(kind, event.run, event.round, event.base) is not None:
+                return event
         blob = self.transfers.receiver.announce(place, message)
         return None if blob is None else self.take_in(blob.parts, blob.payload)
 
@@ -124,6 +137,7 @@ class InboundDecoder:
                 return read_coordinator(envelope, body)
             case "round":
                 announced, packet = read_announcement(envelope, body), read_packet(body)
+                self.masker.announced(announced.spec)
                 self.transfers.packet = packet or self.transfers.packet
                 return announced
             case "receipt":
@@ -139,6 +153,10 @@ class InboundDecoder:
         upload = self.store.upload(receipt.run, receipt.round)
         if upload is None or not receipt.digest:
             return False
+        if self.masker.is_masked(receipt.run):
+            letter = self.masker.digest(receipt.run, receipt.round)
+            if letter == receipt.digest:
+                return True
         # A large upload went out under the digest of the whole message, not of its body.
         blob = self.transfers.digest(receipt.run, receipt.round)
         return receipt.digest in (upload.digest, blob)

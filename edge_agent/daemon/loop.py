@@ -54,6 +54,7 @@ from edge_agent.daemon.drift import DriftNews
 from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.home import HomeNews
 from edge_agent.daemon.inbound import InboundDecoder
+from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.joining.renewal import Renewal
@@ -149,16 +150,20 @@ class Daemon:
             clock,
             wire.DEFAULT.message,
         )
-        self.adoption = Adoption(config, self.outbound, self.transfers, log, clock, deps.start)
+        self.masker = Masker(config.id, store, log, deps.member, config.trust.secure_sum)
+        plainly = self.masker.speaks_plainly
+        self.adoption = Adoption(
+            config, self.outbound, self.transfers, log, clock, deps.start, plainly
+        )
         self.drift = DriftNews(self.adoption.file, clock)
-        self.decoder = InboundDecoder(self.topics, store, self.transfers)
+        self.decoder = InboundDecoder(self.topics, store, self.transfers, self.masker)
         self.renewal: Renewal | None = None
         if deps.member is not None:
             self.renewal = Renewal(
                 deps.member, self.outbound, log, clock, lambda: deps.now().astimezone()
             )
         self.executor = ActionExecutor(
-            store, deps.supervisor, self.transfers, self.outbound, log, survey
+            store, deps.supervisor, self.transfers, self.outbound, log, survey, self.masker
         )
         buttons = {"contribute": self._contribute_now}
         self.home = HomeNews(config, self.outbound, store, log, clock, buttons)

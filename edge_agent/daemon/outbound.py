@@ -34,12 +34,16 @@ def farewell(topics: Topics, agent: str, boot: str) -> Publication:
     )
 
 
-def upload_message(fleet: str, agent: str, upload: OutboxEntry, epoch: int) -> bytes:
-    """An upload as it goes out: the same bytes each time, as long as the epoch is the same."""
+def upload_message(
+    fleet: str, agent: str, upload: OutboxEntry, epoch: int, letter: bytes | None = None
+) -> bytes:
+    """An upload as it goes out, or a letter of a masked sum in its place: the same bytes each time,
+    as long as the epoch is the same.
+    """
     # `boot` and `seq` are those of the training that made it, not of the daemon that sends it: a
     # repetition is known by its bytes, and large ones are asked for in chunks by their digest.
     envelope = wire.Envelope(
-        t="upload",
+        t="upload" if letter is None else "letter",
         fleet=fleet,
         run=upload.run,
         epoch=epoch,
@@ -50,7 +54,7 @@ def upload_message(fleet: str, agent: str, upload: OutboxEntry, epoch: int) -> b
         method=upload.method,
         base=upload.base,
     )
-    return wire.enclose(envelope, upload.body)
+    return wire.enclose(envelope, upload.body if letter is None else letter)
 
 
 @dataclass

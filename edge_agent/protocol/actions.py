@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edge_agent.protocol.events import Ranges, RoundSpec
+from protofleet.masking.letters import Letter
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,15 @@ class SendChunks:
 
 
 @dataclass(frozen=True)
+class Mask:
+    """Answer a word of a group for a masked sum, with `Masked` if there is anything to say."""
+
+    run: str
+    round: int
+    word: Letter
+
+
+@dataclass(frozen=True)
 class Settle:
     """Write a receipt down."""
 
@@ -100,4 +110,4 @@ class Report:
     refused: str
 
 
-Action = Birth | OpenRun | Train | Evaluate | Send | SendChunks | Settle | Requeue | Report
+Action = Birth | OpenRun | Train | Evaluate | Send | SendChunks | Mask | Settle | Requeue | Report

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from protofleet.masking.letters import Letter
 from protofleet.wire.codes import Scope
 
 Ranges = tuple[tuple[int, int], ...]  # first and last chunk of each run, both counted in
@@ -82,6 +83,24 @@ class Own:
     epoch: int
     round: int
     base: str
+
+
+@dataclass(frozen=True)
+class Called:
+    """A word of a group for a masked sum."""
+
+    run: str
+    epoch: int
+    round: int
+    word: Letter
+
+
+@dataclass(frozen=True)
+class Masked:
+    """There is something new to be said in a masked sum, and it is in the store."""
+
+    run: str
+    round: int
 
 
 @dataclass(frozen=True)
@@ -164,6 +183,8 @@ Event = (
     | Announced
     | Shared
     | Own
+    | Called
+    | Masked
     | Receipt
     | Opened
     | Requeued

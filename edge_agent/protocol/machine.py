@@ -17,9 +17,13 @@ Nothing here reads a clock, a file or a socket.
 #   Coordinator         mode, boot; offline: no announcement      } a new run: OpenRun, Birth
 #   Announced           unless older than the last one            } a higher epoch: Birth
 #   Shared, Own         unless older than the last one            } a lower epoch: ignored
+#   Called              nothing: what is said is in the store     Mask, if its round waits
+#   Masked              its upload is sent anew: as what is new
 #   Opened              how far the store is in this run
 #   Receipt, final      its upload waits no longer                Settle
 #   Receipt, missing    its upload is given more time             SendChunks
+#   Receipt, noted      its upload waits, and is not sent for as
+#                       long as can be: the group goes on
 #   Requeued            its upload waits again
 #   Trained             idle; the round's upload waits
 #   Failed, again       idle for a while; at last as `round`
@@ -48,6 +52,8 @@ Nothing here reads a clock, a file or a socket.
 #   followed: its coordinator may have lost its directory, and the epochs with it.
 # - A coordinator with another epoch or boot may have lost receipts that it gave. So the device
 #   forgets what it `answered` and delivers the open round again; `duplicate` is a final receipt.
+# - Where sums are masked nothing changes here but that: what is sent of an upload that waits is its
+#   newest letter (`protocol.seat`), and the final receipt comes when its round is over.
 # - A Report excuses this device from the round and is remembered as "declines"; a Birth takes that
 #   back. So one follows whatever lifts a refusal, and a round that was given up for good.
 #
@@ -64,6 +70,7 @@ from edge_agent.protocol.actions import (
     Action,
     Birth,
     Evaluate,
+    Mask,
     OpenRun,
     Report,
     Requeue,
@@ -74,12 +81,14 @@ from edge_agent.protocol.actions import (
 )
 from edge_agent.protocol.events import (
     Announced,
+    Called,
     Coordinator,
     Evaluated,
     Event,
     Failed,
     LinkDown,
     LinkUp,
+    Masked,
     NewSamples,
     Opened,
     Own,
@@ -146,9 +155,9 @@ def step(me: DeviceState, event: Event, now: float) -> Step:
 
 def _apply(me: DeviceState, event: Event, now: float) -> Step:
     match event:
-        case Coordinator() | Announced() | Shared() | Own():
+        case Coordinator() | Announced() | Shared() | Own() | Called():
             return _hear_coordinator(me, event)
-        case Opened() | Requeued() | Receipt() | Trained() | Failed() | Evaluated():
+        case Opened() | Requeued() | Masked() | Receipt() | Trained() | Failed() | Evaluated():
             return _apply_outcome(me, event, now)
         case LinkUp() | LinkDown():
             me = replace(me, connected=isinstance(event, LinkUp), delivery=None)
@@ -162,27 +171,32 @@ def _apply(me: DeviceState, event: Event, now: float) -> Step:
             return me, []
 
 
-Outcome = Opened | Requeued | Receipt | Trained | Failed | Evaluated
+Outcome = Opened | Requeued | Masked | Receipt | Trained | Failed | Evaluated
 
 
 def _apply_outcome(me: DeviceState, event: Outcome, now: float) -> Step:
     """What came of an action, perhaps of one for a run that is over."""
     match event:
-        case Trained():
-            return _trained(me, event), []
         case Failed():
             return _failed(me, event, now)
         case Evaluated():
-            return replace(me, busy=None if isinstance(me.busy, Evaluate) else me.busy), []
+            me = replace(me, busy=None if isinstance(me.busy, Evaluate) else me.busy)
+        case Trained():
+            me = _trained(me, event)
         case Opened():
-            return _opened(me, event), []
+            me = _opened(me, event)
         case Requeued():
-            return _requeued(me, event), []
+            me = _requeued(me, event)
+        case Masked():
+            me = _masked(me, event)
         case Receipt():
             return _receipt(me, event, now)
+    return me, []
 
 
-def _hear_coordinator(me: DeviceState, event: Coordinator | Announced | Shared | Own) -> Step:
+def _hear_coordinator(
+    me: DeviceState, event: Coordinator | Announced | Shared | Own | Called
+) -> Step:
     """Follow whoever speaks, unless it has been replaced, and remember what it says."""
     if _superseded(me, event.run, event.epoch):
         return me, []
@@ -196,6 +210,8 @@ def _hear_coordinator(me: DeviceState, event: Coordinator | Announced | Shared |
             return me if _older(event, me.shared) else replace(me, shared=event), actions
         case Own():
             return me if _older(event, me.own) else replace(me, own=event), actions
+        case Called(run, _, round, word):
+            return me, [*actions, Mask(run, round, word)]
 
 
 def _superseded(me: DeviceState, run: str, epoch: int) -> bool:
@@ -263,6 +279,11 @@ def _requeued(me: DeviceState, event: Requeued) -> DeviceState:
     return replace(me, waiting=tuple(sorted({*me.waiting, event.round})))
 
 
+def _masked(me: DeviceState, event: Masked) -> DeviceState:
+    under_way = me.delivery is not None and me.delivery.round == event.round
+    return replace(me, delivery=None) if under_way and event.run == me.run else me
+
+
 def _receipt(me: DeviceState, event: Receipt, now: float) -> Step:
     if event.run != me.run or event.round not in me.waiting:
         return me, []  # an echo: it was settled by an earlier one
@@ -276,6 +297,9 @@ def _receipt(me: DeviceState, event: Receipt, now: float) -> Step:
             fresh = replace(delivery, attempts=0, retry_at=now + me.rules.wait(0))
             me = replace(me, delivery=fresh)
         return me, [SendChunks(me.run, event.round, event.digest, event.missing)]
+    if event.status == UploadStatus.NOTED and delivery is not None:
+        patient = replace(delivery, retry_at=now + me.rules.longest_wait * me.rules.spread)
+        return replace(me, delivery=patient), []
     if event.status not in FINAL or event.reason == Reason.UNKNOWN_ROUND:
         return me, []
     me = replace(

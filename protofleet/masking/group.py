@@ -10,8 +10,10 @@ what, and when either refuses to go on. Pure values; whoever holds them carries 
 # masks of pairs cancel.
 #
 #   coordinator announces     device answers                    what it decides
+#                            Readiness    the shapes of its     who can be added up at all
+#                             rows, where networks differ
 #   Agreement                PublicKeys   two public keys, a    who, how many may be lost, which
-#                             commitment to b_u                  layout
+#                             commitment to b_u, a voucher       layout, and for what
 #   Roster                    Boxes        of b_u and of the     neighbours, by the hash of all keys
 #                             mask's secret a share for every
 #                             neighbour, sealed
@@ -42,17 +44,18 @@ what, and when either refuses to go on. Pure values; whoever holds them carries 
 #   the coordinator: a message of another step, whoever is not of the roster; secrets that do not
 #   fit what was published: then somebody's shares are wrong, and there is no total
 #
-# What it does not do. Nothing here says who sent a message: on a broker where others may write in a
-# device's name, or where the coordinator may invent devices, it protects against reading alone,
-# until identities sign these messages (`PublicKeys` above all). And nobody can check a summand that
-# nobody reads: limits are held by each device against itself.
+# Who a device is. Nothing here knows: `PublicKeys` carries a voucher, which is whatever the
+# device's identity signed over `content`, and `share` is given what checks it. Where nobody has an
+# identity vouchers are empty, and a coordinator that invents devices, or a stranger who writes in a
+# device's name, gets the others' shares: then it protects against reading alone. And nobody can
+# check a summand that nobody reads: limits are held by each device against itself.
 #
 # Group members see no more than coordinator and reader do. A total of two tells each the other's
 # part, so a group has three at least.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TypeVar
@@ -75,13 +78,22 @@ class GroupFailed(FusionError):
 
 
 @dataclass(frozen=True)
+class Readiness:
+    """A device has sums to be added up; of rows whose shapes only its network knows, these."""
+
+    device: str
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
 class Agreement:
-    """Who may take part, and on what terms."""
+    """Who may take part, on what terms, and in the sum of what."""
 
     session: bytes
     devices: tuple[str, ...]
     dropouts: int
     layout: str
+    purpose: str = ""
 
     def __post_init__(self) -> None:
         if len(self.devices) < LEAST or len(set(self.devices)) < len(self.devices):
@@ -103,12 +115,33 @@ class Agreement:
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """A device's for this session: for boxes, for masks; and the hash of its own mask's seed."""
+    """A device's for this session: for boxes, for masks; the hash of its own mask's seed; and what
+    proves that they are this device's, where anything does.
+    """
 
     device: str
     box: bytes
     mask: bytes
     seed: bytes
+    voucher: bytes = b""
+
+    def content(self, session: bytes) -> bytes:
+        """What a voucher is over."""
+        return session + self.box + self.mask + self.seed
+
+
+# Raises where a voucher does not hold for these keys in this session.
+Check = Callable[[PublicKeys, bytes], None]
+Vouch = Callable[[bytes], bytes]
+
+
+def by_anybody(keys: PublicKeys, session: bytes) -> None:
+    """Where nobody has an identity, everybody is believed."""
+
+
+def by_nobody(content: bytes) -> bytes:
+    """Who has none vouches with nothing."""
+    return b""
 
 
 @dataclass(frozen=True)
@@ -187,27 +220,32 @@ class Member:
     name: str
     agreement: Agreement
     secrets: Secrets
+    voucher: bytes = b""
     roster: Roster | None = None
     present: tuple[str, ...] = ()
     shares: Mapping[str, bytes] = field(default_factory=dict)  # of others: of b, then of the mask's
     step: str = "invited"
 
     @staticmethod
-    def joining(name: str, agreement: Agreement, layout: str, draw: Draw) -> Member:
+    def joining(
+        name: str, agreement: Agreement, layout: str, draw: Draw, vouch: Vouch = by_nobody
+    ) -> Member:
         """Whoever was invited, if it would add the same kind of numbers."""
         if name not in agreement.devices:
             raise GroupFailed(f"{name} is not invited")
         if layout != agreement.layout:
             raise GroupFailed(f"{name} has other sums than the group was called for")
-        return Member(name, agreement, Secrets(draw(SECRET), draw(SECRET), draw(SECRET)))
+        member = Member(name, agreement, Secrets(draw(SECRET), draw(SECRET), draw(SECRET)))
+        return replace(member, voucher=vouch(member.keys().content(agreement.session)))
 
     def keys(self) -> PublicKeys:
         """What everybody may know of it."""
         own = self.secrets
         box, mask = streams.public_of(own.box), streams.public_of(own.mask)
-        return PublicKeys(self.name, box, mask, commitment(self.agreement.session, own.seed))
+        seed = commitment(self.agreement.session, own.seed)
+        return PublicKeys(self.name, box, mask, seed, self.voucher)
 
-    def share(self, roster: Roster, draw: Draw) -> tuple[Member, Boxes]:
+    def share(self, roster: Roster, draw: Draw, check: Check = by_anybody) -> tuple[Member, Boxes]:
         """Shares of both secrets to its neighbours."""
         self._at("invited", roster.session)
         invited = set(self.agreement.devices)
@@ -219,6 +257,8 @@ class Member:
         published = [key for keys in roster.keys.values() for key in (keys.box, keys.mask)]
         if len(set(published)) < len(published):
             raise GroupFailed("a roster with one key twice")
+        for keys in roster.keys.values():
+            check(keys, roster.session)
         around, points = roster.around(self.agreement)[self.name], roster.points()
         places = [points[other] for other in around]
         halves = [
@@ -325,6 +365,9 @@ class Convener:
             case MaskedSum() if self.survivors is None and name in self.present:
                 return replace(self, masked=self._added(self.masked, name, message))
             case Reveal() if self.survivors is not None and name in self.present:
+                shares = (*message.seeds.values(), *message.secrets.values())
+                if any(len(share) != SHARE for share in shares):
+                    raise GroupFailed(f"{name}: a share has {SHARE} bytes")
                 return replace(self, reveals=self._added(self.reveals, name, message))
         raise GroupFailed(f"{name}: {type(message).__name__} is not due")
 
@@ -350,11 +393,15 @@ class Convener:
         survivors = Survivors(self.agreement.session, tuple(sorted(self.masked)))
         return replace(self, survivors=survivors), survivors
 
+    def adjourn(self) -> None:
+        """Whether there may be a total now."""
+        self._enough(self.reveals, "revealed shares")
+
     def total(self, layout: Layout) -> Partial:
         """What the survivors' sums come to, and nothing else."""
         assert self.roster is not None, "there are no survivors before a roster"
         assert self.survivors is not None, "there is no total before the survivors"
-        self._enough(self.reveals, "revealed shares")
+        self.adjourn()
         around, session = self.roster.around(self.agreement), self.agreement.session
         there = set(self.survivors.devices)
         lanes = layout.zeros()

@@ -45,6 +45,8 @@ from protofleet.values.prototypes import Ints, Tensors
 from protofleet.values.sums import Partial, Sum, as_tensors, from_tensors
 
 Words = NDArray[np.uint64]
+Shapes = Mapping[str, tuple[int, ...]]  # of rows, by a sum's name
+LARGEST = 60 << 20  # bytes of a masked upload: what a message may have, with its envelope
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,17 @@ class Layout:
         """Of the rooms that a recipe names and, where a row's shape is a network's affair, of a
         device's own sums.
         """
+        return Layout.shaped(rooms, open_shapes(rooms, partial), devices)
+
+    @staticmethod
+    def shaped(rooms: Rooms, shapes: Shapes, devices: int) -> Layout:
+        """Of rooms, and the shapes of rows that only networks know."""
         exact = {name: room for name, room in rooms.items() if not name.endswith("/")}
-        for name, part in partial.items():
-            if not isinstance(part, Sum):
-                raise FusionError(f"{name}: only what is a sum can be masked")
-            room, shape = room_of(name, rooms), part.low.shape[1:]
-            if room.shape is None:
-                exact[name] = Room(room.rows, room.point, room.most, room.weight, shape)
-            elif room.shape != shape:
-                raise FusionError(f"{name}: rows of shape {shape} where {room.shape} are due")
+        for name, shape in shapes.items():
+            room = room_of(name, rooms)
+            if room.shape is not None:
+                raise FusionError(f"{name}: its rows are known to be of shape {room.shape}")
+            exact[name] = Room(room.rows, room.point, room.most, room.weight, shape)
         slots: list[Slot] = []
         for name in sorted(exact):
             room = exact[name]
@@ -123,7 +127,10 @@ class Layout:
             shape = (room.rows, *(room.shape or ()))
             slots.append(Slot(name, False, shape, (bits + 7) // 8))
             slots.append(Slot(name, True, (room.rows,), (room.weight_bits(devices) + 7) // 8))
-        return Layout(devices, exact, tuple(sorted(slots, key=lambda slot: slot.width > 8)))
+        layout = Layout(devices, exact, tuple(sorted(slots, key=lambda slot: slot.width > 8)))
+        if layout.octets > LARGEST:
+            raise FusionError(f"a masked upload of {layout.octets} bytes, at most {LARGEST} travel")
+        return layout
 
     @property
     def narrow(self) -> int:
@@ -242,6 +249,20 @@ class Layout:
             wide = slot.width > 8
             yield slot, slice(ends[wide], ends[wide] + slot.size)
             ends[wide] += slot.size
+
+
+def open_shapes(rooms: Rooms, partial: Partial) -> dict[str, tuple[int, ...]]:
+    """Of a device's own sums the shapes that no room names; refused where they contradict one."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, part in partial.items():
+        if not isinstance(part, Sum):
+            raise FusionError(f"{name}: only what is a sum can be masked")
+        room, shape = room_of(name, rooms), part.low.shape[1:]
+        if room.shape is None:
+            shapes[name] = shape
+        elif room.shape != shape:
+            raise FusionError(f"{name}: rows of shape {shape} where {room.shape} are due")
+    return shapes
 
 
 def _steps(name: str, whole: Tensors, room: Room, shape: tuple[int, ...]) -> tuple[Words, Words]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protofleet.errors import FusionError
+from protofleet.settings.fields import setting
 
 GRID_BITS = 40  # after the point, of the grid of `values.sums`
 HALF_BITS = 24  # of a number in half precision: its smallest step is 2⁻²⁴
@@ -24,6 +25,28 @@ class Ceilings:
     largest: float  # number of other parts
     samples: int  # of one device
     trace: float  # of a covariance
+
+
+@dataclass(frozen=True)
+class MaskTerms:
+    """What a fleet's contract says of masked sums: how many devices may be lost, and what no device
+    exceeds.
+    """
+
+    dropouts: int = setting(0, "devices of a group that may be lost", low=0)
+    norm: float = setting(128.0, "largest length of a prototype", low=1e-6)
+    largest: float = setting(1024.0, "largest number of a network's weights", low=1e-6)
+    samples: int = setting(2**17, "most samples of one device", low=1)
+    trace: float = setting(2.0**14, "largest trace of a covariance", low=1e-6)
+
+    def ceilings(self, devices: int) -> Ceilings:
+        """Of a group of so many."""
+        return Ceilings(devices, self.norm, self.largest, self.samples, self.trace)
+
+    @property
+    def least(self) -> int:
+        """Devices below which there is no group."""
+        return max(3, 2 * self.dropouts + 2)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ COMMON = {
     "c/state": "coordinator_state",
     "g/round": "round",
     "g/train": "shared_state",
+    "g/group": "group",
     "g/keys": "keys",
     "g/list": "listing",
     "c/home": "fleet_home",
@@ -37,6 +38,7 @@ SINGLE = {
     "evt": "report",
     "csr": "renewal",
     "crt": "certificate",
+    "box": "box",
     "sight": "sighting",
     "picture": "picture",
     "home": "home",
@@ -104,6 +106,10 @@ class Topics:
         return f"{self.prefix}/g/train"
 
     @property
+    def group(self) -> str:
+        return f"{self.prefix}/g/group"
+
+    @property
     def keys(self) -> str:
         return f"{self.prefix}/g/keys"
 
@@ -146,6 +152,9 @@ class Topics:
 
     def upload_chunk(self, agent: str, digest: str, chunk: int) -> str:
         return f"{self.prefix}/d/{agent}/ub/{digest}/{chunk}"
+
+    def box(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/box"
 
     def report(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/evt"
@@ -200,11 +209,12 @@ class Topics:
 
     def for_device(self, agent: str) -> list[tuple[str, int]]:
         """What a device subscribes to."""
-        own = ("desired", "down", "rcpt", "blob/+/+", "cmd")
+        own = ("desired", "down", "rcpt", "box", "blob/+/+", "cmd")
         return [
             (self.coordinator_state, 1),
             (self.round, 1),
             (self.shared_state, 1),
+            (self.group, 1),
             (f"{self.prefix}/g/blob/+/+", 1),
             (f"{self.prefix}/g/+/proto", 1),
             (f"{self.prefix}/g/+/bundle", 1),

@@ -8,6 +8,7 @@ from protofleet.wire.arrays import Precision
 from protofleet.wire.limits import DEFAULT, Limits
 from protofleet.wire.messages import (
     DOCUMENT_TYPES,
+    LETTER_TYPES,
     PART_TYPES,
     TYPES,
     VERSION,
@@ -25,6 +26,7 @@ from protofleet.wire.templates import ReceiptTemplate, Templates
 __all__ = [
     "DEFAULT",
     "DOCUMENT_TYPES",
+    "LETTER_TYPES",
     "PART_TYPES",
     "TYPES",
     "VERSION",

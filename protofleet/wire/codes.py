@@ -21,6 +21,7 @@ class UploadStatus(StrEnum):
     REFUSED = "refused"
     CONFLICT = "conflict"  # other bytes than those that came first
     MISSING = "missing"  # chunks of a large one are asked for: not an end
+    NOTED = "noted"  # a step of a masked sum is in the journal, and the sum goes on: not an end
     WAITING = "waiting"  # in the outbox: without a receipt; of an offer: an operator decides
 
 
@@ -58,6 +59,7 @@ class Reason(StrEnum):
     OLD_BODY = "old-body"  # the bytes of another round, under an envelope of this one
     NOT_ASKED = "not-asked"
     NOT_NOW = "not-now"
+    MASKED = "masked"  # the fleet takes masked sums, and this was none
     CONFLICT = "conflict"
     LOST = "lost"  # never travels: a device settles an upload so whose bytes it has no more
     # its parts: see `coordinator.uploads.validation`, and the vote on shapes for `unlike`

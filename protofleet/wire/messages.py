@@ -32,6 +32,9 @@ numbers); the message's type says which.
 # are read by everyone who gets them). A document is copied into plain values on the way in: what
 # leaves `decode` holds no tags, no bytes, no −0.0 and nothing that is not finite.
 #
+# A third kind of body is neither: letters of a masked sum (`LETTER_TYPES`) are left closed here, as
+# what is in them means nothing without the protocol that they are of.
+#
 # A large message travels as a `slip` in its place, a document that names its digest and size; it is
 # put together again before it comes here (`protofleet.mqtt.blobs`).
 
@@ -69,7 +72,9 @@ DOCUMENT_TYPES = frozenset(
         "slip",
     }
 )
-TYPES = PART_TYPES | DOCUMENT_TYPES
+# What a group of devices and its coordinator say for a masked sum (`protofleet.masking.letters`).
+LETTER_TYPES = frozenset({"group", "letter"})
+TYPES = PART_TYPES | DOCUMENT_TYPES | LETTER_TYPES
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,10 @@ def encode(
     """Bytes that `decode` accepts under the same limits, or a `WireError`."""
     if envelope.t in PART_TYPES:
         content = encode_parts(body, precision, exceptions, limits, where=f"{envelope.t}.parts")
+    elif envelope.t in LETTER_TYPES:
+        if not isinstance(body, bytes):
+            raise WireError(f"{envelope.t}.body: a letter's bytes are due")
+        content = body
     else:
         content = strict.dump(
             _document(body, f"{envelope.t}.body", limits), limits, f"{envelope.t}.body"
@@ -149,7 +158,11 @@ def decode(data: bytes, limits: Limits = DEFAULT, templates: Templates | None = 
 def decode_body(
     envelope: Envelope, body: bytes, limits: Limits = DEFAULT, templates: Templates | None = None
 ) -> Any:
-    """What `unseal` left closed: Parts or a document, by the envelope's type; or `WireError`."""
+    """What `unseal` left closed: Parts, a document or a letter's bytes, by the envelope's type; or
+    `WireError`.
+    """
+    if envelope.t in LETTER_TYPES:
+        return body
     if envelope.t in PART_TYPES:
         return decode_parts(body, limits, f"{envelope.t}.parts", templates)
     path = f"{envelope.t}.body"

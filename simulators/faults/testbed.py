@@ -47,6 +47,7 @@ class Testbed:
     agents: int = 3
     rounds: int = 3
     serve: Mapping[str, Any] = field(default_factory=dict)
+    trust: Mapping[str, Any] = field(default_factory=dict)
     packet: int = 131_072
     processes: list[CaseProcess] = field(default_factory=list)  # every process there was
 
@@ -96,6 +97,7 @@ class Testbed:
             "serve": serve,
             "broker": {"url": self.url, "packet": self.packet},
             "contract": contract,
+            "trust": self.trust,
         }
         (self.folder / "fleet.toml").write_text(toml(document))
 

@@ -112,6 +112,7 @@ def write(setup: Setup, folder: Path, url: str) -> None:
                 # Of a ledger everybody counts, and soon: nobody else is waited for.
                 "ledger": {"settle": 2.0, "asked": 1_000_000},
                 "admission": to_plain(setup.config.admission),
+                "trust": to_plain(setup.config.masks),
                 "settings": to_plain(setup.hyper),
             }
         )
@@ -244,7 +245,8 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
         for row in rows:
             stored = [journal.body(k.blob) for k in journal.uploads(row.round)]
             bodies = [body for body in stored if body]
-            parts = [decode(body).body for body in bodies]
+            messages = [decode(body) for body in bodies]
+            parts = [m.body for m in messages if m.envelope.t == "upload"]
             measures = (
                 last if row is rows[-1] else measured.get(row.round, {"accuracy": {}, "std": {}})
             )

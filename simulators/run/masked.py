@@ -129,7 +129,7 @@ def added(
 
 
 def _agreement(devices: Sequence[str], dropouts: int, layout: Layout, draw: Draw) -> Agreement:
-    return Agreement(draw(16), tuple(devices), dropouts, layout.digest())
+    return Agreement(draw(16), tuple(devices), dropouts, layout.digest(), "a round")
 
 
 class _Post:

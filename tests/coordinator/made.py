@@ -65,6 +65,7 @@ def core(
         quorum,
         timeout,
         cut,
+        least=1 if contract.masks is None else contract.masks.least,
     )
     terms = Terms(
         expected,

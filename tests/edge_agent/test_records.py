@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.records import SCHEMA, VERSION, DiskFull, StoreError, named
+from edge_agent.records import SCHEMA, STEPS, VERSION, DiskFull, StoreError, named
 
 # As version 1 made them: another layout under the same number would break every device's store.
 COLUMNS = {
@@ -50,7 +50,8 @@ def test_the_tables_of_version_1_are_what_they_were():
         table: " ".join(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
-    assert (VERSION, columns) == (1, COLUMNS)
+    assert columns == COLUMNS
+    assert (VERSION, sorted(STEPS)) == (2, [2])
     insert = "INSERT INTO outbox VALUES ('r', 1, '', '', '', NULL, '', 0, '', '', '', 0, 0.0)"
     db.execute(insert)
     with pytest.raises(sqlite3.IntegrityError):  # a round has one upload

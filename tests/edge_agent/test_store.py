@@ -138,7 +138,7 @@ def test_a_file_of_a_newer_release_is_left_alone(tmp_path):
     Store(tmp_path).close()
     with sqlite3.connect(tmp_path / "agent.db") as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="has version 99, this release reads 1"):
+    with pytest.raises(StoreError, match="has version 99, this release reads 2"):
         Store(tmp_path)
 
 

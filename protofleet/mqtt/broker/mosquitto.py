@@ -64,7 +64,7 @@ MEGABYTE = 2**20
 AUTOSAVE = 10  # seconds
 ROUNDS = 1000  # of the password hash
 # What stands behind d/{id}/ (`topics`); as text, because brokers in the field have it as text.
-READS = ("desired", "down", "rcpt", "blob/+/+", "cmd", "crt", "press/+")
+READS = ("desired", "down", "rcpt", "box", "blob/+/+", "cmd", "crt", "press/+")
 WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt", "csr")
 # Home automation: what a device says for it and puts there, and what its user may see and press.
 HOMES = "homeassistant"  # the user, and the prefix of what is discovered

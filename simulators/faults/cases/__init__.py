@@ -11,6 +11,7 @@ from simulators.faults.cases import (
     intruders,
     liars,
     links,
+    masks,
     rivals,
     trained,
 )
@@ -25,6 +26,7 @@ CASES: tuple[Case, ...] = (
     *trained.CASES,
     *intruders.CASES,
     *liars.CASES,
+    *masks.CASES,
 )
 
 

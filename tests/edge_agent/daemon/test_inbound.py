@@ -2,6 +2,7 @@
 first.
 """
 
+import io
 from contextlib import suppress
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from edge_agent.daemon import inbound
 from edge_agent.daemon.inbound import InboundDecoder
+from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.protocol.events import Announced, Coordinator, Own, Receipt, RoundSpec, Shared
 from edge_agent.records import Checkpoint, OutboxEntry
@@ -21,6 +23,7 @@ from protofleet.mqtt.blobs.descriptor import descriptor_message
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.topics import TopicParts
 from protofleet.settings.fields import to_plain
+from protofleet.util.logs import Log
 from protofleet.wire import Envelope
 from tests.edge_agent.fakes import BOOT, TOPICS, FakeLink, outbound_to
 
@@ -115,7 +118,8 @@ def decoder(tmp_path):
     store.take_over(BOOT)
     device = outbound_to(FakeLink(), tmp_path)
     transfers = Transfers(TOPICS, "a", tmp_path / "spool", device, lambda: 0.0, 1 << 20)
-    yield InboundDecoder(TOPICS, store, transfers)
+    masker = Masker("a", store, Log(io.StringIO()))
+    yield InboundDecoder(TOPICS, store, transfers, masker)
     store.close()
 
 

@@ -10,6 +10,7 @@ from edge_agent.protocol import events
 from edge_agent.protocol.events import Event, RoundSpec
 from edge_agent.protocol.machine import DeviceState, step
 from edge_agent.protocol.retry import RetryRules
+from protofleet.masking.group import Survivors
 from protofleet.wire.codes import Scope
 
 SPEC = RoundSpec("r", "fedproto", {}, {})
@@ -20,6 +21,7 @@ EXAMPLES = {
     "Ranges": ((0, 1),),
     "Scope": Scope.AGAIN,
     "RoundSpec": SPEC,
+    "Letter": Survivors(bytes(16), ("a", "b", "c")),
     "tuple[int, ...]": (1,),
     "tuple[str, ...] | None": None,
 }

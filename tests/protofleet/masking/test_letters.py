@@ -7,6 +7,7 @@ from protofleet.masking.group import (
     MaskedSum,
     Parcel,
     PublicKeys,
+    Readiness,
     Reveal,
     Roster,
     Survivors,
@@ -16,7 +17,10 @@ from protofleet.wire import strict
 from protofleet.wire.limits import DEFAULT
 
 KEYS = PublicKeys("d0", b"b" * 32, b"m" * 32, b"s" * 32)
+KEY = bytes(32)
 LETTERS = [
+    Readiness("d0", {"w": (3, 4), "a.b": ()}),
+    Roster(bytes(16), {"d.0": PublicKeys("d.0", KEY, KEY, KEY, b"a voucher")}),
     Agreement(bytes(16), ("d0", "d1", "d2"), 0, "layout"),
     KEYS,
     Roster(bytes(16), {"d0": KEYS}),
@@ -36,19 +40,30 @@ def test_what_is_said_arrives(letter):
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        ({"t": "gossip"}, "none of agreement"),
-        ([], "none of agreement"),
+        ({"t": "gossip"}, "none of readiness"),
+        ([], "none of readiness"),
         ({"t": "maskedsum", "device": "d0"}, "device, numbers are due"),
         ({"t": "maskedsum", "device": "d0", "numbers": "text"}, "bytes is due"),
         ({"t": "maskedsum", "device": "d0", "numbers": b"", "more": 1}, "are due"),
         ({"t": "boxes", "device": "d0", "boxes": [b"box"]}, "a map is due"),
         ({"t": "boxes", "device": "d0", "boxes": {"d1": 5}}, "bytes is due"),
         ({"t": "survivors", "session": b"", "devices": [1]}, "a list of names"),
-        ({"t": "publickeys", "device": "d", "box": b"", "mask": b"", "seed": b""}, "32 bytes"),
-        ({"t": "roster", "session": b"", "keys": {"d": [b"", b""]}}, "three keys"),
+        (
+            {"t": "publickeys", "device": "d", "box": b"", "mask": b"", "seed": b""}
+            | {"voucher": b""},
+            "32 bytes",
+        ),
+        (
+            {"t": "publickeys", "device": "d", "box": KEY, "mask": KEY, "seed": KEY}
+            | {"voucher": bytes(5000)},
+            "at most 4096",
+        ),
+        ({"t": "readiness", "device": "d", "shapes": {"w": [-1]}}, "the shape of a row"),
+        ({"t": "readiness", "device": "d", "shapes": {"w": [1] * 9}}, "the shape of a row"),
+        ({"t": "roster", "session": b"", "keys": {"d": [b"", b""]}}, "three keys and a voucher"),
         (
             {"t": "agreement", "session": bytes(16), "devices": ["a"], "dropouts": 0}
-            | {"layout": ""},
+            | {"layout": "", "purpose": ""},
             "3 devices at least",
         ),
     ],

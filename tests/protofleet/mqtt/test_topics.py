@@ -27,6 +27,8 @@ TOPICS = {
     T.chunk_request("a"): ("d/a/blob/req", TopicParts("a", "chunk_request")),
     T.own_chunk("a", D, 0): (f"d/a/blob/{D}/0", TopicParts("a", "own_chunk", (D, "0"))),
     T.upload_chunk("a", D, 3): (f"d/a/ub/{D}/3", TopicParts("a", "upload_chunk", (D, "3"))),
+    T.group: ("g/group", TopicParts(None, "group")),
+    T.box("a"): ("d/a/box", TopicParts("a", "box")),
     T.report("a"): ("d/a/evt", TopicParts("a", "report")),
     T.keys: ("g/keys", TopicParts(None, "keys")),
     T.listing: ("g/list", TopicParts(None, "listing")),

@@ -24,6 +24,7 @@ def test_what_is_not_final_is_asked_for_or_decided_later():
     assert set(UploadStatus) - FINAL == {
         UploadStatus.HELD,
         UploadStatus.MISSING,
+        UploadStatus.NOTED,
         UploadStatus.WAITING,
     }
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from protofleet import wire
+from protofleet.masking.group import Agreement, PublicKeys
+from protofleet.masking.letters import encode_letter
 from protofleet.values.prototypes import Head, Mixtures, Prototypes, SoftLabels, Tensors
 
 DATA = Path(__file__).parents[2] / "data" / "wire"
@@ -35,6 +37,8 @@ TENSORS = Tensors(
     }
 )
 HEAD = Head([0, 1], eighths(2, 3), [1 / 3, -2])
+TERMS = Agreement(bytes(range(16)), ("camera-07", "camera-08", "camera-09"), 0, BASE, "round 17")
+KEYS = PublicKeys("camera-07", bytes(32), bytes(range(32)), b"\xff" * 32, b"a voucher")
 SOFT = SoftLabels([0, 2], [[0.5, 0.25, 0.25], [0, 0, 1]])
 
 # type -> the rest of the envelope, body, and how it is encoded
@@ -106,6 +110,8 @@ SAMPLES = {
         {"digest": BASE, "size": 20_000_000, "chunk": 130_048, "of": "global"},
         {},
     ),
+    "group": ({**ROUND, "boot": BOOT}, encode_letter(TERMS), {}),
+    "letter": ({**AGENT, **ROUND, "seq": 44, "base": BASE}, encode_letter(KEYS), {}),
 }
 
 

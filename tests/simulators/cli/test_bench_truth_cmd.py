@@ -18,8 +18,12 @@ def call(monkeypatch):
         monkeypatch.setattr(
             measuring,
             "compare_engines",
-            lambda name, agents, rounds: Compared(
-                "a" * 64, ("b" if name in differing else "a") * 64, 0.5, 2.0
+            lambda name, agents, rounds, masks: Compared(
+                "a" * 64,
+                ("b" if name in differing else "a") * 64,
+                0.5,
+                2.0,
+                "a" * 64 if masks.secure_sum else "",
             ),
         )
         return CliRunner().invoke(truth, words)
@@ -38,3 +42,12 @@ def test_one_that_differs_fails_the_command_after_all_were_tried(call):
     run = call(("fedic",), "--only", "fedic", "--only", "local")
     assert [line.split()[1] for line in run.stdout.splitlines()] == ["DIFFERS", "same"]
     assert isinstance(run.exception, FleetError)
+
+
+def test_masked_sums_are_of_methods_that_can_have_them_with_all_three_hashes(call):
+    run = call((), "--secure-sum")
+    assert run.exit_code == 0
+    rows = [line.split() for line in run.stdout.splitlines()]
+    assert "fedavg" in {row[0] for row in rows}
+    assert not {"fedmps", "gfpl"} & {row[0] for row in rows}
+    assert all(row[1:5] == ["same", *["a" * 16] * 3] for row in rows)

@@ -1,0 +1,68 @@
+"""What a journal keeps of masked sums: for each group its terms, and its letters in their order.
+
+There is no upload in it: what devices said are keys, sealed boxes, masked numbers and shares, and
+of all of them together no more can be made than the total.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    """A group as it was called: for which round, the letter with its terms, and the shapes of rows
+    that its layout takes.
+    """
+
+    session: bytes
+    round: int
+    reason: str  # why the round was closed
+    agreement: bytes
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Minute:
+    """One letter, and whose; without bytes a mark."""
+
+    kind: str
+    agent: str = ""
+    body: bytes = b""
+
+
+class MinuteTables:
+    """Two tables of a journal; what writes belongs inside its `commit`."""
+
+    def __init__(self, db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+        self._db, self._wall = db, wall
+
+    def group(self, round: int) -> GroupRecord | None:
+        """The group of a round."""
+        sql = "SELECT session, round, reason, agreement, shapes FROM meetings WHERE round=?"
+        row = self._db.execute(sql, (round,)).fetchone()
+        if row is None:
+            return None
+        session, round, reason, agreement, shapes = row
+        read = {name: tuple(shape) for name, shape in json.loads(shapes).items()}
+        return GroupRecord(bytes(session), round, reason, bytes(agreement), read)
+
+    def rows(self, session: bytes) -> list[tuple[str, str, int | None]]:
+        """Kind, agent and place of every letter, in their order."""
+        sql = "SELECT kind, agent, blob FROM minutes WHERE session=? ORDER BY id"
+        return list(self._db.execute(sql, (session,)))
+
+    def put_group(self, group: GroupRecord) -> None:
+        """It is about to be called."""
+        shapes = json.dumps(dict(group.shapes))
+        values = (group.session, group.round, group.reason, group.agreement, shapes, self._wall())
+        self._db.execute("INSERT INTO meetings VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def put(self, rows: Iterable[tuple[bytes, str, str, int | None]]) -> None:
+        """Session, kind, agent and place."""
+        self._db.executemany(
+            "INSERT INTO minutes (session, kind, agent, blob) VALUES (?, ?, ?, ?)", rows
+        )

@@ -1,0 +1,208 @@
+"""Masked sums on a device: whether a run's uploads may be sent at all, what is said instead, and
+the disk before every answer.
+"""
+
+# Theory of operation
+#
+# The contract of a run says whether its sums are masked. That is written down when it is announced,
+# and before a round is trained (`begin`), and holds for the run from then on, whatever is announced
+# later: no upload of such a run ever leaves the device.
+#
+#   what goes out, of a round that waits       made of
+#   Readiness                                  the upload in the outbox, while there is no seat
+#   the seat's newest letter                   the store (`protocol.seat`)
+#
+# An upload that has no room (larger or finer than the contract's bounds) is found out before
+# `Readiness`: its device says why and takes no part. The recipe's own `fold` makes sums of the
+# upload, as it does at a coordinator that reads it; both need numpy and no more.
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from edge_agent.membership import FleetMember
+from edge_agent.protocol import seat as seats
+from edge_agent.protocol.events import RoundSpec
+from edge_agent.protocol.seat import OwnSums, Seat, Vouching
+from edge_agent.records import OutboxEntry, SeatRecord
+from edge_agent.store import Store
+from protofleet import registry, wire
+from protofleet.contract import Contract
+from protofleet.errors import FleetError, LinkError
+from protofleet.exchange.state import Upload
+from protofleet.masking.group import PublicKeys, Readiness
+from protofleet.masking.layout import open_shapes
+from protofleet.masking.letters import Letter, decode_member, encode_letter, encode_member
+from protofleet.masking.shares import Draw
+from protofleet.recipe import Recipe, Turn
+from protofleet.settings.fields import from_plain
+from protofleet.util.logs import Log
+
+MASKED = "masked/"  # and the run: what the store notes
+
+
+@dataclass(frozen=True)
+class _Agreed:
+    """What a run was told."""
+
+    contract: Contract
+    recipe: Recipe[Any]
+    hyper: Any
+
+
+@dataclass
+class Masker:
+    """A device's part in the masked sums of its runs."""
+
+    agent: str
+    store: Store
+    log: Log
+    member: FleetMember | None = None
+    only: bool = False  # take part where sums are masked, and nowhere else
+    draw: Draw = os.urandom
+    _plain: set[str] = field(default_factory=set)  # runs that were announced in this life
+    _agreed: dict[str, _Agreed | None] = field(default_factory=dict)
+    _ready: dict[tuple[str, int], bytes] = field(default_factory=dict)
+
+    def announced(self, spec: RoundSpec) -> None:
+        """What a run's coordinator says of it; an error, if the owner lets this device take part in
+        none like it.
+        """
+        if self.only and spec.contract.get("masks") is None:
+            raise LinkError(
+                "the fleet's sums are not masked, and trust.secure_sum is set on this device"
+            )
+
+        self._plain.add(spec.run)
+        self.begin(spec)
+
+    def speaks_plainly(self, run: str) -> bool:
+        """Whether what this device has to say of its samples may be said as it is: not before it is
+        known that the run is none of masked sums.
+        """
+        return run in self._plain and not self.only and not self.is_masked(run)
+
+    def begin(self, spec: RoundSpec) -> None:
+        """A round of this run is about to be trained: from now on it is known whether it is
+        masked.
+        """
+        if spec.contract.get("masks") is not None and self.store.noted(MASKED + spec.run) is None:
+            document = {**vars(spec), "contract": dict(spec.contract), "hyper": dict(spec.hyper)}
+            self.store.note(**{MASKED + spec.run: json.dumps(document)})
+            self._agreed.pop(spec.run, None)
+
+    def is_masked(self, run: str) -> bool:
+        """Whether uploads of this run stay here."""
+        return self._of(run) is not None
+
+    def letter(self, upload: OutboxEntry) -> bytes | None:
+        """What goes out in an upload's place; None if the upload itself may, because there is
+        nothing in it and nothing is added up in its round. Errors say why there is nothing to say.
+        """
+        agreed = self._of(upload.run)
+        assert agreed is not None  # the caller asked
+        seat = self._seat(upload.run, upload.round)
+        if seat is not None:
+            return seat.letter
+        place = upload.run, upload.round
+        if place not in self._ready:
+            turn = Turn(agreed.contract, agreed.hyper, upload.round, self.agent)
+            if not agreed.recipe.talks(turn):
+                return None
+            self._ready = {place: self._first_letter(agreed, turn, upload)}
+        return self._ready[place]
+
+    def digest(self, run: str, round: int) -> str:
+        """What a receipt calls that; empty where nothing was said."""
+        seat = self._seat(run, round)
+        if seat is not None:
+            return seat.digest
+        ready = self._ready.get((run, round))
+        return "" if ready is None else Seat(b"", None, ready).digest
+
+    def hears(self, run: str, round: int, word: Letter) -> bool:
+        """A word of the group's: whether there is a new answer to send, which is on disk then."""
+        agreed, upload = self._of(run), self.store.upload(run, round)
+        if agreed is None or upload is None:
+            return False
+        seat = self._seat(run, round)
+        try:
+            own = self._sums(agreed, upload)
+            after = seats.answered(seat, word, own, self._identity, self.draw)
+        except FleetError as error:
+            self.log.warning(f"no part in a masked sum: {error}", round=round)
+            if seat is not None:
+                self.store.take_seat(run, round, _record(seat.left))
+            return False
+        if after is None:
+            return False
+        self.store.take_seat(run, round, _record(after))
+        return True
+
+    def _first_letter(self, agreed: _Agreed, turn: Turn[Any], upload: OutboxEntry) -> bytes:
+        own = self._sums(agreed, upload)
+        masks = agreed.contract.masks
+        assert masks is not None  # else the run would not be one of masked sums
+        own.layout(masks.least).pack(own.partial)  # whether it has room does not depend on others
+        rooms = agreed.recipe.rooms(turn, masks.ceilings(masks.least))
+        return encode_letter(Readiness(self.agent, open_shapes(rooms, own.partial)))
+
+    def _sums(self, agreed: _Agreed, upload: OutboxEntry) -> OwnSums:
+        recipe, contract, masks = agreed.recipe, agreed.contract, agreed.contract.masks
+        assert masks is not None  # else the run would not be one of masked sums
+        turn = Turn(contract, agreed.hyper, upload.round)
+        parts = wire.decode_parts(upload.body)
+        came = Upload(self.agent, upload.round, upload.base, parts)
+        partial = recipe.fold(turn, came, 1) if parts else {}
+        shapes = open_shapes(recipe.rooms(turn, masks.ceilings(masks.least)), partial)
+        return OwnSums(
+            self.agent,
+            f"round {upload.round}",
+            partial,
+            lambda devices: recipe.layout(turn, shapes, devices),
+        )
+
+    def _seat(self, run: str, round: int) -> Seat | None:
+        record = self.store.seat(run, round)
+        if record is None:
+            return None
+        member = decode_member(record.memory) if record.memory else None
+        return Seat(record.session, member, record.letter)
+
+    def _of(self, run: str) -> _Agreed | None:
+        if run not in self._agreed:
+            noted = self.store.noted(MASKED + run)
+            self._agreed[run] = None if noted is None else _read(json.loads(noted))
+        return self._agreed[run]
+
+    @property
+    def _identity(self) -> Vouching:
+        """Who joined a fleet vouches for its keys, and believes vouched keys alone."""
+        if self.member is None:
+            return Vouching()
+        from protofleet.trust import certificates, keys, vouching
+
+        member = self.member
+        key, own = keys.read(member.key), certificates.of_pem(member.certificate)
+        authority = certificates.of_pem(member.authority)
+
+        def check(of: PublicKeys, session: bytes) -> None:
+            content = of.content(session)
+            vouching.check(of.voucher, of.device, content, authority, lambda: datetime.now(UTC))
+
+        return Vouching(lambda content: vouching.vouched(key, own, content), check)
+
+
+def _read(document: dict[str, Any]) -> _Agreed:
+    recipe = registry.load(document["method"])
+    contract = from_plain(Contract, document["contract"], "contract")
+    return _Agreed(contract, recipe, from_plain(recipe.hyper, document["hyper"], "hyper"))
+
+
+def _record(seat: Seat) -> SeatRecord:
+    memory = b"" if seat.member is None else encode_member(seat.member)
+    return SeatRecord(seat.session, memory, seat.letter)

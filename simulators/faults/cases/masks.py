@@ -1,0 +1,150 @@
+"""`kill -9` in a fleet whose sums are masked: of the coordinator and of devices at every step of a
+group, and devices that never come back.
+
+What a masked fleet ends in is held to the plain laboratory's by the same verdict as every other:
+the state after each round is that of the devices that its cut counts, and nobody read an upload.
+"""
+
+from __future__ import annotations
+
+from coordinator.core import Core
+from coordinator.journal.journal import Journal
+from coordinator.journal.minutes import MinuteTables
+from coordinator.uploads.assembly import Assembly
+from edge_agent.daemon.executor import ActionExecutor
+from edge_agent.daemon.masker import Masker
+from edge_agent.store import Store
+from simulators.faults.case import Attempt, Case, pause
+from simulators.faults.cases.deaths import Table, draw_failpoint
+from simulators.faults.crowd import crowd
+from simulators.faults.failpoint import STATEMENT
+from simulators.faults.testbed import Testbed, until
+from simulators.faults.verdict import PromiseBroken, judge, receipts
+
+DEVICES, ROUNDS = 5, 2
+MASKED = {"secure_sum": True, "dropouts": 1}
+# How often each happens, at least, in two rounds of five devices.
+COORDINATOR: Table = {
+    Assembly.convene: 2,
+    Assembly.take: 36,
+    Assembly.write: 10,
+    Assembly.advance: 10,
+    Assembly.words: 8,
+    Assembly.end: 2,
+    MinuteTables.put_group: 2,
+    MinuteTables.put: 16,
+    Journal.add_minutes: 16,
+    Journal.commit: 24,
+    Core._convene: 2,
+    Core._assemble: 12,
+    Core._close: 2,
+    Core._fuse: 2,
+    STATEMENT: 120,
+}
+DEVICE: Table = {
+    Masker.begin: 2,
+    Masker.letter: 6,
+    Masker.hears: 8,
+    Store.take_seat: 8,
+    Store.seat: 12,
+    Store.settle: 2,
+    Store.commit_round: 2,
+    ActionExecutor._send: 8,
+    STATEMENT: 60,
+}
+
+
+def _testbed(attempt: Attempt, url: str, **serve: float) -> Testbed:
+    return attempt.testbed(url, agents=DEVICES, rounds=ROUNDS, trust=MASKED, serve=serve)
+
+
+def coordinator_killed(attempt: Attempt) -> str:
+    """It dies at an instant of a group's way, and every third time its second life does, too."""
+    deaths = [draw_failpoint("coordinator", COORDINATOR, attempt.seed)]
+    if attempt.seed % 3 == 2:
+        deaths.append(draw_failpoint("coordinator", COORDINATOR, attempt.seed + 1))
+    words = []
+    with attempt.broker() as broker:
+        testbed = _testbed(attempt, str(broker.address))
+        with crowd(testbed.sites()):
+            for number, death in enumerate(deaths):
+                coordinator = testbed.coordinator(death)
+                killed = coordinator.dies() if number == 0 else bool(coordinator.ended())
+                receipts(testbed)
+                words.append(f"{death}{'' if killed else ' (did not come)'}")
+            testbed.coordinator().done()
+    judge(testbed)
+    return ", then ".join(words)
+
+
+def device_killed(attempt: Attempt) -> str:
+    """One of five dies at an instant, comes back at once, and goes on in the same group."""
+    death = draw_failpoint("edge_agent", DEVICE, attempt.seed)
+    with attempt.broker() as broker:
+        testbed = _testbed(attempt, str(broker.address))
+        victim, *others = testbed.names
+        with crowd([site for site in testbed.sites() if site.agent in others]):
+            coordinator, first = testbed.coordinator(), testbed.device(victim, death)
+            until(
+                lambda: first.process.poll() is not None or coordinator.process.poll() is not None,
+                "an end",
+            )
+            first.stop()
+            first.dies()
+            second = testbed.device(victim)
+            try:
+                coordinator.done()
+            finally:
+                second.stop()
+    judge(testbed)
+    return str(death)
+
+
+def device_lost(attempt: Attempt) -> str:
+    """One of five dies at an instant and does not come back before its rounds are over."""
+    death = draw_failpoint("edge_agent", DEVICE, attempt.seed)
+    with attempt.broker() as broker:
+        testbed = _testbed(attempt, str(broker.address), round_timeout=1.5, quorum=0.8)
+        victim, *others = testbed.names
+        with crowd([site for site in testbed.sites() if site.agent in others]):
+            lost, coordinator = testbed.device(victim, death), testbed.coordinator()
+            coordinator.done()
+            lost.stop()
+    judge(testbed, whole=False)
+    return str(death)
+
+
+def too_many_lost(attempt: Attempt) -> str:
+    """More devices than a group may lose: its round ends without a total, in one line, and the next
+    one does not.
+    """
+    with attempt.broker() as broker:
+        testbed = _testbed(attempt, str(broker.address), round_timeout=1.5, quorum=0.6)
+        mortal, stay = testbed.names[:2], testbed.names[2:]
+        death = draw_failpoint("edge_agent", {Store.take_seat: 4}, attempt.seed)
+        with crowd([site for site in testbed.sites() if site.agent in stay]):
+            victims = [testbed.device(name, death) for name in mortal]
+            coordinator = testbed.coordinator()
+            until(lambda: all(one.process.poll() is not None for one in victims), "two deaths")
+            log = testbed.folder / "coordinator.log"
+            until(lambda: log.read_text().count("cannot be fused") == 1, "a round without a total")
+            pause(0.2)
+            back = [testbed.device(name) for name in mortal]
+            try:
+                coordinator.done()
+            finally:
+                for one in back:
+                    one.stop()
+        words = log.read_text()
+    if words.count("cannot be fused") != 1:
+        raise PromiseBroken("a round without a total is said once")
+    judge(testbed, whole=False)
+    return str(death)
+
+
+CASES = (
+    Case("coordinator killed, masked", coordinator_killed, soak=30),
+    Case("device killed, masked", device_killed, soak=18),
+    Case("device lost, masked", device_lost, soak=18),
+    Case("too many lost, masked", too_many_lost, soak=4),
+)

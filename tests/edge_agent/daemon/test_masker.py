@@ -1,0 +1,101 @@
+"""What a device sends in a masked run, and what never leaves it."""
+
+import io
+
+import pytest
+
+from edge_agent.daemon.masker import Masker
+from edge_agent.protocol.events import RoundSpec
+from protofleet.errors import FusionError, LinkError
+from protofleet.masking.group import Agreement, Readiness
+from protofleet.masking.letters import decode_letter
+from protofleet.settings.fields import to_plain
+from protofleet.util.logs import Log
+from protofleet.values.prototypes import Prototypes
+from tests.coordinator import made
+from tests.grouping import MaskedFleet
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    trial = MaskedFleet(tmp_path)
+    made.joined(trial.core, ("a", "b"))
+    yield trial
+    trial.close()
+
+
+def trained(fleet, name="a", parts=None):
+    device = fleet.devices[name]
+    device.trains(fleet.core, 1, fleet.core.state.base, parts or made.parts_of(name, 1))
+    return device
+
+
+def spec(fleet, **changes):
+    terms = fleet.core.terms.expected
+    contract = {**terms.contract.announced(), **changes}
+    return RoundSpec("r1", terms.recipe.name, contract, to_plain(fleet.core.terms.hyper))
+
+
+def test_a_run_that_was_masked_once_is_masked_for_good(fleet):
+    device = trained(fleet)
+    assert device.masker.is_masked("r1")
+    assert not device.masker.is_masked("another")
+    device.masker.begin(spec(fleet, masks=None))
+    device.start()
+    assert device.masker.is_masked("r1")
+    letter = decode_letter(device.masker.letter(device.store.upload("r1", 1)))
+    assert letter == Readiness("a", {})
+
+
+def test_an_owner_may_want_no_other_rounds(fleet):
+    device = trained(fleet)
+    careful = Masker("a", device.store, Log(io.StringIO()), only=True)
+    careful.announced(spec(fleet))
+    with pytest.raises(LinkError, match="not masked"):
+        careful.announced(spec(fleet, masks=None))
+    assert not careful.speaks_plainly("r1")
+
+
+def test_nothing_is_said_plainly_before_it_is_known_that_it_may_be(fleet):
+    device = fleet.devices["c"]
+    assert not device.masker.speaks_plainly("r1")
+    device.masker.announced(spec(fleet, masks=None))
+    assert device.masker.speaks_plainly("r1")
+    device.masker.announced(spec(fleet))
+    assert not device.masker.speaks_plainly("r1")
+
+
+def test_what_has_no_room_is_said_before_anything_is_sent(fleet):
+    device = trained(fleet, parts={"prototypes": Prototypes([0], [[200.0, 0, 0, 0]], [3])})
+    with pytest.raises(FusionError, match="at most 128 has room"):
+        device.masker.letter(device.store.upload("r1", 1))
+
+
+def test_a_word_that_is_wrong_ends_the_seat_and_says_so_in_one_line(fleet):
+    device = trained(fleet)
+    wrong = Agreement(b"s" * 16, ("a", "b", "c", "d"), 1, "another layout", "round 1")
+    assert not device.masker.hears("r1", 1, wrong)
+    assert "no part in a masked sum" in device.log.stream.getvalue()
+    assert device.store.seat("r1", 1) is None  # nothing was said yet: it may be asked again
+
+
+def test_a_settled_round_keeps_its_session_and_nothing_else(fleet):
+    fleet.run()
+    device = fleet.devices["a"]
+    before = device.store.seat("r1", 1)
+    assert before.memory
+    assert before.letter
+    device.store.settle("r1", 1, "accepted", "", "", 1)
+    after = device.store.seat("r1", 1)
+    assert (after.session, after.memory, after.letter) == (before.session, b"", b"")
+    again = Agreement(b"t" * 16, fleet.agreements[0].devices, 1, "", "round 1")
+    assert not device.masker.hears("r1", 1, again)
+    assert "a second group for round 1" in device.log.stream.getvalue()
+
+
+def test_words_of_runs_and_rounds_that_are_not_here(fleet):
+    device = trained(fleet)
+    word = Agreement(b"s" * 16, ("a", "b", "c"), 0, "", "round 9")
+    assert not device.masker.hears("r1", 9, word)
+    assert not device.masker.hears("another", 1, word)
+    assert device.masker.digest("another", 1) == ""

@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # One more than a small machine has cores: tests of fleets wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: demo test soak system lint bench clean
+.PHONY: demo test soak system lint bench homeassistant clean
 
 # One environment for all targets; remade only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt
@@ -48,9 +48,22 @@ lint: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+# Every payload of ours through Home Assistant's own schemas, in an environment of its own (400 MB): writes
+# tests/data/homeassistant/payloads.json, which the tests hold the code to.
+HOMES := .venv-homeassistant
+$(HOMES)/.ready:
+	@$(PYTHON) -m venv $(HOMES)
+	@echo "installing Home Assistant into $(HOMES) (once)"
+	@$(HOMES)/bin/pip install --quiet --disable-pip-version-check homeassistant==2024.3.3 paho-mqtt==1.6.1
+	@touch $@
+
+homeassistant: $(READY) $(HOMES)/.ready
+	@PYTHONPATH=. $(BIN)/python tools/homes.py
+	@$(HOMES)/bin/python tools/homes.py check
+
 bench: $(READY)
 	@$(BIN)/protofleet bench codec
 	@$(BIN)/protofleet bench lab
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(HOMES) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -231,7 +231,6 @@ def of_device(topics: Topics, agent: str) -> tuple[Entity, ...]:
                 "unit_of_measurement": "B",
                 "device_class": "data_size",
                 "state_class": "total_increasing",
-                "suggested_unit_of_measurement": "MB",
             },
         ),
     )

@@ -19,13 +19,13 @@ from protofleet.trust import keys
 from protofleet.trust.sealing import Signer
 from protofleet.trust.sequence import WILL, Sequence
 
-TOOL = Path(__file__).parents[3] / "tools" / "homeassistant.py"
+TOOL = Path(__file__).parents[3] / "tools" / "homes.py"
 T = Topics("orchard")
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("homeassistant_tool", TOOL)
+    spec = importlib.util.spec_from_file_location("homes", TOOL)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -16,8 +16,14 @@ from simulators.cli.common import json_option
     "--rounds", default=40, show_default=True, help="Rounds; the first five are not counted."
 )
 @click.option("--devices", default=5, show_default=True, help="Device daemons.")
+@click.option(
+    "--signed", is_flag=True, help="The same fleet by invitation beside it, whose words are signed."
+)
+@click.option(
+    "--runs", default=3, show_default=True, help="With --signed: runs of each, in turn; medians."
+)
 @json_option
-def overhead(rounds: int, devices: int, as_json: bool) -> None:
+def overhead(rounds: int, devices: int, signed: bool, runs: int, as_json: bool) -> None:
     """A round over MQTT with next to no training: its time, what idle devices hold, and bytes on
     the loopback.
 
@@ -27,6 +33,9 @@ def overhead(rounds: int, devices: int, as_json: bool) -> None:
 
     from simulators.speed.overhead import bench_overhead
 
+    if signed:
+        _beside(rounds, devices, runs, as_json=as_json)
+        return
     with TemporaryDirectory(prefix="protofleet-") as folder:
         measured = bench_overhead(rounds, devices, Path(folder))
     if as_json:
@@ -51,3 +60,32 @@ def overhead(rounds: int, devices: int, as_json: bool) -> None:
     )
     for name, value in lines.items():
         click.echo(f"{name:<50}{value:>14}")
+
+
+def _beside(rounds: int, devices: int, runs: int, *, as_json: bool) -> None:
+    """Both, and what signatures add."""
+    from statistics import median
+    from tempfile import TemporaryDirectory
+
+    from simulators.speed.overhead import bench_beside
+
+    with TemporaryDirectory(prefix="protofleet-") as folder:
+        both = bench_beside(
+            rounds, devices, runs, Path(folder), lambda words: click.echo(words, err=True)
+        )
+    if as_json:
+        document = {
+            name: [asdict(row) | {"overhead_ms": row.overhead_ms} for row in rows]
+            for name, rows in both.items()
+        }
+        click.echo(json.dumps(document, indent=1))
+        return
+    click.echo(f"{devices} devices, {rounds} rounds, the first five not counted; {runs} runs each")
+    click.echo(f"{'medians':<50}{'plain':>9}{'signed':>9}{'more':>9}")
+    for what, name in (
+        ("overhead of a round, ms", "overhead_ms"),
+        ("a device daemon, its training process beside it, MB", "daemon_mb"),
+        ("a device daemon alone, MB", "idle_mb"),
+    ):
+        plain, under = (median(getattr(row, name) for row in rows) for rows in both.values())
+        click.echo(f"{what:<50}{plain:>9.1f}{under:>9.1f}{under - plain:>+9.1f}")

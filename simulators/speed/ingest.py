@@ -60,11 +60,14 @@ from protofleet.mqtt.broker.run import RunningBroker, running_broker
 from protofleet.mqtt.topics import Topics
 from protofleet.values.prototypes import Prototypes
 from simulators.speed import raw
+from simulators.speed.raw import Seal
 from simulators.speed.serving import serving
+from simulators.speed.signing import SigningCrew
 
 FLEET, CLASSES, DIM = "bench", 10, 1024
 PUBLISHERS, WINDOW = 20, 20
 PATIENCE = 120.0
+SLEEPER = "sleeper"
 
 
 @dataclass(frozen=True)
@@ -84,14 +87,15 @@ class Ingested:
 
 
 def bench_ingest(
-    uploads: int, runs: int, folder: Path, tell: Callable[[str], None]
+    uploads: int, runs: int, folder: Path, tell: Callable[[str], None], *, signed: bool = False
 ) -> list[Ingested]:
     """The bare subscriber and the coordinator in turn on the same packets, each time with a broker
-    of its own.
+    of its own; and the coordinator of a fleet whose words are signed, if that is to be seen beside.
     """
     measured = []
+    receivers: list[_Measure] = [_bare, _coordinator, *[_signed] * signed]
     for run in range(1, runs + 1):
-        for measure in (_bare, _coordinator):
+        for measure in receivers:
             tell(f"run {run} of {runs}: {measure.__name__.strip('_')}")
             place = folder / f"{run}{measure.__name__}"
             with (
@@ -100,6 +104,9 @@ def bench_ingest(
             ):
                 measured.append(measure(uploads, place, broker, receive))
     return measured
+
+
+_Measure = Callable[[int, Path, RunningBroker, Callable[[int], None]], Ingested]
 
 
 def middle(measured: Sequence[Ingested]) -> list[Ingested]:
@@ -133,16 +140,39 @@ def _bare(
 def _coordinator(
     uploads: int, folder: Path, broker: RunningBroker, receive: Callable[[int], None]
 ) -> Ingested:
+    return _served("coordinator", uploads, folder, broker, receive, raw.unsigned)
+
+
+def _signed(
+    uploads: int, folder: Path, broker: RunningBroker, receive: Callable[[int], None]
+) -> Ingested:
+    names = [bench_agent(number) for number in range(uploads)]
+    crew = SigningCrew.of_folder(folder / "data", FLEET, [*names, SLEEPER])
+    return _served("coordinator, signed", uploads, folder, broker, receive, crew.seal)
+
+
+def _served(
+    name: str,
+    uploads: int,
+    folder: Path,
+    broker: RunningBroker,
+    receive: Callable[[int], None],
+    seal: Seal,
+) -> Ingested:
     serve = {"run": "bench", "round_timeout": 3600.0}
     with serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as process:
-        _open_round(folder, broker.address.host, broker.address.port)
+        _open_round(folder, broker.address.host, broker.address.port, seal)
         receive(process.pid)
-        base = ask(folder / "data", "show", round=1)["base"]
+        base, topics = ask(folder / "data", "show", round=1)["base"], Topics(FLEET)
+        messages = [
+            (agent, seal(agent, topics.upload(agent, 1), message))
+            for agent, message in bench_uploads(uploads, base)
+        ]
 
         def count() -> int:
             return int(ask(folder / "data", "status")["uploads"])
 
-        return _measure("coordinator", process, broker, bench_uploads(uploads, base), count)
+        return _measure(name, process, broker, messages, count)
 
 
 @contextmanager
@@ -206,6 +236,11 @@ def _used(receiver: int, broker: int) -> tuple[float, float, float]:
     return raw.cpu(receiver), raw.cpu(broker), time.process_time()
 
 
+def bench_agent(number: int) -> str:
+    """What a device is called."""
+    return f"agent-{number:05d}"
+
+
 def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
     """One upload an agent: 10 classes of 1,024 numbers in half precision, 20 KB."""
     rng = np.random.default_rng(0)
@@ -213,7 +248,7 @@ def bench_uploads(count: int, base: str) -> list[tuple[str, bytes]]:
     vectors = rng.normal(size=(CLASSES, DIM))
     messages = []
     for number in range(count):
-        agent = f"agent-{number:05d}"
+        agent = bench_agent(number)
         envelope = wire.Envelope(
             t="upload",
             fleet=FLEET,
@@ -354,8 +389,8 @@ sys.stdin.readline()
 """
 
 
-def _open_round(folder: Path, host: str, port: int) -> None:
+def _open_round(folder: Path, host: str, port: int, seal: Seal) -> None:
     """A round in which one device, that is there and never answers, is waited for in vain."""
-    with raw.connected(host, port, "sleeper") as sleeper:
-        sleeper.sendall(raw.birth(Topics(FLEET), "sleeper"))
+    with raw.connected(host, port, SLEEPER) as sleeper:
+        sleeper.sendall(raw.birth(Topics(FLEET), SLEEPER, seal))
         raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)

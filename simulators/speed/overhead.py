@@ -24,6 +24,7 @@ from coordinator.service.control import ask
 from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.mqtt.broker.run import running_broker
+from simulators.faults import invited
 from simulators.live.fleet import FleetProcess, last_words, start, toml
 from simulators.speed import raw
 from simulators.speed.serving import serving
@@ -56,10 +57,27 @@ class Overhead:
         return self.round_ms - self.training_ms
 
 
-def bench_overhead(rounds: int, devices: int, folder: Path) -> Overhead:
-    """So many rounds of a fleet of processes."""
+def bench_beside(
+    rounds: int, devices: int, runs: int, folder: Path, tell: Callable[[str], None]
+) -> dict[str, list[Overhead]]:
+    """The same without and with signatures, in turn: a machine has moods."""
+    measured: dict[str, list[Overhead]] = {"plain": [], "signed": []}
+    for run in range(1, runs + 1):
+        for name, rows in measured.items():
+            tell(f"run {run} of {runs}: {name}")
+            place = folder / f"{run}-{name}"
+            place.mkdir()
+            rows.append(bench_overhead(rounds, devices, place, signed=name == "signed"))
+    return measured
+
+
+def bench_overhead(rounds: int, devices: int, folder: Path, *, signed: bool = False) -> Overhead:
+    """So many rounds of a fleet of processes; signed: of one by invitation."""
     with running_broker(folder / "broker", prefer="mosquitto") as broker:
         url = str(broker.address)
+        if signed:
+            homes = {name: _home(folder, name) / "agent-data" for name in _names(devices)}
+            invited.invite(folder / "data", FLEET, homes, url)
         serve = {"run": "bench", "min_agents": devices, "rounds": rounds, "round_timeout": 600.0}
         with (
             serving(folder, url, FLEET, CLASSES, DIM, serve),
@@ -97,10 +115,9 @@ def _devices(folder: Path, url: str, devices: int) -> Iterator[list[FleetProcess
     rng = np.random.default_rng(0)
     with ExitStack() as stack:
         members = []
-        for number in range(devices):
-            name = f"agent-{number:02d}"
-            home = folder / "agents" / name
-            home.mkdir(parents=True)
+        for name in _names(devices):
+            home = _home(folder, name)
+            home.mkdir(parents=True, exist_ok=True)
             x, y = (
                 rng.normal(size=(SAMPLES, INPUT)).astype(np.float32),
                 np.arange(SAMPLES) % CLASSES,
@@ -128,6 +145,14 @@ def _devices(folder: Path, url: str, devices: int) -> Iterator[list[FleetProcess
             stack.callback(member.process.terminate)
             members.append(member)
         yield members
+
+
+def _names(devices: int) -> list[str]:
+    return [f"agent-{number:02d}" for number in range(devices)]
+
+
+def _home(folder: Path, name: str) -> Path:
+    return folder / "agents" / name
 
 
 def _round(folder: Path) -> int:

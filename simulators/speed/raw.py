@@ -66,11 +66,20 @@ def publishes(data: bytearray) -> Iterator[tuple[str, bytes]]:
         del data[: at + size]
 
 
-def birth(topics: Topics, agent: str) -> bytes:
+Seal = Callable[[str, str, bytes], bytes]  # a device's message for a topic, as it goes out
+
+
+def unsigned(agent: str, topic: str, message: bytes) -> bytes:
+    """As it is."""
+    return message
+
+
+def birth(topics: Topics, agent: str, seal: Seal = unsigned) -> bytes:
     """The packet of QoS 1 by which a device says that it is there."""
     envelope = wire.Envelope(t="birth", fleet=topics.fleet, agent=agent, boot="b")
     body = wire.encode(envelope, {"online": True, "wire": [1], "classes": [], "samples": 1})
-    return packet(0x32, text(topics.state(agent)) + b"\0\1" + body)
+    topic = topics.state(agent)
+    return packet(0x32, text(topic) + b"\0\1" + seal(agent, topic, body))
 
 
 def upload(topics: Topics, agent: str, round: int, number: int, payload: bytes) -> bytes:

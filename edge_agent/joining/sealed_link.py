@@ -43,6 +43,7 @@ from protofleet.errors import TrustError
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Event, LinkSettings, Publication, Ticket, Will
 from protofleet.mqtt.link.link import Link
+from protofleet.mqtt.link.reconnect import Backoff
 from protofleet.mqtt.topics import OF_HOMES, Topics
 from protofleet.trust import certificates, keys, sealing, sequence
 from protofleet.trust import ring as rings
@@ -241,6 +242,7 @@ def sealed_link(
     speaker: tuple[FleetMember | None, int],
     log: Log,
     rng: random.Random,
+    backoff: Backoff | None = None,
 ) -> SealedLink:
     """A link for who joined a fleet, on this lane, or for who did not."""
     member, lane = speaker
@@ -254,4 +256,4 @@ def sealed_link(
             )
 
         settings = replace(settings, will=sealed_will)
-    return SealedLink(Link(address, name, settings, rng=rng), voice, log)
+    return SealedLink(Link(address, name, settings, rng=rng, backoff=backoff), voice, log)

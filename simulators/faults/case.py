@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import Prefer, RunningBroker, running_broker
 from simulators.faults.testbed import CaseProcess, Testbed, until
 
+SIGNED = 3  # of so many seeds one
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -29,6 +31,7 @@ class Attempt:
     folder: Path
     seed: int
     prefer: Prefer = "mosquitto"
+    signed: bool = False  # on a fleet by invitation
     processes: list[CaseProcess] = field(default_factory=list)
 
     def rng(self) -> random.Random:
@@ -46,6 +49,8 @@ class Attempt:
         """A testbed in this folder, its settings written."""
         testbed = Testbed(self.folder / "fleet", url, processes=self.processes, **how)
         testbed.write()
+        if self.signed:
+            testbed.invite()
         return testbed
 
 
@@ -61,11 +66,14 @@ class Case:
     brokers: tuple[Prefer, ...] = ("mosquitto", "embedded")
     root: bool = False  # it mounts a file system
     adversary: bool = False  # somebody means it
+    signed: bool = False  # with every third seed on a fleet by invitation, where words are signed
 
     def run(self, attempt: Attempt) -> str:
         """Play it, and leave no process behind, whatever happens."""
+        signed = self.signed and attempt.seed % SIGNED == 1
         try:
-            return self.play(attempt)
+            words = self.play(replace(attempt, signed=True) if signed else attempt)
+            return f"{words}, signed" if signed else words
         finally:
             # In the order of their start; each is dead before the folder may be removed.
             for process in attempt.processes:

@@ -18,17 +18,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from edge_agent import membership
 from edge_agent.config import AgentSection, Config, FleetSection, LimitsSection
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
+from edge_agent.joining.sealed_link import sealed_link
 from edge_agent.protocol.retry import RetryRules
 from edge_agent.store import Store, lock
 from edge_agent.worker.ipc import DataSurvey
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Link, LinkSettings
+from protofleet.mqtt.link.link import LinkSettings
 from protofleet.mqtt.topics import Topics
+from protofleet.trust.sequence import DAEMON
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 from simulators.faults.fake_agent import Draw, FakeTraining, prototypes
@@ -63,18 +66,20 @@ def run_device(site: DeviceSite, started: Callable[[Daemon], None]) -> None:
         boot = secrets.token_hex(8)
         store.take_over(boot)
         topics, address = Topics(site.fleet), Address.parse(site.url)
-        link = Link(
-            address,
-            site.agent,
-            LinkSettings(will=outbound.will(topics, site.agent, boot), keepalive=site.keepalive),
-            rng=random.Random(),
-            backoff=lambda attempt: min(2.0, 0.1 * (attempt + 1)),
+        member = membership.of_folder(site.folder)  # of a fleet by invitation
+        settings = LinkSettings(
+            will=outbound.will(topics, site.agent, boot), keepalive=site.keepalive
         )
-        training = FakeTraining(site.agent, boot, store, link.wake, site.draw_of)
         rules = RetryRules(site.agent, evaluate=False, first_wait=QUICK, longest_wait=2.0)
         with (site.folder / "log").open("a") as words:
+            log, rng = Log(words), random.Random()
+            speaker = member, DAEMON
+            link = sealed_link(address, site.agent, settings, speaker, log, rng, _soon)
+            training = FakeTraining(site.agent, boot, store, link.wake, site.draw_of)
             deps = DaemonDeps(
-                config, link, store, training, Log(words), Notifier({}), boot, True, now=site.now
+                *(config, link, store, training, log, Notifier({}), boot, True),
+                now=site.now,
+                member=member,
             )
             daemon = Daemon(deps, rules, DataSurvey((), 1))
             started(daemon)
@@ -82,6 +87,11 @@ def run_device(site: DeviceSite, started: Callable[[Daemon], None]) -> None:
     finally:
         store.close()
         directory_lock.close()
+
+
+def _soon(attempt: int) -> float:
+    """Seconds to the next connection: a case is not to wait."""
+    return min(2.0, 0.1 * (attempt + 1))
 
 
 @dataclass

@@ -38,6 +38,7 @@ from edge_agent.worker.ipc import (
     Work,
 )
 from protofleet import registry, wire
+from protofleet.budget.clipping import POINT, clipped
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
 from protofleet.exchange.state import GlobalState
@@ -55,6 +56,9 @@ def prototypes(contract: Contract) -> Draw:
     def draw(rng: np.random.Generator) -> Parts:
         classes = np.flatnonzero(rng.random(contract.n_classes) < 0.6)
         vectors = rng.standard_normal((len(classes), contract.embedding), dtype=np.float32)
+        if contract.budget is not None:  # as long as agreed, however the wire rounds it
+            steps = clipped(vectors, contract.budget.norm * (1 - 2.0**-10))
+            vectors = (steps * 2.0**-POINT).astype(np.float32)
         return {"prototypes": Prototypes(classes, vectors, rng.integers(1, 100, len(classes)))}
 
     return draw

@@ -17,6 +17,7 @@ from coordinator.service.control import ask
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError
 from protofleet.settings.fields import to_plain
+from simulators.faults import invited
 from simulators.faults.crowd import DeviceSite
 from simulators.faults.failpoint import Failpoint
 from simulators.live.fleet import last_words, toml
@@ -97,9 +98,14 @@ class Testbed:
             "serve": serve,
             "broker": {"url": self.url, "packet": self.packet},
             "contract": contract,
-            "trust": self.trust,
+            "trust": dict(self.trust),
         }
         (self.folder / "fleet.toml").write_text(toml(document))
+
+    def invite(self, *others: str) -> None:
+        """Make it a fleet by invitation: its devices, and others, are members from the start."""
+        homes = {name: self.home(name) for name in (*self.names, *others)}
+        invited.invite(self.data, self.fleet, homes, self.url)
 
     def coordinator(
         self, failpoint: Failpoint | None = None, *words: str, wrap: Wrap = as_it_is

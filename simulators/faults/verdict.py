@@ -168,7 +168,8 @@ def remembered(folder: Path) -> list[tuple[int, str, str]]:
 def _by_schedule(testbed: Testbed, journal: Journal) -> None:
     contract, recipe, hyper = agreed(journal)
     devices = {name: FakeAgent(name, prototypes(contract)) for name in testbed.names}
-    states = schedule.follow(recipe, contract, hyper, schedule.read(journal), devices)
+    plan, noise = schedule.read(journal), journal.noise
+    states = schedule.follow(recipe, contract, hyper, plan, devices, noise)
     for round, recorded in journal.state_hashes().items():
         if states[round] != recorded:
             raise PromiseBroken(

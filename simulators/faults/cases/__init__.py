@@ -8,6 +8,7 @@ from simulators.faults.cases import (
     crowds,
     deaths,
     disks,
+    forgers,
     intruders,
     liars,
     links,
@@ -25,6 +26,7 @@ CASES: tuple[Case, ...] = (
     *clocks.CASES,
     *trained.CASES,
     *intruders.CASES,
+    *forgers.CASES,
     *liars.CASES,
     *masks.CASES,
 )

@@ -65,4 +65,4 @@ def _leaping(rng: random.Random) -> Callable[[], float]:
     return lambda: time.time() + rng.uniform(-YEAR, YEAR)
 
 
-CASES = (Case("clocks jump", jumping, soak=2),)
+CASES = (Case("clocks jump", jumping, soak=2, signed=True),)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.core import Core
+from coordinator.errors import JournalError
 from coordinator.journal import segments
 from coordinator.journal.journal import Journal
 from coordinator.journal.segments import SegmentLog
@@ -21,12 +22,14 @@ from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.store import Store
+from protofleet import wire
+from protofleet.budget.released import noise_steps
 from simulators.faults.case import Attempt, Case, after, breakable_broker, pause
 from simulators.faults.crowd import crowd
 from simulators.faults.failpoint import ANY, STATEMENT, Edge, Failpoint
 from simulators.faults.proxy import Proxy
-from simulators.faults.testbed import until
-from simulators.faults.verdict import judge, receipts
+from simulators.faults.testbed import Testbed, until
+from simulators.faults.verdict import PromiseBroken, judge, receipts
 
 Table = dict[Callable[..., Any] | str, int]
 
@@ -65,6 +68,17 @@ DEVICE: Table = {
     Transfers.outgoing: 3,
     STATEMENT: 60,
     ANY: 700,
+}
+# From the drawing of a cut's noise to what comes of it.
+SPENDING: Table = {
+    Core._noise: 3,
+    Core._cut: 3,
+    Core._outcome: 3,
+    Core._fuse: 3,
+    Journal.add_noise: 3,
+    Journal.add_cut: 3,
+    Journal.noise: 3,
+    Journal.add_state: 4,
 }
 EDGES: tuple[Edge, Edge] = ("enter", "leave")
 
@@ -211,11 +225,58 @@ def everything_killed(attempt: Attempt) -> str:
     return f"after {count} uploads"
 
 
+def coordinator_killed_under_a_budget(attempt: Attempt) -> str:
+    """It dies between the drawing of a cut's noise and its publication: nothing is drawn a second
+    time for what was cut, and no more is published than was paid for.
+    """
+    death = draw_failpoint("coordinator", SPENDING, attempt.seed)
+    with attempt.broker() as broker:
+        promised = {"epsilon": 8.0, "clip": 3.0}
+        testbed = attempt.testbed(str(broker.address), trust=promised)
+        with crowd(testbed.sites()):
+            testbed.coordinator(death).dies()
+            receipts(testbed)
+            before = _noise(testbed)
+            testbed.coordinator().done()
+    after_all = _noise(testbed)
+    judge(testbed, whole=False)
+    if before.items() - after_all.items():
+        raise PromiseBroken("what was cut has another noise now")
+    if len(after_all) != testbed.rounds:
+        raise PromiseBroken(f"{len(after_all)} times noise was drawn for {testbed.rounds} cuts")
+    return f"{death}, {len(before)} cuts with their noise by then"
+
+
+def _noise(testbed: Testbed) -> dict[int, str]:
+    """What was drawn for each round, by its hash."""
+    try:
+        journal = Journal.read(testbed.data)
+    except JournalError:
+        return {}
+    try:
+        numbers = [opened.round for opened in journal.rounds() if journal.cut(opened.round)]
+        drawn = {number: journal.noise(number) for number in numbers}
+        return {n: wire.digest({"": noise_steps(d)}) for n, d in drawn.items() if d is not None}
+    finally:
+        journal.close()
+
+
 CASES = (
-    Case("coordinator killed", coordinator_killed, soak=54),
-    Case("coordinator killed, a late device", coordinator_killed_with_a_late_device, soak=18),
-    Case("coordinator killed, asynchronous", coordinator_killed_asynchronous, soak=18),
-    Case("device killed", device_killed, soak=22),
-    Case("broker killed", broker_killed, soak=10),
-    Case("everything killed", everything_killed, soak=4),
+    Case(
+        "coordinator killed, under a budget",
+        coordinator_killed_under_a_budget,
+        soak=16,
+        signed=True,
+    ),
+    Case("coordinator killed", coordinator_killed, soak=54, signed=True),
+    Case(
+        "coordinator killed, a late device",
+        coordinator_killed_with_a_late_device,
+        soak=18,
+        signed=True,
+    ),
+    Case("coordinator killed, asynchronous", coordinator_killed_asynchronous, soak=18, signed=True),
+    Case("device killed", device_killed, soak=22, signed=True),
+    Case("broker killed", broker_killed, soak=10, signed=True),
+    Case("everything killed", everything_killed, soak=4, signed=True),
 )

@@ -122,9 +122,9 @@ def unfaithful(attempt: Attempt) -> str:
 
 
 CASES = (
-    Case("connections cut", cuts, soak=6),
-    Case("devices cut off", devices_cut_off, soak=8),
-    Case("one device cut off", one_device_cut_off, soak=6),
-    Case("coordinator cut off", coordinator_cut_off, soak=2),
-    Case("unfaithful delivery", unfaithful, soak=12),
+    Case("connections cut", cuts, soak=6, signed=True),
+    Case("devices cut off", devices_cut_off, soak=8, signed=True),
+    Case("one device cut off", one_device_cut_off, soak=6, signed=True),
+    Case("coordinator cut off", coordinator_cut_off, soak=2, signed=True),
+    Case("unfaithful delivery", unfaithful, soak=12, signed=True),
 )

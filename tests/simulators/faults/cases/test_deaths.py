@@ -10,10 +10,11 @@ from simulators.faults.testbed import Stuck
 from tests.simulators.faults.playing import chosen, play
 
 MOSQUITTO = {
-    "coordinator killed": (8, 30, 45),
+    "coordinator killed, under a budget": (0, 6),
+    "coordinator killed": (8, 30, 46),
     "coordinator killed, a late device": (12,),
     "coordinator killed, asynchronous": (4,),
-    "device killed": (18,),
+    "device killed": (19,),
     "broker killed": (1,),
     "everything killed": (0,),
 }
@@ -30,7 +31,12 @@ def test_every_case_is_here():
 
 
 @pytest.mark.parametrize(
-    ("package", "table"), [("coordinator", deaths.COORDINATOR), ("edge_agent", deaths.DEVICE)]
+    ("package", "table"),
+    [
+        ("coordinator", deaths.COORDINATOR),
+        ("coordinator", deaths.SPENDING),
+        ("edge_agent", deaths.DEVICE),
+    ],
 )
 def test_every_failpoint_of_the_sweep_resolves(package, table):
     for seed in range(2 * len(table)):

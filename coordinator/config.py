@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from protofleet.contract import Contract, Input, Numerics, Resize, Training, Wire
+from protofleet.contract import Budget, Contract, Input, Numerics, Resize, Training, Wire
 from protofleet.errors import SettingError, UsageError
 from protofleet.masking.rooms import MaskTerms
 from protofleet.settings import layers
@@ -153,7 +153,9 @@ class LedgerSection:
 
 @dataclass(frozen=True)
 class TrustSection:
-    """Who is believed, and how devices that are invited come to the fleet."""
+    """Who is believed, how devices that are invited come to the fleet, and how much what is
+    published may tell.
+    """
 
     signatures: Literal["auto", "required", "accepted", "off"] = setting(
         "auto",
@@ -185,6 +187,22 @@ class TrustSection:
     )
     mask_samples: int = setting(
         MaskTerms.samples, "secure_sum: most samples of one device that have room", low=1
+    )
+    epsilon: float = setting(
+        0.0,
+        "noise on what is published, so that the whole run tells no more of one sample (method"
+        " fleet) or one device (methods that send means); 0: none",
+        low=0,
+    )
+    delta: float = setting(1e-5, "with epsilon: how likely it may tell more", low=1e-300, high=1)
+    clip: float = setting(
+        16.0, "with epsilon: a sample's features, or a device's means, no longer than this", low=0
+    )
+    publications: int = setting(
+        0,
+        "with epsilon, where devices train: in how many rounds it is spent, after which none opens;"
+        " 0: in all of [serve] rounds",
+        low=0,
     )
 
 
@@ -249,7 +267,11 @@ class FleetConfig:
         )
 
     def contract_for(
-        self, run: str, recipe: Recipe[Any], taken_in: Input | None = None
+        self,
+        run: str,
+        recipe: Recipe[Any],
+        taken_in: Input | None = None,
+        budget: Budget | None = None,
     ) -> Contract:
         """The contract as it is announced; `taken_in` is what the extractor is fed with."""
         section, traits = self.contract, recipe.traits
@@ -272,7 +294,7 @@ class FleetConfig:
             head_relu=section.head_relu and not traits.frozen,
         )
         terms = {name: term for name, term in vars(resolved).items() if name != "extractor"}
-        terms |= {"input": section.input or taken_in, "masks": self.masks}
+        terms |= {"input": section.input or taken_in, "masks": self.masks, "budget": budget}
         return Contract(self.serve.fleet, run, **terms)
 
 

@@ -10,6 +10,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -22,6 +23,7 @@ from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.signatures import ProofRecord
+from coordinator.ledger import display
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.extractor import read_bundle
@@ -33,18 +35,23 @@ from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.rounds.tally import RoundTally
 from coordinator.uploads.aggregate import AGREED, Aggregator
 from coordinator.uploads.assembly import Assembly
-from coordinator.uploads.fuse import fuse_total, start_state
+from coordinator.uploads.fuse import fuse_total, noised, start_state
 from coordinator.uploads.intake import Intake
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import registry, wire
+from protofleet.budget.noise import Sampler, drawn
+from protofleet.budget.private import Private
 from protofleet.errors import FusionError, UsageError, WireError
 from protofleet.exchange import contributed
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
+from protofleet.recipe import Turn
 from protofleet.statistics.adoption import Verdict
 from protofleet.trust.sequence import Numbers
 from protofleet.util.logs import Log
+from protofleet.values.prototypes import Parts
+from protofleet.values.sums import Partial
 from protofleet.wire import Message, epochs
 from protofleet.wire.codes import Reason
 
@@ -87,6 +94,11 @@ from protofleet.wire.codes import Reason
 # So devices hear of a new state and go on, and neither a restart nor a replay tries it again. A
 # fusion that ends the process itself (no memory left) is given up after ATTEMPTS starts.
 #
+# Under a budget (`protofleet.budget.private`) a cut has noise, which is drawn before the commit of
+# the cut and written in it. So whatever crashes, a total is published with one noise: before the
+# commit nobody has seen what was drawn, and after it nothing is drawn any more. A publication is a
+# cut, whatever comes of it; after the last one no round opens, and the state stays.
+#
 # The third is why a cut names its uploads with their weights: the state that comes out is the same
 # to the bit, since the folds add exactly. Uploads that arrive after the cut find the round closed,
 # whether or not its state was written before the crash.
@@ -117,6 +129,8 @@ class Terms:
     enrol: Policy = "auto"
     devices: int = 10_000  # at most; beyond them a new one takes the place of one that is gone
     ledger: LedgerSection = field(default_factory=LedgerSection)
+    private: Private | None = None  # the method under a budget, where there is one
+    sampler: Sampler = drawn  # of its noise
 
 
 class Core:
@@ -151,7 +165,10 @@ class Core:
         )
         self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.limits)
         # The method that needs no rounds: what is true of its run is true of its ledger.
-        self.is_ledger = terms.expected.recipe.traits.frozen
+        self.is_ledger = terms.expected.recipe.traits.frozen and terms.private is None
+        if terms.private is not None:
+            self.intake.unclipped = self._unclipped
+            self.catalogue.by_rounds = True
         self.keeper = Keeper(
             journal, self.catalogue, messages, ledger_terms(terms), log, self.intake.refuse
         )
@@ -179,9 +196,9 @@ class Core:
             newest = 0, start_state(self.terms.expected.recipe, self.aggregator.turn(0))
             with self.journal.commit():
                 self.journal.add_state(*newest)
-        self.base_round, self.state = newest
-        self.intake.recover(self.base_round)
+        self.intake.recover(newest[0])
         self.keeper.recover(now)
+        self._stand_at(*newest)
         self._follow_ledger()
         # Known devices count as just lost until they speak, so that a restart does not change who
         # is asked.
@@ -335,6 +352,9 @@ class Core:
         fleet is told by it.
         """
         extractor = self.catalogue.extractor()
+        if command == "freeze" and self.terms.private is not None:
+            words = "a run with a budget keeps the extractor that it began with"
+            raise UsageError(words, "another one is another run")
         if command == "freeze" and arguments.get("if_better"):
             other, _ = read_bundle(Path(str(arguments["file"])))
             verdict = Verdict(self.keeper.held_out, other.held_out)
@@ -357,6 +377,7 @@ class Core:
         self._written.pop(agent, None)
         with self.journal.commit():
             self.journal.drop_agents([agent])
+        self._stand_at(self.base_round, self.state)
         return gone, self._channel()
 
     def accuracy(self) -> dict[str, float]:
@@ -401,12 +422,16 @@ class Core:
     def _take_offer(self, agent: str, payload: bytes, now: float) -> list[Publication]:
         """What devices say of round 0: classes by prototypes, or what a ledger is made of."""
         try:
-            envelope, _ = wire.unseal(payload)
+            envelope, body = wire.unseal(payload)
         except WireError as error:
             return self.intake.refuse(agent, 0, "", Refusal(error.code, error.words))
         if self.assembly is not None:
             refusal = Refusal(Reason.MASKED, "sums are masked here: nothing is said that is not")
             return self.intake.refuse(agent, 0, "", refusal)
+        if self.terms.private is not None:
+            words = "this fleet has a budget: what devices have to say they say in its rounds"
+            refusal = Refusal(Reason.BUDGET, words)
+            return self.intake.refuse(agent, 0, sha256(body).hexdigest(), refusal)
         if envelope.method in (contributed.CONTRIBUTE, contributed.COUNT):
             return self.keeper.take(agent, payload, now)
         return self.catalogue.take_offer(agent, payload, self.base_round, self.state)
@@ -476,6 +501,11 @@ class Core:
         message = self._control(agent, payload, "report")
         if message is None:
             return []
+        if self.terms.private is not None:
+            # Whatever it measured is of its own samples, and nobody added noise to it.
+            only = ("round", "refused")
+            body = {name: value for name, value in message.body.items() if name in only}
+            message = message._replace(body=body)
         if "drift" in message.body:
             if agent not in self.devices or not self.keeper.take_drift(
                 agent, message.body["drift"], now
@@ -645,9 +675,12 @@ class Core:
         """Write a cut down: what comes later is not in it."""
         self._closing, self._refold = cut, refold
         opened = self._round(cut.round)
+        noise = self._noise(cut.round) if opened.talks else None
         with self.journal.commit():
             outdated = cut.round + 1 - self.terms.staleness
             self.journal.add_cut(cut, left_out, outdated)
+            if noise is not None:
+                self.journal.add_noise(cut.round, noise)
             if agreed:
                 self.journal.set_meta(AGREED, agreed)
             if opened.base_round and (accuracy := self.accuracy()):
@@ -713,7 +746,7 @@ class Core:
                 self.journal.add_event("failed", number, words=failed)
             self.journal.add_state(number, state)
         self._closing = None
-        self.base_round, self.state = number, state
+        self._stand_at(number, state)
         self.tally.failed += bool(failed)
         if failed:
             self.log.error(f"the round cannot be fused, its state stays: {failed}", round=number)
@@ -728,10 +761,52 @@ class Core:
             raise FusionError(cut.failed)
         total = self.aggregator.total_of(cut) if self._refold else self.aggregator.total
         turn = self.aggregator.turn(number)
+        if self.terms.private is not None:
+            total = noised(total, self.journal.noise(number))
         return fuse_total(self.terms.expected.recipe, turn, total, self.state)
+
+    def _stand_at(self, round: int, state: GlobalState) -> None:
+        """What the run has learnt by now."""
+        self.base_round, self.state = round, state
+        self._show(state)
+
+    def _show(self, state: GlobalState) -> None:
+        """Under a budget a fleet's extractor has what its rounds come to."""
+        if self.terms.private is not None and self.terms.expected.recipe.traits.frozen:
+            lineage, classes = self.catalogue.lineage, self.messages.contract.classes
+            self.catalogue.learnt = display.learnt_of(lineage, classes, state.shared)
+
+    # under a budget
+
+    def _noise(self, number: int) -> Partial | None:
+        """Drawn once for a cut, before anybody knows what is in it."""
+        private = self.terms.private
+        if private is None:
+            return None
+        return private.noise(self.aggregator.turn(number), self.state, self.terms.sampler)
+
+    def _unclipped(self, number: int, parts: Parts) -> Refusal | None:
+        """Why an upload for the open round may not be added."""
+        private = self.terms.private
+        assert private is not None  # it is asked under a budget alone
+        try:
+            words = private.unclipped(self.aggregator.turn(number), self.state, parts)
+        except FusionError as error:
+            return Refusal(error.code, error.words)
+        return Refusal(Reason.BUDGET, words) if words else None
+
+    @property
+    def publications(self) -> int:
+        """How many of those that a budget pays for there were: one a cut, whatever came of it."""
+        private, state = self.terms.private, self.run_state
+        if private is None:
+            return 0
+        over = state.number - (state.phase == "collecting")
+        return private.publications(Turn(self.messages.contract, self.terms.hyper, over))
 
     def _published(self, number: int, state: GlobalState) -> list[Publication]:
         """A state for all, what is classified with by it, and each device's own part."""
+        self._show(state)
         return [
             self.messages.train(number, state),
             *self.catalogue.publications(number, state),
@@ -747,6 +822,9 @@ class Core:
         return [self._announcement()]
 
     def _rest(self, number: int) -> list[Publication]:
+        private = self.terms.private
+        if private is not None and self.publications == private.accountant.publications:
+            self.log.info("the budget is spent: the state stays, and no round opens any more")
         # Also after a round without exchange: devices are to hear that the run is done or paused.
         return [self._announcement(), self.messages.state(self.run_state, self.rules)]
 

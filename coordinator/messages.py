@@ -58,6 +58,8 @@ class Messages:
             "mode": "sync" if rules.cut is None else "async",
             "phase": "paused" if paused else run_state.phase,
             "rounds": rules.rounds,
+            # So that no device says how much it has before it knows.
+            **({"budget": True} if self.contract.budget is not None else {}),
         }
         data = wire.encode(self._envelope("state", run_state.number, boot=self.boot), body)
         return Publication(self.topics.coordinator_state, data, retain=True)

@@ -20,7 +20,7 @@ Wire = Literal["half", "float32", "int8"]
 Kind = Literal["image", "vector", "series"]
 Resize = Literal["linear", "pool"]
 # Options that came after the first fleets.
-_LATER = {"unit_embedding", "head_relu", "neck", "resize", "masks", "training.last_batch"}
+_LATER = {"unit_embedding", "head_relu", "neck", "resize", "masks", "training.last_batch", "budget"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,19 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What a whole run may tell of one sample (where the extractor stays) or one device (where it
+    trains); `rho` is the same as ρ, so that nobody but who sets it needs an accountant.
+    """
+
+    epsilon: float
+    delta: float
+    rho: float
+    norm: float  # longer features, or means of a device, are shortened to this
+    publications: int  # of methods that train, whose rounds are alike
+
+
+@dataclass(frozen=True)
 class Contract:
     """The fleet's agreement."""
 
@@ -111,6 +124,7 @@ class Contract:
     neck: tuple[int, ...] = ()
     resize: Resize = "linear"  # what takes a network's own features to the embedding's size
     masks: MaskTerms | None = None  # what devices send is masked, and only its total is learned
+    budget: Budget | None = None  # of what is published; none: there is none
 
     def __post_init__(self) -> None:
         # There may be none: of a fleet that adds up contributions devices bring theirs.

@@ -16,6 +16,7 @@ OF_NO_MODULE = {
     "tests/test_dockerfile.py": "the images' steps, without an engine",
     "tests/test_examples.py": "what lies in examples/",
     "tests/test_deploy.py": "what lies in deploy/, by a real Prometheus",
+    "tests/coordinator/test_publications.py": "a budget, from an upload to what status says",
     "tests/edge_agent/cli/test_private_authority.py": "commands by hand through a TLS broker",
     "tests/edge_agent/daemon/test_adopt_live.py": "a ledger, all of it by processes",
     "tests/export/test_devices_page.py": "the listings of docs/devices.md",
@@ -29,7 +30,9 @@ OF_NO_MODULE = {
 # methods themselves.
 PROTOCOLS = "tests/papers/"
 # Modules whose behaviour is held by another's test, each with why.
-WITHOUT_A_TEST: dict[str, str] = {}
+WITHOUT_A_TEST: dict[str, str] = {
+    "simulators/faults/forger.py": "tests/simulators/faults/cases/test_forgers.py says all of it",
+}
 
 
 @pytest.fixture(scope="module")

@@ -109,8 +109,9 @@ def _traffic(status: dict[str, Any]) -> dict[str, str]:
     last = status.get("last_refusals", [])[-1:]
     why = "".join(f"; last {refusal['agent']}: {refusal['words']}" for refusal in last)
     accuracy = ", ".join(f"{k} {100 * v:.2f} %" for k, v in status["accuracy"].items())
+    unasked = "not asked for, as it would tell of samples" if status.get("budget") else ""
     return {
-        "accuracy": accuracy or "not reported yet",
+        "accuracy": accuracy or unasked or "not reported yet",
         "refused": (refused or "none") + why,
         "dropped": dropped or "nothing",
     }
@@ -166,7 +167,18 @@ def _round_rows(status: dict[str, Any]) -> dict[str, str]:
         "late": str(status["late"]),
         "state": f"of round {status['state_round']}, {status['state_sha256'][:16]}",
         **({"extractor": verdict} if verdict else {}),
+        **_budget(status.get("budget")),
     }
+
+
+def _budget(budget: dict[str, Any] | None) -> dict[str, str]:
+    """What of it is spent, as a person reads it."""
+    if budget is None:
+        return {}
+    spent = f"ε {budget['spent']:.3f} of {budget['epsilon']:g} at δ {budget['delta']:g} is spent"
+    left = budget["publications_left"]
+    more = f"{left} publications left" if left else "nothing more is published"
+    return {"budget": f"{spent}, of one {budget['unit']}; {more}"}
 
 
 @click.command()

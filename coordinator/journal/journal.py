@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -19,9 +20,12 @@ from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.segments import SegmentLog, Span
 from coordinator.journal.signatures import SignatureTables
 from coordinator.journal.tables import LedgerTables
-from protofleet.exchange.snapshot import pack_state, unpack_state
+from protofleet.budget.released import noise_of, noise_steps
+from protofleet.exchange.snapshot import pack, pack_state, unpack, unpack_state
 from protofleet.exchange.state import GlobalState
 from protofleet.util.files import Locked, lock, own_database, own_file
+from protofleet.values.prototypes import Tensors
+from protofleet.values.sums import Partial
 
 # Theory of operation
 #
@@ -37,6 +41,8 @@ from protofleet.util.files import Locked, lock, own_database, own_file
 #   rounds    it was opened; devices may know of it
 #   uploads   accepted or held, with bytes; or late, without
 #   cuts      it was closed, and these uploads are in it; none that comes later is
+#   noise     what is added to them before anybody sees them: in the cut's own commit, so that a cut
+#             has one noise, whoever dies after it
 #   states    what came out
 #
 # A cut that cannot be fused says why (`failed`), and its state is the one before it, written in the
@@ -56,16 +62,17 @@ from protofleet.util.files import Locked, lock, own_database, own_file
 # alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`; 6 the tables
 # of the ledger (`coordinator.journal.tables`), in place of class means, which do not add up to it;
 # 7 those of signatures (`coordinator.journal.signatures`); 8 those of masked sums
-# (`coordinator.journal.minutes`).
+# (`coordinator.journal.minutes`); 9 `noise`.
 #
 # One holder. Two processes that write would each be right alone; a lock on the directory keeps the
 # second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
 #
 # Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
-SCHEMA = 8
+SCHEMA = 9
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
+_NOISE = "noise"
 MOST_EVENTS = 100_000  # and a hundredth more
 
 
@@ -211,6 +218,12 @@ class Journal:
         counted = tuple((r, a, w) for r, a, w in json.loads(row[2]))
         return CutRecord(row[0], row[1], counted, row[3])
 
+    def noise(self, round: int) -> Partial | None:
+        """What is added to the uploads of a cut, where the run has a budget."""
+        row = self._db.execute("SELECT body FROM noise WHERE round=?", (round,)).fetchone()
+        part = None if row is None else unpack(zlib.decompress(row[0]))[_NOISE][_NOISE]
+        return noise_of(part) if isinstance(part, Tensors) else None
+
     def state(self, round: int | None = None) -> tuple[int, GlobalState] | None:
         """The state that came out of a round, or the newest, with its round."""
         row = self._db.execute(
@@ -350,6 +363,11 @@ class Journal:
             (outdated,),
         )
 
+    def add_noise(self, round: int, noise: Partial) -> None:
+        """What was drawn for a cut, in the commit of that."""
+        body = zlib.compress(pack({_NOISE: {_NOISE: noise_steps(noise)}}), 1)
+        self._db.execute("INSERT INTO noise VALUES (?, ?)", (round, body))
+
     def fail_cut(self, round: int, words: str) -> None:
         """What was cut cannot be fused: its state is the one before it."""
         self._db.execute("UPDATE cuts SET failed=? WHERE round=?", (words, round))
@@ -407,6 +425,7 @@ class Journal:
             )
             self._db.execute(f"DELETE FROM blobs WHERE id NOT IN ({live})", (edge,))
             self._db.execute(f"DELETE FROM logged WHERE blob NOT IN ({live})", (edge,))
+            self._db.execute("DELETE FROM noise WHERE round <= ?", (edge,))
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
         # After the commit: a crash in between leaves a file too many, and not one too few.
         live_files = self._db.execute("SELECT DISTINCT file FROM logged")

@@ -95,6 +95,7 @@ class Catalogue:
         self.limits = limits
         self.ledger = Ledger()  # of the frozen extractor, and what it comes to
         self.learnt: Learnt | None = None
+        self.by_rounds = False  # what devices say through the extractor is said in rounds alone
         self._text, self._versions = "", [Book()]
         self._frozen: tuple[str, Bank | None] = "", None
 
@@ -106,13 +107,20 @@ class Catalogue:
             self._text, self._versions = text, books.from_text(text)
         return self._versions if text else [Book()]
 
-    def adopt(self, file: Path) -> None:
+    def adopt(self, file: Path, *, stays: bool = False) -> None:
         """The extractor that the fleet's settings name, at a start: it is frozen when it is another
-        one than they named before. An operator may have chosen a third since.
+        one than they named before, unless what was said through that is to stay. An operator may
+        have chosen a third since.
         """
         extractor, data = read_bundle(file)
-        if self.journal.meta(NAMED) == extractor.bundle:
+        before = self.journal.meta(NAMED)
+        if before == extractor.bundle:
             return
+        if stays and before is not None:
+            raise UsageError(
+                "a run with a budget keeps the extractor that it began with",
+                "another one is another run: name another data directory",
+            )
         if extractor.bundle != self.versions[-1].bundle:
             self._freeze(extractor, data, 0)
         with self.journal.commit():
@@ -135,10 +143,11 @@ class Catalogue:
         base = self._learned(round, state) if extractor is None else extractor
         if base is None:
             return None
-        about = replace(base.about, bundle=book.bundle)
+        about = replace(base.about, bundle=book.bundle, by_rounds=self.by_rounds)
         learnt = self.learnt if extractor is not None else None
         if learnt is not None and learnt.about.lineage == about.lineage:
-            return display.bank(learnt, base, book, self.agreed(book))
+            shown = display.bank(learnt, base, book, self.agreed(book))
+            return Bank(replace(shown.about, by_rounds=self.by_rounds), shown.points)
         bank = published.without(Bank(about, base.points), book.removed)
         enrolled = offers.together(map(offers.unpacked, book.admitted.values()), bank)
         bank = bank if enrolled is None else published.joined(bank, enrolled)

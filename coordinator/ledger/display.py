@@ -16,8 +16,9 @@ import numpy as np
 
 from coordinator.ledger.admission import is_shown
 from coordinator.ledger.books import Book
+from protofleet.exchange import learned
 from protofleet.exchange.published import About, Bank
-from protofleet.values.prototypes import Head, Prototypes
+from protofleet.values.prototypes import Head, Parts, Prototypes
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,15 @@ class Learnt:
     about: About
     head: Head
     means: Prototypes
+
+
+def learnt_of(lineage: str, classes: Sequence[str], state: Parts) -> Learnt | None:
+    """What a state of rounds comes to, under the extractor that they were made through."""
+    head, means = state.get(learned.HEAD), state.get(learned.MEANS)
+    if not isinstance(head, Head) or not isinstance(means, Prototypes):
+        return None
+    about = About(lineage, tuple(classes), calibration=learned.calibration(state))
+    return Learnt(about, head, means)
 
 
 def bank(learnt: Learnt, extractor: Bank, book: Book, agreed: Sequence[str]) -> Bank:

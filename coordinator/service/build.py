@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -23,7 +24,7 @@ from coordinator.members.office import Office, is_by_invitation
 from coordinator.messages import Messages
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules, RunState
-from coordinator.service import extractors
+from coordinator.service import extractors, spending
 from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request
 from coordinator.service.doorkeeper import Doorkeeper
@@ -32,6 +33,7 @@ from coordinator.service.loop import Service, ServiceDeps
 from coordinator.service.seals import Seals, of_retained
 from coordinator.uploads.validation import Expected
 from protofleet import registry
+from protofleet.budget.private import Private, of_contract
 from protofleet.contract import Contract
 from protofleet.errors import FusionError, SettingError
 from protofleet.mqtt.address import Address
@@ -87,21 +89,21 @@ def service(
     doorkeeper: Doorkeeper | None = None
     seals: Seals | None = None
     try:
-        idle = "it has no rounds: what is said of them means nothing here"
-        no_rounds = idle if recipe.traits.frozen and plan.serve.rounds else ""
-        for words in filter(None, (exposed(plan.data_dir), address.in_the_open, no_rounds)):
+        for words in _warnings(plan, recipe, address):
             log.warning(words)
         identity = _identity(journal, plan, options.epoch_above)
         file = extractors.of_plan(plan, recipe, journal, log)
-        contract = plan.contract_for(identity.run, recipe, None if file is None else input_of(file))
+        contract = _contract(plan, recipe, journal, identity.run, file)
         hyper = _settings(plan, contract, recipe)
         _same_run(journal, contract, recipe, hyper)
+        recipe, under = _under_budget(recipe, contract, hyper)
         epoch, boot = identity.epoch, identity.boot
         messages = Messages(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
-        rules, terms = rules_of(plan, contract, recipe), terms_of(plan, contract, recipe, hyper)
+        rules = spending.until_spent(rules_of(plan, contract, recipe), under, contract, hyper)
+        terms = replace(terms_of(plan, contract, recipe, hyper), private=under)
         core = Core(journal, rules, terms, topics, messages, log)
         if file is not None:
-            core.catalogue.adopt(file)
+            core.catalogue.adopt(file, stays=under is not None)
         farewell = messages.state(RunState(), rules, online=False)
         # A clean start, as nothing is lost with what the broker queued for an earlier life: devices
         # send uploads again until they have a receipt, and births are retained.
@@ -167,6 +169,26 @@ def service(
 
 def _as_it_is(link: Link, said: Publication) -> None:
     link.publish(said.topic, said.payload, qos=said.qos, retain=said.retain)
+
+
+def _warnings(plan: FleetConfig, recipe: Recipe[Any], address: Address) -> Iterator[str]:
+    """What is no mistake for sure."""
+    ledger = recipe.traits.frozen and not plan.trust.epsilon
+    idle = "it has no rounds: what is said of them means nothing here"
+    no_rounds = idle if ledger and plan.serve.rounds else ""
+    yield from filter(None, (exposed(plan.data_dir), address.in_the_open, no_rounds))
+
+
+def _contract(
+    plan: FleetConfig, recipe: Recipe[Any], journal: Journal, run: str, file: Path | None
+) -> Contract:
+    """As the plan has it, with a budget where it names one."""
+    budget = spending.of_plan(plan, recipe, journal)
+    fed = None if file is None else input_of(file)
+    contract = plan.contract_for(run, recipe, fed, budget)
+    if budget is None or not recipe.traits.frozen:
+        return contract
+    return spending.seen_through(contract, file, plan.data_dir)
 
 
 def office_of(plan: FleetConfig, wall: Callable[[], float]) -> Office | None:
@@ -252,6 +274,8 @@ def enrol_policy(plan: FleetConfig, address: Address) -> Policy:
     """What was said of classes that devices enrol; else they wait for an operator, unless all
     devices are ours: then the broker is on this machine, and asks nobody who they are.
     """
+    if plan.trust.epsilon:
+        return plan.serve.enrol or "off"
     return plan.serve.enrol or ("manual" if address.shared else "auto")
 
 
@@ -279,7 +303,16 @@ def agreed(journal: Journal) -> tuple[Contract, Recipe[Any], Any]:
     agreement = json.loads(text)
     recipe = registry.load(agreement["method"])
     hyper = from_plain(recipe.hyper, agreement["settings"])
-    return from_plain(Contract, agreement["contract"]), recipe, hyper
+    contract = from_plain(Contract, agreement["contract"])
+    return contract, _under_budget(recipe, contract, hyper)[0], hyper
+
+
+def _under_budget(
+    recipe: Recipe[Any], contract: Contract, hyper: Any
+) -> tuple[Recipe[Any], Private | None]:
+    """The method as this contract has it."""
+    under = of_contract(recipe, contract, hyper)
+    return (recipe, None) if under is None else (under.recipe, under)
 
 
 def _identity(journal: Journal, plan: FleetConfig, epoch_above: int) -> Identity:

@@ -19,7 +19,7 @@ from coordinator.ledger.versions import LedgerVersion, read_ledger, read_tally, 
 from coordinator.messages import Messages
 from coordinator.service.build import agreed
 from coordinator.uploads.aggregate import Aggregator
-from coordinator.uploads.fuse import fuse_total, start_state
+from coordinator.uploads.fuse import fuse_total, noised, start_state
 from coordinator.uploads.validation import Expected
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
@@ -53,7 +53,10 @@ def replayed(journal: Journal) -> list[Replayed]:
         if round == 0 or (known_before and cut is not None and cut.failed):
             again = before
         elif known_before and cut is not None and _whole(journal, cut):
-            again = fuse_total(recipe, aggregator.turn(round), aggregator.total_of(cut), before)
+            total = aggregator.total_of(cut)
+            if contract.budget is not None:
+                total = noised(total, journal.noise(round))
+            again = fuse_total(recipe, aggregator.turn(round), total, before)
         else:
             newest = journal.state(round)
             known_before = newest is not None

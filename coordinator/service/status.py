@@ -58,9 +58,29 @@ def status(
         "state_round": core.base_round,
         "state_sha256": core.state.sha256,
         "verdict": "" if verdict is None else verdict.sentence,
-        "ledger": ledger(core),
+        "ledger": None if core.terms.private is not None else ledger(core),
+        "budget": budget(core),
         "connected": connected,
         "uptime_seconds": uptime,
+    }
+
+
+def budget(core: Core) -> dict[str, Any] | None:
+    """What may be told, and what of it was; None where nobody counts."""
+    private, many = core.terms.private, core.publications
+    if private is None:
+        return None
+    account = private.accountant
+    spent, most = account.spent(many), account.budget.epsilon
+    return {
+        "unit": private.unit,
+        "epsilon": most,
+        "delta": account.budget.delta,
+        "clip": account.budget.norm,
+        "spent": spent,
+        "left": max(0.0, most - spent),
+        "publications": many,
+        "publications_left": account.publications - many,
     }
 
 
@@ -130,7 +150,7 @@ def _contributions(core: Core, agent: str, classes: Sequence[str]) -> dict[str, 
     """What a device has in the ledger, of which of its classes it says nothing, and what is
     doubtful; nothing where there is no ledger.
     """
-    if not core.keeper.version.lineage:
+    if not core.keeper.version.lineage or core.terms.private is not None:
         return {}
     samples: dict[str, int] = {}
     for entry in core.keeper.ledger.of(agent).values():

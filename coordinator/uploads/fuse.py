@@ -9,6 +9,7 @@ from typing import Any
 
 from protofleet import wire
 from protofleet.contract import Wire
+from protofleet.errors import FusionError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Recipe, Turn
 from protofleet.values.sums import Partial, merge
@@ -33,6 +34,15 @@ def fuse_total(
 ) -> GlobalState:
     """The next state, as its readers will decode it, to the bit."""
     return as_published(recipe.fuse(turn, total, before), turn.contract.wire, recipe.precision)
+
+
+def noised(total: Partial, noise: Partial | None) -> Partial:
+    """What of a total anybody may see, where the run has a budget. Where nobody said anything there
+    is nothing to hide.
+    """
+    if noise is None:
+        raise FusionError("its noise is not in the journal: nothing is published without it")
+    return merge(total, noise) if total else total
 
 
 def start_state(recipe: Recipe[Any], turn: Turn[Any]) -> GlobalState:

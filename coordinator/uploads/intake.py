@@ -4,6 +4,7 @@ reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -111,6 +112,8 @@ class Intake:
     counters: Counters = field(default_factory=Counters)
     fresh: dict[tuple[int, str], NewUpload] = field(default_factory=dict)
     templates: wire.Templates = field(default_factory=wire.Templates)
+    # why parts are not shortened as a budget wants them, for a round; none where there is no budget
+    unclipped: Callable[[int, Parts], Refusal | None] | None = None
     _bodies: dict[str, dict[int, int]] = field(default_factory=dict)  # a device's, and their rounds
 
     def recover(self, round: int) -> None:
@@ -256,6 +259,10 @@ class Intake:
         if refusal is not None:
             return refusal
         status = self._status(agent, opened, state)
+        if self.unclipped is not None and status == ACCEPTED and opened.talks:
+            refusal = self.unclipped(round, message.body)
+            if refusal is not None:
+                return refusal
         if status == ACCEPTED:
             refusal = self.aggregator.add(upload)
         elif status == HELD:

@@ -174,6 +174,14 @@ class Statement:
                 # One by one: in a block, a feature's last bits would depend on its neighbours.
                 cache.add(sample.key, embed(sample.read()[None])[0])
 
+    def seen(self, samples: Iterable[LabelledSample]) -> tuple[Floats, list[str]]:
+        """The features of those that have one, and what each is called."""
+        cache = self._cache
+        now, _ = _keys(samples, cache)
+        features, places = self._features(cache, now)
+        names = list(now)
+        return features, [names[place] for place in places]
+
     def speak(
         self, samples: Iterable[LabelledSample], settings: SpeechSettings, speaker: Speaker
     ) -> Spoken:

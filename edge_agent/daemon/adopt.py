@@ -32,6 +32,8 @@ by one that passed its self-test and by no other.
 #                                          after MANY the next ones wait for their test
 #   it failed, the bundle is in use        nothing to say: tried again later and later
 #   a class was enrolled here              its contribution is offered, too
+#   the fleet has a budget                 the bundle is fetched and tested, and nothing is said
+#                                          here: rounds ask for it (`contributing.answering`)
 #   the state asks this device to count    the total is fetched, the process counts, the counts are
 #                                          offered; once a total, and only after the device's own
 #                                          contribution was taken
@@ -168,6 +170,11 @@ class Adoption:
         return self.file.with_name(f"fleet-{self._named[:16] or 'none'}.pfb")
 
     @property
+    def ready(self) -> bool:
+        """Whether what the fleet sees through is here."""
+        return self._fits
+
+    @property
     def _fits(self) -> bool:
         """Whether the bundle in use is the one that the channel names."""
         return bool(self._named) and self._in_use == self._named
@@ -226,7 +233,7 @@ class Adoption:
         words += [("--covariance", "off")] if hyper.get("covariance") == "off" else []
         rules = tuple(word for pair in words for word in pair)
         if rules != self._rules:
-            self._rules, self._speech_due = rules, bool(self._named)
+            self._rules, self._speech_due = rules, bool(self._named) and self._speaks
             self._enrolled_stamp = 0  # they say of classes that were enrolled, too, what goes out
 
     def due(self, *, connected: bool) -> float:
@@ -259,7 +266,7 @@ class Adoption:
 
     def samples_changed(self) -> None:
         """There may be something else to say now."""
-        self._speech_due = True
+        self._speech_due = self._speaks
         self._retry_now()
 
     def look(self, *, may_send: bool) -> None:
@@ -270,7 +277,8 @@ class Adoption:
             self._start_process()
         if self._fits and self._clock() >= self._enrolled_at:
             self._enrolled_at = self._clock() + LOOK
-            self._offer_enrolled()
+            if self._speaks:
+                self._offer_enrolled()
             self._look_for_use()
         if may_send:
             with suppress(LinkBusy):
@@ -304,7 +312,7 @@ class Adoption:
             self._clear()
         self._about, self._run = about, run
         if before != (self._named, self._run):
-            self._speech_due = bool(self._named)
+            self._speech_due = bool(self._named) and self._speaks
             folder = statement.folder_of(self.file, about.lineage) if self._named else None
             self.deliveries.under(folder, run)
             self._enrolled_stamp = self._enrolled = 0
@@ -331,6 +339,11 @@ class Adoption:
         fetched.file.replace(self._new)
         self._fetch.want("")
         self._log.info("the fleet's bundle came", bundle=fetched.name[:16], bytes=size)
+
+    @property
+    def _speaks(self) -> bool:
+        """Whether devices say what they have by themselves."""
+        return not self._about.by_rounds
 
     def _asks_us(self) -> bool:
         """Whether the state asks this device to count against its total, and it has not yet."""
@@ -439,7 +452,7 @@ class Adoption:
             self._counted, self._speech_due = counting, True  # the next total may be of use
             self._log.warning(f"no counts for the fleet: {words}")
         elif code:
-            self._speech_due = True
+            self._speech_due = self._speaks
             self._retry_later()
             self._log.warning(f"nothing to say through the fleet's extractor: {words}")
         elif self._fits:
@@ -455,7 +468,7 @@ class Adoption:
         self._remark(report)
         with suppress(OSError):
             write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
-            if report.get("samples"):
+            if report.get("samples") and self._speaks:
                 self.deliveries.offer(OWN, (folder / statement.CONTRIBUTION).read_bytes())
             if counting and report.get("total") == counting == self._about.total:
                 message = (folder / statement.COUNTS).read_bytes()

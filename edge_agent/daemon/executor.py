@@ -65,7 +65,9 @@ class ActionExecutor:
         """Do it, and say what came of it at once, if anything did."""
         match action:
             case Birth(run, epoch):
-                self.outbound.birth(run, epoch, self.survey, self.device)
+                # How much there is is not said before it is known that it may be.
+                survey = self.survey if me.budget is False else None
+                self.outbound.birth(run, epoch, survey, self.device)
             case OpenRun(run, epoch):
                 return self._open(run, epoch)
             case Train() | Evaluate():

@@ -89,8 +89,8 @@ class HomeNews:
         """When to look again; never, if nothing is shown."""
         return self._clock() + LOOK if self.enabled else float("inf")
 
-    def look(self, status: Status, *, may_send: bool) -> None:
-        """Say what is due."""
+    def look(self, status: Status, *, may_send: bool, counted: bool = True) -> None:
+        """Say what is due; without how many samples there are, unless these may be `counted`."""
         if not may_send:
             return
         if not self._announced:
@@ -98,7 +98,7 @@ class HomeNews:
         if self.enabled and self._announced:
             self._show_answer()
             if self._clock() >= self._say_at:
-                self._show_state(shown(status))
+                self._show_state(shown(status, counted=counted))
 
     def _show_state(self, news: dict[str, Any]) -> None:
         topic = self._outbound.topics.home(self._config.id)
@@ -180,14 +180,14 @@ class HomeNews:
         )
 
 
-def shown(status: Status) -> dict[str, Any]:
+def shown(status: Status, *, counted: bool = True) -> dict[str, Any]:
     """How a device is getting on, for a home: little, and only what changes seldom."""
     return {
         "doing": status.doing,
         "bundle": status.bundle[:12] or NONE,
         "newest": (status.newest or status.bundle)[:12] or NONE,
-        "samples": status.samples,
-        "classes": len(status.classes),
+        "samples": status.samples if counted else None,
+        "classes": len(status.classes) if counted else None,
         "bytes_today": status.bytes_today // COARSE * COARSE,
         "trouble": [status.refusal[:200]] if status.refusal else [],
     }

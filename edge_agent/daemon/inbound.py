@@ -166,7 +166,12 @@ def read_coordinator(envelope: Envelope, body: Mapping[str, Any]) -> Coordinator
     """What the coordinator says of itself."""
     run, epoch = _speaker(envelope)
     return Coordinator(
-        run, epoch, body.get("online") is True, body.get("mode") == "async", envelope.boot or ""
+        run,
+        epoch,
+        body.get("online") is True,
+        body.get("mode") == "async",
+        envelope.boot or "",
+        body.get("budget") is True,
     )
 
 

@@ -62,6 +62,8 @@ from edge_agent.joining.sealed_link import SealedLink
 from edge_agent.membership import FleetMember
 from edge_agent.protocol.actions import Action, Evaluate, Train
 from edge_agent.protocol.events import (
+    Announced,
+    BundleReady,
     Coordinator,
     Evaluated,
     Event,
@@ -95,7 +97,7 @@ from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
-from protofleet.wire.codes import Scope
+from protofleet.wire.codes import RoundPhase, Scope
 
 # Seconds. Hours, free disk and new samples send no event, so the loop turns at least this often.
 LONGEST_POLL = 5.0
@@ -170,6 +172,7 @@ class Daemon:
         self._ask_again_at = 0.0
         self._stopping = False
         self._refused = ""
+        self._spent = ""  # the run of which that was said
         self._status = Status(
             config.id,
             config.fleet.name,
@@ -301,7 +304,16 @@ class Daemon:
             self.drift.again()
         if event is not None:
             self._feed(event)
+        if isinstance(event, Announced):
+            self._say_whether_spent(event)
         self.deps.link.ack(arrival)
+
+    def _say_whether_spent(self, event: Announced) -> None:
+        """Once a run, that nothing more is asked of this device."""
+        over = event.spec.budget and event.phase == RoundPhase.DONE and event.run == self.me.run
+        if over and self._spent != event.run:
+            self._spent = event.run
+            self.deps.log.info("the fleet's budget is spent: nothing more is sent of its samples")
 
     def _decoded(self, arrival: broker.Arrival) -> Event | None:
         place = self.topics.parse(arrival.topic)
@@ -340,7 +352,8 @@ class Daemon:
                 self._measured(answer)
             case Notice(words):
                 log.warning(words)
-                self._report({"notice": words[:200]})
+                if not self.me.budget:
+                    self._report({"notice": words[:200]})
             case TaskDone(Train() as task):
                 seconds, peak = f"{answer.seconds:.2f}", answer.peak_mb
                 log.info("trained", round=task.round, seconds=seconds, peak_mb=peak)
@@ -405,9 +418,12 @@ class Daemon:
             self.executor.survey_again()
             self.adoption.samples_changed()
         self.adoption.look(may_send=may_send)
-        if may_send and self.me.run:
+        if self.adoption.ready != self.me.extractor:
+            self._feed(BundleReady(self.adoption.ready))
+        if may_send and self.me.run and self.me.budget is False:
             self.drift.look(self._report)
-        self.executor.keep(lambda: self.home.look(self._status, may_send=may_send))
+        counted = self.me.budget is False
+        self.executor.keep(lambda: self.home.look(self._status, may_send=may_send, counted=counted))
 
     def _contribute_now(self) -> str:
         """Somebody pressed the button: what there is to learn from is looked at at once."""

@@ -68,17 +68,17 @@ class Outbound:
     count: Callable[[int], None]
     seq: int = 0
 
-    def birth(self, run: str, epoch: int, survey: DataSurvey, device: str) -> None:
-        """Here we are, and this is what we have; what computes is known once something was
-        trained.
+    def birth(self, run: str, epoch: int, survey: DataSurvey | None, device: str) -> None:
+        """Here we are, and this is what we have, where that may be told; what computes is known
+        once something was trained.
         """
         body = {
             "online": True,
             "version": protofleet.__version__,
             "wire": [wire.VERSION],
-            "classes": list(survey.classes),
+            **({} if survey is None else {"classes": list(survey.classes)}),
             "backbone": self.config.data.backbone,
-            "samples": survey.samples,
+            **({} if survey is None else {"samples": survey.samples}),
             **({"device": device} if device else {}),
         }
         agent = self.config.id

@@ -9,6 +9,7 @@ from typing import Any
 from protofleet.masking.letters import Letter
 from protofleet.wire.codes import Scope
 
+STILL = "fleet"  # the method whose extractor is the fleet's own bundle
 Ranges = tuple[tuple[int, int], ...]  # first and last chunk of each run, both counted in
 
 
@@ -22,6 +23,16 @@ class RoundSpec:
     method: str
     contract: Mapping[str, Any]
     hyper: Mapping[str, Any]
+
+    @property
+    def budget(self) -> bool:
+        """Whether what is published of this run is bounded: nothing else is said of samples."""
+        return self.contract.get("budget") is not None
+
+    @property
+    def by_features(self) -> bool:
+        """Whether a round is answered by what is seen through the fleet's bundle."""
+        return self.budget and self.method == STILL
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,7 @@ class Coordinator:
     online: bool
     asynchronous: bool = False
     boot: str = ""
+    budget: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,6 +183,13 @@ class OwnerLimits:
 
 
 @dataclass(frozen=True)
+class BundleReady:
+    """Whether the fleet's bundle is here, and passed its test."""
+
+    here: bool
+
+
+@dataclass(frozen=True)
 class NewSamples:
     """The data changed."""
 
@@ -192,5 +211,6 @@ Event = (
     | Failed
     | Evaluated
     | OwnerLimits
+    | BundleReady
     | NewSamples
 )

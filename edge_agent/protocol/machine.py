@@ -31,13 +31,15 @@ Nothing here reads a clock, a file or a socket.
 #   Failed, device      idle; no training in this run             Report
 #   Evaluated           idle
 #   OwnerLimits         what the owner allows                     Birth, if they are lifted
+#   BundleReady         whether the fleet's bundle is here
 #   NewSamples          no block and no failure any more          Birth
 #
 #   due action          when
 #   Requeue             an open round asks for an upload that has its receipt: once a boot
 #   Send                connected and allowed: the oldest that waits, again after each back-off
 #   Train               idle; the round is open, asks for us and is not trained; exactly the states
-#                       it names are here (asynchronously, newer ones than were trained on last)
+#                       it names are here (asynchronously, newer ones than were trained on last),
+#                       and where it is about a bundle's features that bundle
 #   Report              as Train, but the owner forbids it: once a round
 #   Evaluate            idle, no round to train, and a state that is not measured yet
 #
@@ -56,6 +58,10 @@ Nothing here reads a clock, a file or a socket.
 #   newest letter (`protocol.seat`), and the final receipt comes when its round is over.
 # - A Report excuses this device from the round and is remembered as "declines"; a Birth takes that
 #   back. So one follows whatever lifts a refusal, and a round that was given up for good.
+#
+# - A fleet with a budget (`protofleet.budget.private`) is told nothing of samples but in uploads:
+#   births do not count them (nor before it is known whether there is a budget), states are not
+#   measured for anybody.
 #
 # Traps: before the run is `opened` nothing may be sent or trained, as nobody knows what was. `busy`
 # outlives a change of run, as the training process does. States are compared by (round, base),
@@ -81,6 +87,7 @@ from edge_agent.protocol.actions import (
 )
 from edge_agent.protocol.events import (
     Announced,
+    BundleReady,
     Called,
     Coordinator,
     Evaluated,
@@ -140,6 +147,8 @@ class DeviceState:
     failed: tuple[int, int] = (0, 0)  # a round and how often its training failed
     not_before: float = 0.0
     reported: tuple[int, str] = (0, "")  # the last refusal to train that was reported
+    budget: bool | None = None  # whether the run has one; none: nobody has said yet
+    extractor: bool = False  # the fleet's bundle is here
 
 
 Step = tuple[DeviceState, list[Action]]
@@ -167,8 +176,8 @@ def _apply(me: DeviceState, event: Event, now: float) -> Step:
             return replace(me, limits=event), _birth(me) if lifted else []
         case NewSamples():
             return replace(me, blocked="", failed=(0, 0), not_before=0.0), _birth(me)
-        case TimePassed():
-            return me, []
+        case BundleReady() | TimePassed():
+            return (replace(me, extractor=event.here) if isinstance(event, BundleReady) else me), []
 
 
 Outcome = Opened | Requeued | Masked | Receipt | Trained | Failed | Evaluated
@@ -203,15 +212,21 @@ def _hear_coordinator(
     me, actions = _follow(me, event.run, event.epoch)
     match event:
         case Coordinator():
-            return _coordinator(me, event), actions
+            return _known(me, _coordinator(me, event), actions)
         case Announced():
-            return _announced(me, event), actions
+            return _known(me, _announced(me, event), actions)
         case Shared():
             return me if _older(event, me.shared) else replace(me, shared=event), actions
         case Own():
             return me if _older(event, me.own) else replace(me, own=event), actions
         case Called(run, _, round, word):
             return me, [*actions, Mask(run, round, word)]
+
+
+def _known(before: DeviceState, me: DeviceState, actions: list[Action]) -> Step:
+    """A birth went out that did not say what there is, as nobody knew yet whether it may."""
+    again = before.budget is None and me.budget is False and not actions
+    return me, _birth(me) if again else actions
 
 
 def _superseded(me: DeviceState, run: str, epoch: int) -> bool:
@@ -235,13 +250,23 @@ def _follow(me: DeviceState, run: str, epoch: int) -> Step:
         # and what has no receipt goes out again.
         fresh = replace(me, epoch=epoch, epochs=highest, answered=frozenset())
         return replace(fresh, announced=None, delivery=None, blocked=""), birth
-    new = DeviceState(me.rules, me.connected, run, epoch, highest, busy=me.busy, limits=me.limits)
+    new = DeviceState(
+        me.rules,
+        me.connected,
+        run,
+        epoch,
+        highest,
+        busy=me.busy,
+        limits=me.limits,
+        extractor=me.extractor,
+    )
     return new, [OpenRun(run, epoch), *birth]
 
 
 def _coordinator(me: DeviceState, event: Coordinator) -> DeviceState:
     answered = me.answered if event.boot == me.boot else frozenset()
     me = replace(me, asynchronous=event.asynchronous, boot=event.boot, answered=answered)
+    me = replace(me, budget=event.budget if event.online else me.budget)
     # A coordinator that comes back may have lost its last round; what it says then is no echo of
     # the past, though its round is lower.
     return me if event.online else replace(me, announced=None)
@@ -254,7 +279,7 @@ def _announced(me: DeviceState, event: Announced) -> DeviceState:
     backing_off = delivery is not None and delivery.attempts > 0 and delivery.round == event.round
     if backing_off and event != me.announced:
         delivery = None  # it is asked for just now: the next wait, however long, is over
-    return replace(me, announced=event, delivery=delivery)
+    return replace(me, announced=event, delivery=delivery, budget=event.spec.budget)
 
 
 def _older(event: Announced | Shared | Own, newest: Announced | Shared | Own | None) -> bool:
@@ -386,6 +411,8 @@ def _to_train(me: DeviceState, announced: Announced) -> bool:
     """Whether this round is asked for, possible and not trained yet."""
     if not _asks(me, announced) or announced.round <= me.trained or not _here(me, announced):
         return False
+    if announced.spec.by_features and not me.extractor:
+        return False  # it is being fetched
     # Synchronously a round without exchange keeps its base, and is trained all the same.
     return not me.asynchronous or announced.base_round > me.trained_on
 
@@ -395,6 +422,7 @@ def _unmeasured(me: DeviceState) -> bool:
     state = me.shared
     return (
         me.rules.evaluate
+        and not me.budget
         and state is not None
         and state.round > 0
         and me.evaluated != (state.round, state.base)

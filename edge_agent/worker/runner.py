@@ -53,7 +53,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from multiprocessing.connection import Connection
@@ -77,9 +77,12 @@ from edge_agent.worker.ipc import (
     Work,
 )
 from protofleet import registry, wire
+from protofleet.budget.private import of_contract
 from protofleet.contract import Contract
 from protofleet.errors import FleetError, SettingError, TrainingDiverged, WireError
+from protofleet.exchange.snapshot import pack, unpack
 from protofleet.exchange.state import GlobalState
+from protofleet.recipe import Recipe, Turn
 from protofleet.settings.fields import from_plain
 from protofleet.values.prototypes import Parts
 from protofleet.wire.codes import Scope
@@ -145,6 +148,10 @@ class Worker:
 
     def _work(self, order: Work) -> Iterator[Answer]:
         began, task = time.monotonic(), order.task
+        if task.spec.by_features:
+            yield from self._seen(task)
+            yield TaskDone(task, time.monotonic() - began, _peak_mb())
+            return
         agent = yield from self._agent_for(order)
         shared, own = self._states(task)
         state = (task.run, task.base_round, task.base, task.own)
@@ -159,10 +166,41 @@ class Worker:
             parts = agent.work(task.round)
             if not agent.context.recipe.talks(agent.context.turn(task.round, agent.name)):
                 parts = {}  # a round of local training only: the coordinator hears that it is done
-            self._commit(task, agent, parts)
+            context = agent.context
+            fleet = context.contract, context.recipe
+            self._commit(task, fleet, pack(agent.checkpoint()), parts)
         yield TaskDone(
             task, time.monotonic() - began, _peak_mb(), agent.context.contract.numerics.device
         )
+
+    def _seen(self, task: Train | Evaluate) -> Iterator[Answer]:
+        """A round that is about the fleet's bundle: this device's part of it."""
+        from edge_agent.contributing import answering
+
+        if isinstance(task, Evaluate):
+            return  # there is no network to be measured
+        contract, recipe, hyper = self._agreed(task.spec)
+        shared, own = self._states(task)
+        me, others = answering.learner(
+            self.job.agent,
+            self.job.folder / "fleet.pfb",
+            self.job.data,
+            self.job.data_dir,
+            contract.classes,
+        )
+        if others:
+            yield _left_out(others)
+        turn = Turn(contract, hyper, task.round, self.job.agent)
+        parts = recipe.summarise(turn, me, {**shared, **own}) if recipe.talks(turn) else {}
+        self._commit(task, (contract, recipe), pack({}), parts)
+
+    def _agreed(self, spec: RoundSpec) -> tuple[Contract, Recipe[Any], Any]:
+        """The fleet's contract, its method as that has it, and the settings."""
+        contract = from_plain(Contract, spec.contract, "contract")
+        recipe = registry.load(spec.method)
+        hyper = from_plain(recipe.hyper, spec.hyper, "hyper")
+        under = of_contract(recipe, contract, hyper)
+        return contract, recipe if under is None else under.recipe, hyper
 
     def _agent_for(self, order: Work) -> Generator[Answer, None, Agent]:
         """The device as the store has it: kept from order to order as long as nothing changed
@@ -176,7 +214,7 @@ class Worker:
         ):
             return self._agent
         self._forget()
-        contract = from_plain(Contract, spec.contract, "contract")
+        contract, recipe, hyper = self._agreed(spec)
         most = self.job.limits.threads
         if most and contract.numerics.threads > most:
             raise TooManyThreads(
@@ -190,24 +228,18 @@ class Worker:
         from edge_agent.training.batches import LocalData, SampleTensors
         from edge_agent.training.context import TrainingContext, settle
         from edge_agent.worker.limits import pace
-        from protofleet.exchange.snapshot import unpack
 
         # `auto` is resolved per device: the contract that the store keeps still says auto.
         device = resolve_device(contract.numerics.device)
         contract = replace(contract, numerics=replace(contract.numerics, device=device))
         fitted = fit(self._read(order.version, contract), contract)
         if fitted.left_out:
-            named = ", ".join(
-                f"{name} ({count} samples)" for name, count in fitted.left_out.items()
-            )
-            yield Notice(f"left out, because the fleet's contract has no such class: {named}")
+            yield _left_out(fitted.left_out)
         if self._context is None or self._context[0] != spec:
             settle(contract.numerics)
             pace(self.job.limits.cpu, contract.numerics.threads)
-            recipe = registry.load(spec.method)
             # For `edge-agent export`, which has the store and no coordinator to ask.
             self.store.note(**{f"plan/{spec.run}": json.dumps(vars(spec))})
-            hyper = from_plain(recipe.hyper, spec.hyper, "hyper")
             self._context = (spec, TrainingContext(contract, recipe, hyper))
         splits = (fitted.train, fitted.validation, fitted.test)
         data = LocalData(*(SampleTensors.of(s.x, s.y, contract.input) for s in splits))
@@ -247,11 +279,11 @@ class Worker:
         parts: Parts = wire.decode(message).body
         return parts
 
-    def _commit(self, task: Train, agent: Agent, parts: Parts) -> None:
-        from protofleet.exchange.snapshot import pack
-
-        context = agent.context
-        body = wire.encode_parts(parts, context.contract.wire, context.recipe.precision)
+    def _commit(
+        self, task: Train, fleet: tuple[Contract, Recipe[Any]], memory: bytes, parts: Parts
+    ) -> None:
+        contract, recipe = fleet
+        body = wire.encode_parts(parts, contract.wire, recipe.precision)
         boot = self.job.boot
         upload = OutboxEntry(
             run=task.run,
@@ -263,7 +295,7 @@ class Worker:
             boot=boot,
             seq=task.round,
         )
-        checkpoint = Checkpoint(task.round, task.base_round, task.base, pack(agent.checkpoint()))
+        checkpoint = Checkpoint(task.round, task.base_round, task.base, memory)
         self.store.commit_round(boot, task.run, checkpoint, upload, time.time())
         self._standing, self._received = (task.round, task.base_round), None
 
@@ -272,6 +304,11 @@ class Worker:
         disk.
         """
         self._agent, self._received = None, None
+
+
+def _left_out(samples: Mapping[str, int]) -> Notice:
+    named = ", ".join(f"{name} ({count} samples)" for name, count in samples.items())
+    return Notice(f"left out, because the fleet's contract has no such class: {named}")
 
 
 def _plain(tallies: Any) -> dict[str, dict[str, tuple[int, int]]]:

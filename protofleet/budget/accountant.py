@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from protofleet.contract import Budget
 from protofleet.errors import UsageError
 from protofleet.util.extras import check_installed
 
@@ -34,17 +35,14 @@ _STEPS = 40  # of bisection: to 2⁻⁴⁰ of ε
 class Accountant:
     """A budget for so many publications."""
 
-    epsilon: float
-    delta: float
+    budget: Budget
     shares: tuple[float, ...]  # of ρ, one for each publication
 
     def __post_init__(self) -> None:
+        budget = self.budget
         right = self.shares and min(self.shares) > 0 and sum(self.shares) < 1 + 1e-9
-        if not 0 < self.epsilon < 1e3 or not 0 < self.delta < 1 or not right:
-            raise UsageError(
-                f"a budget of ε {self.epsilon:g} at δ {self.delta:g} for {self.publications} "
-                "publications is none"
-            )
+        if not is_one(budget.epsilon, budget.delta) or not right:
+            raise _no_budget(budget.epsilon, budget.delta, self.publications)
 
     @property
     def publications(self) -> int:
@@ -54,7 +52,7 @@ class Accountant:
     @property
     def rho(self) -> float:
         """Of all publications together."""
-        return rho_of(self.epsilon, self.delta)
+        return self.budget.rho
 
     def rho_at(self, publication: int) -> float:
         """Of one publication, from 1 up."""
@@ -65,9 +63,27 @@ class Accountant:
         if not 0 <= publications <= self.publications:
             raise UsageError(f"{publications} publications where {self.publications} are paid for")
         rho = self.rho * min(1.0, sum(self.shares[:publications]))
-        return epsilon_of(rho, self.delta) if publications else 0.0
+        return epsilon_of(rho, self.budget.delta) if publications else 0.0
 
 
+def budget_of(epsilon: float, delta: float, norm: float, publications: int) -> Budget:
+    """A budget with the ρ that it comes to."""
+    if not is_one(epsilon, delta) or publications < 1:
+        raise _no_budget(epsilon, delta, publications)
+    return Budget(epsilon, delta, rho_of(epsilon, delta), norm, publications)
+
+
+def is_one(epsilon: float, delta: float) -> bool:
+    """Whether these two bound anything."""
+    return 0 < epsilon < 1e3 and 0 < delta < 1
+
+
+def _no_budget(epsilon: float, delta: float, publications: int) -> UsageError:
+    words = f"a budget of ε {epsilon:g} at δ {delta:g} for {publications} publications is none"
+    return UsageError(words)
+
+
+@cache
 def epsilon_of(rho: float, delta: float) -> float:
     """The ε at this δ of what is ρ-zCDP."""
     check_installed("opendp", "privacy", "budgets")

@@ -35,6 +35,13 @@ after the last publication that is paid for nobody is asked any more.
 # (noise makes means longer than they are: the last term takes that back). Counts against the total
 # are not asked for: they would be a publication.
 #
+# What is not shortened is refused: a device's rows are held to the norm one by one; of samples
+# there are only sums, so these are held to what so many samples can come to:
+#
+#   ‖Σ z‖ ≤ N_c R a class      Σ ‖z‖² ≤ N R²      trace of the scatter ≤ Σ ‖z‖²
+#
+# A device that lies within that gives its own samples away and nobody else's.
+#
 # What this does not do. The coordinator that adds the noise sees sums without it: against it masks
 # are the remedy, since each device then adds its own. Whoever publishes besides (reports of
 # accuracy, offers of new classes) tells more than ε says.
@@ -52,6 +59,7 @@ from protofleet.budget.clipping import POINT, clipped
 from protofleet.budget.noise import Sampler
 from protofleet.budget.released import Mechanism, Released, sum_of_steps
 from protofleet.budget.spread import RIDGE, Matrix, denoised
+from protofleet.contract import Budget, Contract
 from protofleet.errors import FusionError, UsageError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.rooms import Ceilings, Room, Rooms
@@ -61,23 +69,16 @@ from protofleet.toolbox.access import find, need
 from protofleet.values.prototypes import Floats, Ints, Parts, Prototypes, Tensors
 from protofleet.values.sums import Partial, Sum
 
-CENTRE, LENGTH, SUMS = "centre", "length", "sums"
+CENTRE, LENGTH, SUMS, OCTETS = "centre", "length", "sums", ".octets"
 FIRST = 0.1  # of ρ, for the centre
 STRONG = 0.1  # of all spread: the share of a direction that must be seen through the noise
 _ROUNDED = 2.0**-10  # by so much half precision may lengthen a row
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What is promised; `publications` is for methods that train, whose rounds are alike."""
-
-    epsilon: float
-    delta: float
-    norm: float  # longer features, or means of a device, are shortened to this
-    publications: int
-
+_SLACK = 1 + 2.0**-30  # of floats, where lengths are compared
+_SOME = Ceilings(1, 1.0, 1.0, 2, 1.0)  # any that tell which sums there are, and what they weigh
 
 Stage = Callable[[Turn[Any], GlobalState], Mechanism]
+# Why parts that answer a round, on this state, are not shortened as agreed; empty if they are.
+Unclipped = Callable[[Turn[Any], GlobalState, Parts], str]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Private:
     stage: Stage  # what is released in a round, after this state
     accountant: Accountant
     unit: str  # whose secret is kept: one sample's, or one device's
+    unclipped: Unclipped
 
     def noise(
         self, turn: Turn[Any], before: GlobalState, sample: Sampler, share: float = 1.0
@@ -95,14 +97,25 @@ class Private:
         """What is added to a total before it is fused."""
         return self.stage(turn, before).noise(sample, share)
 
+    def publications(self, turn: Turn[Any]) -> int:
+        """How many there were up to this round."""
+        return _talked(self.recipe.talks, turn)
+
     def spent(self, turn: Turn[Any]) -> float:
         """ε after this round."""
-        return self.accountant.spent(_talked(self.recipe.talks, turn))
+        return self.accountant.spent(self.publications(turn))
 
 
-def private(recipe: Recipe[Any], turn: Turn[Any], budget: Budget, ceilings: Ceilings) -> Private:
+def of_contract(recipe: Recipe[Any], contract: Contract, hyper: Any) -> Private | None:
+    """The method under the contract's budget, where it has one."""
+    if contract.budget is None:
+        return None
+    return private(recipe, Turn(contract, hyper, 1), contract.budget)
+
+
+def private(recipe: Recipe[Any], turn: Turn[Any], budget: Budget) -> Private:
     """The method under this budget, or one line on why there is none."""
-    rooms = recipe.rooms(turn, ceilings)
+    rooms = recipe.rooms(turn, _SOME)
     if recipe.traits.frozen and {MEANS, SCATTER} <= rooms.keys():
         return _of_samples(recipe, budget)
     if not rooms or any(room.shape is None for room in rooms.values()):
@@ -115,12 +128,16 @@ def private(recipe: Recipe[Any], turn: Turn[Any], budget: Budget, ceilings: Ceil
             f"{recipe.name} weighs devices by samples: no bound on a device's part is of use then",
             "--set weighted=no",
         )
+    if turn.contract.wire == "int8":
+        raise UsageError(
+            "wire int8 makes rows of a length that nobody can promise", "half or float32"
+        )
     return _of_devices(recipe, rooms, budget)
 
 
 def _of_devices(recipe: Recipe[Any], rooms: Rooms, budget: Budget) -> Private:
     times = budget.publications
-    accountant = Accountant(budget.epsilon, budget.delta, (1 / times,) * times)
+    accountant = Accountant(budget, (1 / times,) * times)
     sums = {name: _of_device(room, budget.norm, 1 / len(rooms)) for name, room in rooms.items()}
     mechanism = Mechanism(sums, accountant.rho_at(1))
 
@@ -133,6 +150,14 @@ def _of_devices(recipe: Recipe[Any], rooms: Rooms, budget: Budget) -> Private:
     def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
         return recipe.fuse(turn, mechanism.narrowed(total), before) if total else before
 
+    def unclipped(turn: Turn[Any], before: GlobalState, parts: Parts) -> str:
+        for name in rooms:
+            part = parts.get(name)
+            longest = _longest(part.vectors) if isinstance(part, Prototypes) else 0.0
+            if longest > budget.norm * _SLACK:
+                return f"{name}: a row of length {longest:.4g} where {budget.norm:g} was agreed"
+        return ""
+
     changed = replace(
         recipe,
         summarise=summarise,
@@ -141,7 +166,7 @@ def _of_devices(recipe: Recipe[Any], rooms: Rooms, budget: Budget) -> Private:
         talks=_paid(recipe, times),
         rooms=lambda turn, ceilings: mechanism.rooms(),
     )
-    return Private(changed, lambda turn, before: mechanism, accountant, "device")
+    return Private(changed, lambda turn, before: mechanism, accountant, "device", unclipped)
 
 
 def _of_device(room: Room, norm: float, share: float) -> Released:
@@ -151,7 +176,7 @@ def _of_device(room: Room, norm: float, share: float) -> Released:
 
 
 def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
-    accountant = Accountant(budget.epsilon, budget.delta, (FIRST, 1 - FIRST))
+    accountant = Accountant(budget, (FIRST, 1 - FIRST))
 
     def stage(turn: Turn[Any], before: GlobalState) -> Mechanism:
         fleet, centre = turn.contract, find(before.shared, CENTRE, Tensors)
@@ -202,6 +227,11 @@ def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
         middle = need(before.shared, CENTRE, Tensors)["centre"]
         return recipe.fuse(turn, with_spread(sums, mechanism, np.asarray(middle)), GlobalState())
 
+    def unclipped(turn: Turn[Any], before: GlobalState, parts: Parts) -> str:
+        centre = find(before.shared, CENTRE, Tensors)
+        norm = budget.norm if centre is None else float(centre["norm"])
+        return _too_long(folded(parts), stage(turn, before), norm)
+
     def rooms(turn: Turn[Any], ceilings: Ceilings) -> Rooms:
         return _roomy(widest(turn, _talked(recipe.talks, turn) < 2).rooms(), ceilings)
 
@@ -214,7 +244,7 @@ def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
         rooms=rooms,
         precision={**recipe.precision, CENTRE: "float32"},
     )
-    return Private(changed, stage, accountant, "sample")
+    return Private(changed, stage, accountant, "sample", unclipped)
 
 
 def _first(width: int, norm: float) -> dict[str, Released]:
@@ -280,7 +310,7 @@ def _parts(sums: Mapping[str, tuple[Ints, Ints, Ints]]) -> Parts:
     arrays: dict[str, Ints] = {}
     for name, (keys, steps, weights) in sums.items():
         arrays |= {f"{name}.keys": keys, f"{name}.weights": weights}
-        arrays[f"{name}.octets"] = _octets(steps)
+        arrays[f"{name}{OCTETS}"] = _octets(steps)
     return {SUMS: Tensors(arrays)}
 
 
@@ -375,6 +405,33 @@ def _shortened(parts: Parts, names: Mapping[str, Any], norm: float) -> Parts:
             rows = clipped(part.vectors, norm * (1 - _ROUNDED)) * 2.0**-POINT
             short[name] = Prototypes(part.classes, rows.astype(np.float32), part.counts)
     return short
+
+
+def _longest(rows: Floats | Matrix) -> float:
+    return float(np.linalg.norm(np.asarray(rows, np.float64), axis=-1).max(initial=0.0))
+
+
+def _too_long(sums: Partial, released: Mechanism, norm: float) -> str:
+    """Why these sums are of samples that are longer, or of another publication."""
+    if sums.keys() != released.sums.keys():
+        return f"{SUMS}: {', '.join(sorted(released.sums))} are due"
+    shapes = {name: one.low.shape[1:] for name, one in sums.items() if isinstance(one, Sum)}
+    if shapes != {name: one.shape or (1,) for name, one in released.sums.items()}:
+        return f"{SUMS}: rows of other sizes"
+    rows, length = sums[CENTRE if CENTRE in sums else MEANS], sums[LENGTH]
+    assert isinstance(rows, Sum)
+    assert isinstance(length, Sum)  # they have shapes
+    samples, squares = float(rows.weights.sum()), float(length.total().sum())
+    far = np.linalg.norm(rows.total(), axis=1) > norm * _SLACK * rows.weights
+    if far.any() or not 0 <= squares <= norm**2 * _SLACK * samples:
+        return f"{SUMS}: of samples longer than the {norm:.4g} that was agreed"
+    scatter = sums.get(SCATTER)
+    if isinstance(scatter, Sum):
+        # Each sample's squared length is rounded down by itself, the scatter as a whole.
+        trace = float(np.trace(square(scatter.total()[0], rows.low.shape[1])))
+        if trace > (squares + samples * 2.0**-POINT) * _SLACK:
+            return f"{SUMS}: a scatter of samples longer than their squared lengths say"
+    return ""
 
 
 def _once(weight: int) -> int:

@@ -147,6 +147,26 @@ class Mechanism:
         return from_tensors(Tensors(arrays))
 
 
+def noise_steps(noise: Partial) -> Tensors:
+    """Noise as whole steps of its grid, to be kept; no row of it has a weight."""
+    return Tensors(
+        {
+            name: (one.high << (32 - GRID_BITS + POINT)) + one.low // _UNIT
+            for name, one in noise.items()
+            if isinstance(one, Sum)
+        }
+    )
+
+
+def noise_of(steps: Tensors) -> Partial:
+    """And back."""
+    sums: dict[str, Sum] = {}
+    for name, array in steps.arrays.items():
+        rows = np.asarray(array, np.int64)
+        sums[name] = sum_of_steps(np.arange(len(rows)), rows, np.zeros(len(rows), np.int64))
+    return sums
+
+
 def _steps(name: str, whole: Tensors) -> Ints:
     """Values in steps of this grid, which they must be on."""
     high, low = (np.asarray(whole[f"{name}.{limb}"], np.int64) for limb in ("high", "low"))

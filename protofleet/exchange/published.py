@@ -43,7 +43,9 @@ class About:
     (its digest).
 
     Of a head that was made of sums: how sure its scores are, which sums these are (their hash), and
-    which share of the devices is asked to count against them.
+    which share of the devices is asked to count against them. `by_rounds`: the fleet has a budget,
+    and what devices have to say through its extractor they say in its rounds alone; a device that
+    does not know of budgets cannot read this, and so says nothing.
     """
 
     lineage: str
@@ -52,6 +54,7 @@ class About:
     calibration: Calibration | None = None
     total: str = ""
     asked: float = 0.0
+    by_rounds: bool = False
 
     def __post_init__(self) -> None:
         if not self.lineage or len(set(self.classes)) != len(self.classes) or "" in self.classes:

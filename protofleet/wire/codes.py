@@ -81,6 +81,7 @@ class Reason(StrEnum):
     NOT_FROZEN = "not-frozen"
     COUNTS = "counts"
     NEAR = "near"  # of an offer that is accepted all the same
+    BUDGET = "budget"  # the fleet has one: longer than agreed, or said outside of its rounds
     NOT_SHOWN = "not-shown"  # of a contribution that counts, with classes that nobody may see yet
 
 

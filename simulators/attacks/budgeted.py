@@ -20,23 +20,24 @@ and at several ε, through the very functions of a run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from edge_agent.contributing.learner import FeatureLearner
 from protofleet import registry
+from protofleet.budget.accountant import budget_of
 from protofleet.budget.noise import seeded
-from protofleet.budget.private import Budget, private
+from protofleet.budget.private import of_contract
 from protofleet.contract import Contract, Input
 from protofleet.errors import DataError
 from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState, Upload
-from protofleet.masking.rooms import Ceilings
 from protofleet.methods import fleet
-from protofleet.recipe import Features, Recipe, Turn
+from protofleet.recipe import Recipe, Turn
 from protofleet.statistics.contribution import Matrix
-from protofleet.values.prototypes import Floats, Head, Ints, Parts, Tensors
+from protofleet.values.prototypes import Floats, Head, Ints
 from protofleet.values.sums import Partial, merge, merge_all
 from simulators.attacks.population import population
 from simulators.photos.measures import auroc
@@ -44,7 +45,6 @@ from simulators.run.config import LabConfig, Run
 
 _RIDGE = 0.01
 _MOST = 70_000  # images of a set
-_CEILINGS = Ceilings(1, 2.0**10, 2.0**10, 2**20, 2.0**20)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,33 +75,6 @@ class Spent:
     area: float  # of membership, by the better score
     by_mean: float
     by_covariance: float
-
-
-@dataclass(eq=False)
-class _Device:
-    """A learner whose samples were seen through the extractor already."""
-
-    agent: str
-    own: Sample
-    classes: Ints
-    samples: int
-    memory: dict[str, Parts] = field(default_factory=dict)
-
-    def features(self, *, low: bool = False) -> Features:
-        x = self.own.features
-        return Features(x, np.zeros((len(x), 1), np.float32), self.own.labels)
-
-    def folds(self, parts: int) -> Ints:
-        return np.arange(self.samples) % parts
-
-    def validation(self) -> Features:
-        return self.features()
-
-    def weights(self, *modules: str) -> Tensors:
-        return Tensors({})
-
-    def load(self, weights: Tensors) -> None:
-        """There is no network."""
 
 
 def of_file(path: Path, samples: int, seed: int) -> Dealt:
@@ -143,22 +116,16 @@ def measured(
     rows = np.array_split(np.arange(len(task.members.labels)), devices)
     crew = []
     for at, mine in enumerate(rows):
-        own = Sample(task.members.features[mine], task.members.labels[mine])
-        crew.append(_Device(f"d{at}", own, np.unique(own.labels), len(mine)))
-    return [_at(task, contract, crew, epsilon, delta, clip) for epsilon in epsilons]
+        own = task.members.features[mine], task.members.labels[mine]
+        crew.append(FeatureLearner(f"d{at}", *own))
+    budgets = (budget_of(e, delta, clip, 2) if e else None for e in epsilons)
+    return [_at(task, replace(contract, budget=budget), crew) for budget in budgets]
 
 
-def _at(
-    task: Dealt,
-    contract: Contract,
-    crew: Sequence[_Device],
-    epsilon: float,
-    delta: float,
-    clip: float,
-) -> Spent:
+def _at(task: Dealt, contract: Contract, crew: Sequence[FeatureLearner]) -> Spent:
     recipe, hyper = registry.load("fleet"), fleet.Hyper()
-    first = Turn(contract, hyper, 1)
-    under = private(recipe, first, Budget(epsilon, delta, clip, 2), _CEILINGS) if epsilon else None
+    under = of_contract(recipe, contract, hyper)
+    epsilon = 0.0 if contract.budget is None else contract.budget.epsilon
     recipe = recipe if under is None else under.recipe
     state = GlobalState()
     for round in (1,) if under is None else (1, 2):
@@ -181,7 +148,7 @@ def _at(
 def _total(
     recipe: Recipe[fleet.Hyper],
     turn: Turn[fleet.Hyper],
-    crew: Sequence[_Device],
+    crew: Sequence[FeatureLearner],
     state: GlobalState,
 ) -> Partial:
     partials = []

@@ -67,8 +67,8 @@ def simulate(
     if resume and out is None:
         raise UsageError("--resume continues a run in a directory", "name it with --out")
     setup = prepare(config_of(values))
-    if engine == "fleet" and (setup.config.masks.secure_sum or setup.private is not None):
-        words = "--secure-sum and --epsilon are the laboratory's as yet"
+    if engine == "fleet" and setup.config.masks.secure_sum:
+        words = "--secure-sum is the laboratory's as yet"
         raise UsageError(words, "leave --engine out")
     run = setup.config.run
     if not as_json:
@@ -106,8 +106,9 @@ def simulate(
     if setup.private is not None:
         account = setup.private.accountant
         click.echo(
-            f"privacy: ε {last.epsilon:.3f} of {account.epsilon:g} at δ {account.delta:g} is spent,"
-            f" of one {setup.private.unit}; {account.publications} publications in all"
+            f"privacy: ε {last.epsilon:.3f} of {account.budget.epsilon:g} at δ"
+            f" {account.budget.delta:g} is spent, of one {setup.private.unit};"
+            f" {account.publications} publications in all"
         )
     if out is not None and engine == "fleet":
         click.echo(

@@ -21,6 +21,10 @@ driven by the same schedule in memory, end in the same states, to the bit.
 # uploads came in cannot be seen in a total. State and uploads pass the codec on both sides, here
 # by `as_received`, so that nobody computes with digits that the others never had.
 #
+# Under a budget there is one thing more, noise, which nobody can draw again: the journal has it, by
+# round, and it is added where the coordinator added it. So a budget's run is held to the laboratory
+# like any other, with the journal's draws.
+#
 # What remains is the schedule, and the journal holds it: for every round the state it was opened
 # on (`base_round`), who trained in it (whose upload is there, whatever became of it), and what its
 # cut counted. Following it is three rules:
@@ -38,13 +42,15 @@ driven by the same schedule in memory, end in the same states, to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from coordinator.journal.journal import Journal
-from coordinator.uploads.fuse import fuse_total, start_state
+from coordinator.service.build import agreed
+from coordinator.service.extractors import RANDOM
+from coordinator.uploads.fuse import fuse_total, noised, start_state
 from edge_agent.training.context import settle
 from protofleet import wire
 from protofleet.contract import Contract
@@ -110,12 +116,18 @@ def undisturbed(
     return plan
 
 
+def no_noise(round: int) -> Partial | None:
+    """Where there is no budget."""
+    return None
+
+
 def follow(
     recipe: Recipe[Any],
     contract: Contract,
     hyper: Any,
     plan: Sequence[Planned],
     devices: Mapping[str, ScheduledDevice],
+    noise: Callable[[int], Partial | None] = no_noise,
 ) -> dict[int, str]:
     """The hash of the state after every round that ended in one; the start is round 0."""
 
@@ -142,20 +154,32 @@ def follow(
         total: Partial = {}
         for round, agent, weight in step.counted:
             total = merge(total, recipe.fold(turn(round), uploads[round, agent], weight))
+        if contract.budget is not None:
+            total = noised(total, noise(step.round))
         before = states[step.round] = fuse_total(recipe, turn(step.round), total, before)
     return {round: state.sha256 for round, state in states.items()}
 
 
 def of_run(setup: Setup, data_dir: Path) -> dict[int, str]:
     """The states that a laboratory's own devices come to by the schedule of the journal in this
-    directory.
+    directory, and by its noise where the run had a budget: the one thing that was drawn by nobody's
+    seed.
     """
     settle(setup.contract.numerics)
     journal = Journal.read(data_dir)
     try:
-        plan = read(journal)
+        contract, recipe, hyper = agreed(journal)
+        plan, devices = read(journal), _devices(setup, contract, data_dir)
+        return follow(recipe, contract, hyper, plan, devices, journal.noise)
     finally:
         journal.close()
-    context = setup.context()
-    devices = {shard.agent: setup.agent(shard, context) for shard in setup.partition.shards}
-    return follow(setup.recipe, setup.contract, setup.hyper, plan, devices)
+
+
+def _devices(setup: Setup, contract: Contract, data_dir: Path) -> dict[str, ScheduledDevice]:
+    """The run's own, as a fleet had them: where nothing is trained they see through its bundle."""
+    if not setup.recipe.traits.frozen:
+        context = setup.context()
+        return {shard.agent: setup.agent(shard, context) for shard in setup.partition.shards}
+    from simulators.live import seeing
+
+    return {**seeing.devices(setup, contract, data_dir / RANDOM)}

@@ -216,8 +216,8 @@ def privacy(private: Private, spent: float) -> dict[str, Any]:
     account = private.accountant
     return {
         "unit": private.unit,
-        "epsilon": account.epsilon,
-        "delta": account.delta,
+        "epsilon": account.budget.epsilon,
+        "delta": account.budget.delta,
         "publications": account.publications,
         "rho": account.rho,
         "spent": spent,

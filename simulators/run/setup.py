@@ -24,7 +24,8 @@ from edge_agent.training.agent import Agent
 from edge_agent.training.batches import LocalData, SampleTensors
 from edge_agent.training.context import TrainingContext
 from protofleet import registry
-from protofleet.budget.private import Budget, Private, private
+from protofleet.budget.accountant import budget_of
+from protofleet.budget.private import Private, private
 from protofleet.contract import Contract
 from protofleet.errors import UsageError
 from protofleet.recipe import Recipe, Turn
@@ -151,25 +152,27 @@ def prepare(config: LabConfig) -> Setup:
     partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
     chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
     contract = _contract(config, recipe, data, chosen)
+    under, contract = _private(config, recipe, Turn(contract, hyper, 1))
     turn: Turn[Any] = Turn(contract, hyper, 1)
-    under = _private(config, recipe, turn)
     recipe = recipe if under is None else under.recipe
     if config.masks.secure_sum:
         _check_sums(config, recipe, turn)
     return Setup(config, data, partition, contract, recipe, hyper, chosen, under)
 
 
-def _private(config: LabConfig, recipe: Recipe[Any], turn: Turn[Any]) -> Private | None:
-    """The method under the run's budget, where it has one."""
+def _private(
+    config: LabConfig, recipe: Recipe[Any], turn: Turn[Any]
+) -> tuple[Private | None, Contract]:
+    """The method under the run's budget, where it has one, and what is then agreed on."""
     options = config.budget
     if not options.epsilon:
-        return None
+        return None, turn.contract
     times = options.publications or config.run.rounds
-    budget = Budget(options.epsilon, options.delta, options.clip, times)
-    under = private(recipe, turn, budget, masked.ceilings(config, config.run.agents))
+    budget = budget_of(options.epsilon, options.delta, options.clip, times)
+    under = private(recipe, turn, budget)
     if under.unit == "sample" and config.run.rounds < under.accountant.publications:
         raise UsageError(f"{recipe.name} under a budget publishes twice", "--rounds 2")
-    return under
+    return under, replace(turn.contract, budget=budget)
 
 
 def _check_sums(config: LabConfig, recipe: Recipe[Any], turn: Turn[Any]) -> None:

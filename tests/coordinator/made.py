@@ -17,6 +17,7 @@ from coordinator.rounds.machine import RoundRules
 from coordinator.uploads.fuse import fuse_round
 from coordinator.uploads.validation import Expected
 from protofleet import registry, wire
+from protofleet.budget.private import of_contract
 from protofleet.contract import Contract, Input
 from protofleet.exchange import archive, published
 from protofleet.exchange.published import About, Bank
@@ -57,6 +58,8 @@ def core(
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
     hyper = hyper or recipe.hyper()
+    under = of_contract(recipe, contract, hyper)  # a budget, where the contract has one
+    recipe = recipe if under is None else under.recipe
     expected = Expected(contract.fleet, contract.run, recipe, contract)
     rules = RoundRules(
         lambda n, who: selection.participants(contract, n, who, share, room),
@@ -76,6 +79,7 @@ def core(
         enrol,
         devices,
         ledger or LedgerSection(),
+        under,
     )
     messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
     return Core(journal, rules, terms, topics, messages, Log(io.StringIO()))

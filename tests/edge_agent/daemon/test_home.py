@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge_agent.daemon.home import BURST, EVERY, NOTED, REFILL, HomeNews
+from edge_agent.daemon.home import BURST, EVERY, NOTED, REFILL, HomeNews, shown
 from edge_agent.daemon.status import Status
 from edge_agent.store import Store
 from edge_agent.updates.sight import Sight, Sights
@@ -173,3 +173,9 @@ def test_a_name_that_home_assistant_does_not_take_is_one_line(home):
     device = home(agent="a.b", discovery=True)
     assert device.look() == {}
     assert device.lines.getvalue().count("Home Assistant takes no device of the name 'a.b'") == 1
+
+
+def test_where_a_fleet_has_a_budget_nobody_is_told_how_many_samples_there_are():
+    assert (shown(STATUS)["samples"], shown(STATUS)["classes"]) == (3, 0)
+    withheld = shown(STATUS, counted=False)
+    assert (withheld["samples"], withheld["classes"]) == (None, None)

@@ -21,6 +21,7 @@ from edge_agent.protocol.actions import (
 )
 from edge_agent.protocol.events import (
     Announced,
+    BundleReady,
     Coordinator,
     Evaluated,
     Failed,
@@ -431,3 +432,35 @@ def test_in_any_order_with_losses_and_repetitions_rounds_rise_and_uploads_arrive
     for action in device.did:
         if isinstance(action, Train):
             assert Shared("r", 1, action.base_round, action.base) in arrived
+
+
+SEEING = RoundSpec("r", "fleet", {"budget": {"epsilon": 3.0}}, {})
+
+
+def test_in_a_fleet_with_a_budget_nothing_is_measured_for_anybody(device):
+    bounded = RoundSpec("r", "fedproto", {"budget": {"epsilon": 3.0}}, {})
+    opened = Announced("r", 1, 2, "open", ("b",), 1, "s1", False, bounded)
+    assert device(opened, state(1)) == []
+    trained = device(Announced("r", 1, 3, "open", None, 1, "s1", False, bounded))
+    assert trained == [Train("r", 3, 1, "s1", False, False, bounded)]
+    assert device.me.budget is True
+
+
+def test_a_round_about_the_fleets_bundle_waits_for_the_bundle(device):
+    opened = Announced("r", 1, 1, "open", None, 0, "s0", False, SEEING)
+    assert device(opened, state(0)) == []
+    assert device(BundleReady(here=False)) == []
+    assert kinds(device(BundleReady(here=True))) == [Train]
+    assert DeviceState(RetryRules("a")).budget is None
+
+
+def test_whoever_heard_a_state_first_says_what_there_is_when_it_is_known_that_it_may():
+    made = Driven()
+    made(LinkUp())
+    assert kinds(made(state(0))) == [OpenRun, Birth]
+    assert made.me.budget is None
+    assert made(Coordinator("r", 1, True)) == [Birth("r", 1)]
+    assert made(Coordinator("r", 1, True)) == []
+    made = Driven()
+    made(LinkUp(), state(0))
+    assert made(Coordinator("r", 1, True, budget=True)) == []

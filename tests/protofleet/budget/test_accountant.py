@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from protofleet.budget.accountant import Accountant, epsilon_of, rho_of
+from protofleet.budget.accountant import Accountant, budget_of, epsilon_of, rho_of
+from protofleet.contract import Budget
 from protofleet.errors import UsageError
 
 
@@ -35,7 +36,7 @@ def test_it_is_never_less_than_one_gaussian_needs(epsilon):
 
 
 def test_what_is_spent_adds_up_to_the_budget_and_no_further():
-    account = Accountant(3.0, 1e-5, (0.1, 0.6, 0.3))
+    account = Accountant(budget_of(3.0, 1e-5, 1.0, 3), (0.1, 0.6, 0.3))
     spent = [account.spent(times) for times in range(4)]
     assert spent[0] == 0
     assert spent == sorted(spent)
@@ -54,4 +55,7 @@ def test_what_is_spent_adds_up_to_the_budget_and_no_further():
 )
 def test_a_budget_that_is_none_is_refused(epsilon, delta, shares):
     with pytest.raises(UsageError, match="publications is none"):
-        Accountant(epsilon, delta, shares)
+        Accountant(Budget(epsilon, delta, 1.0, 1.0, 1), shares)
+    if shares == (1.0,):
+        with pytest.raises(UsageError, match="publications is none"):
+            budget_of(epsilon, delta, 1.0, 1)

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protofleet import registry
+from protofleet.budget.accountant import budget_of
 from protofleet.budget.clipping import POINT
 from protofleet.budget.noise import seeded
 from protofleet.budget.private import (
     CENTRE,
     LENGTH,
     SUMS,
-    Budget,
     folded,
     private,
     sent_first,
@@ -31,7 +31,7 @@ from protofleet.values.sums import merge, merge_all
 from tests.masking import limits
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (6,)), 6)
-CLOSE = Budget(epsilon=8.0, delta=1e-5, norm=4.0, publications=3)
+CLOSE = budget_of(epsilon=8.0, delta=1e-5, norm=4.0, publications=3)
 STEP = 2.0**-POINT
 MANY = {"samples": np.float32(10_000)}  # so many that a scatter is asked for
 
@@ -39,7 +39,7 @@ MANY = {"samples": np.float32(10_000)}  # so many that a scatter is asked for
 def under(method="fleet", *, budget=CLOSE, **settings):
     recipe = registry.load(method)
     turn = Turn(CONTRACT, recipe.hyper(**settings), 1)
-    return private(recipe, turn, budget, limits(5)), turn
+    return private(recipe, turn, budget), turn
 
 
 def samples(seed, count=9):
@@ -114,7 +114,7 @@ def published(budget, devices):
 def test_with_hardly_any_noise_means_and_covariance_are_those_of_the_shortened_samples():
     devices = [samples(seed, 200) for seed in range(4)]
     x, y = (np.concatenate(column) for column in zip(*devices, strict=True))
-    of = learned.moments(published(Budget(999.0, 0.5, 64.0, 1), devices).shared)
+    of = learned.moments(published(budget_of(999.0, 0.5, 64.0, 1), devices).shared)
     # By hand: about the centre, and no longer than the root of the mean square.
     offsets = x - x.mean(0)
     lengths = np.linalg.norm(offsets, axis=1, keepdims=True)
@@ -128,7 +128,7 @@ def test_with_hardly_any_noise_means_and_covariance_are_those_of_the_shortened_s
 
 
 def test_with_too_much_noise_there_is_no_class_and_no_crash():
-    assert learned.HEAD not in published(Budget(0.01, 1e-9, 4.0, 1), [samples(1)]).shared
+    assert learned.HEAD not in published(budget_of(0.01, 1e-9, 4.0, 1), [samples(1)]).shared
 
 
 def test_the_budget_ends_and_then_nobody_is_asked():
@@ -201,3 +201,37 @@ def test_late_uploads_do_not_count_less():
     assert LENGTH in whole.recipe.fold(turn, upload, 1)
     assert {MEANS, SCATTER} <= whole.recipe.rooms(replace(turn, round=2), limits(5)).keys()
     assert merge_all([]) == {}
+
+
+def test_a_device_whose_rows_are_longer_than_agreed_is_refused():
+    whole, turn = under("fedproto")
+    rows = np.array([[4.0, 0, 0, 0, 0, 0], [0, 3, 0, 0, 0, 0]], np.float32)
+    assert whole.unclipped(turn, GlobalState(), {"prototypes": Prototypes([0, 2], rows)}) == ""
+    longer = {"prototypes": Prototypes([0, 2], rows * np.float32(1.001))}
+    assert "length 4.004 where 4 was agreed" in whole.unclipped(turn, GlobalState(), longer)
+
+
+@given(st.integers(0, 10_000), st.floats(0.5, 8))
+def test_what_was_shortened_is_let_in_in_both_publications(seed, norm):
+    whole, turn = under(budget=replace(CLOSE, norm=norm))
+    (x, y), (centre, _) = samples(seed), samples(seed, 1)
+    second = GlobalState({CENTRE: Tensors({"centre": centre[0], "norm": np.float32(norm), **MANY})})
+    assert whole.unclipped(turn, GlobalState(), sent_first(x, norm)) == ""
+    sent = sent_second(x - centre, y, float(np.float32(norm)))
+    assert whole.unclipped(turn, second, sent) == ""
+    # As long as it likes, or for another publication.
+    assert "longer than" in whole.unclipped(turn, GlobalState(), sent_first(x * 50, norm * 50))
+    assert "are due" in whole.unclipped(turn, second, sent_first(x, norm))
+    longer = sent_second((x - centre) * 50, y, norm * 50)
+    assert "longer than" in whole.unclipped(turn, second, longer)
+
+
+def test_a_scatter_that_the_squared_lengths_do_not_carry_is_refused():
+    whole, turn = under()
+    second = GlobalState({CENTRE: Tensors({"centre": np.zeros(6), "norm": np.float32(4), **MANY})})
+    x, y = samples(3)
+    good, large = (dict(sent_second(x * f, y, 4.0)[SUMS].arrays) for f in (0.1, 1.0))
+    mixed = {**good, f"{SCATTER}.octets": large[f"{SCATTER}.octets"]}
+    assert "a scatter of samples longer" in whole.unclipped(turn, second, {SUMS: Tensors(mixed)})
+    narrow = {**good, f"{MEANS}.octets": good[f"{MEANS}.octets"][:, :, :5]}
+    assert "rows of other sizes" in whole.unclipped(turn, second, {SUMS: Tensors(narrow)})

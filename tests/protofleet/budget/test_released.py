@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protofleet.budget.noise import seeded
-from protofleet.budget.released import Mechanism, Released, sum_of_steps
+from protofleet.budget.released import Mechanism, Released, noise_of, noise_steps, sum_of_steps
 from protofleet.errors import FusionError
 from protofleet.masking.layout import Layout
 from protofleet.values.sums import Sum, digest, merge, merge_all
@@ -52,6 +52,13 @@ def test_noise_is_as_wide_as_the_budget_wants_it():
     noise = many.noise(seeded(np.random.default_rng(0)))["means"].total()
     assert noise[:, :3].std() == pytest.approx(5 / math.sqrt(0.6), rel=0.03)
     assert noise[:, 3].std() == pytest.approx(1 / math.sqrt(0.2), rel=0.05)
+
+
+def test_noise_is_kept_as_whole_steps_and_comes_back():
+    noise = MECHANISM.noise(seeded(np.random.default_rng(5)))
+    again, total = noise_of(noise_steps(noise)), MECHANISM.widened(own(1))
+    assert digest(merge(total, again)) == digest(merge(total, noise)) != digest(total)
+    assert all(not part.weights.any() for part in again.values())
 
 
 def test_noise_of_several_comes_to_that_of_one():

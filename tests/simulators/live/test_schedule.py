@@ -2,12 +2,28 @@
 changes it changes.
 """
 
+import random
+import threading
+from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
-from simulators.live import schedule
+from coordinator.journal.journal import Journal
+from coordinator.service.replay import replayed
+from protofleet import wire
+from protofleet.exchange import learned, published
+from protofleet.mqtt.address import Address
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import running_broker
+from protofleet.mqtt.link.events import Arrival
+from protofleet.mqtt.link.link import Link, LinkSettings
+from protofleet.mqtt.topics import Topics
+from simulators.live import fleet, schedule
 from simulators.run import rounds
+from simulators.run.config import BudgetOptions, LabConfig, Run
+from simulators.run.partitions import PartitionOptions
 from simulators.run.setup import prepare
 
 
@@ -34,3 +50,91 @@ def test_who_is_missing_in_a_cut_or_trains_nothing_changes_the_outcome(small_lab
     absent = [replace(late[0], trained=late[0].trained[:-1]), whole[1]]
     found = [followed(setup, plan)[2] for plan in (whole, late, absent)]
     assert len(set(found)) == 3
+
+
+def bounded(method, agents, epsilon):
+    run = Run(method=method, agents=agents, partition="dirichlet", rounds=2, seed=3)
+    budget = BudgetOptions(epsilon=epsilon, clip=16.0)
+    return prepare(LabConfig(run, PartitionOptions(alpha=0.5), budget=budget))
+
+
+@contextmanager
+def overheard(address):
+    """All that is said in the fleet, by kind of topic."""
+    topics, heard, over = Topics(fleet.FLEET), defaultdict(list), threading.Event()
+    settings = LinkSettings(clean_start=True, session_expiry=0)
+    link = Link(Address.parse(str(address)), "listener", settings, rng=random.Random(0))
+
+    def listen():
+        while not over.is_set():
+            for event in link.poll(0.2):
+                if isinstance(event, Arrival):
+                    heard[topics.parse(event.topic).kind].append(event)
+                    link.ack(event)
+
+    link.subscribe([(f"{topics.prefix}/#", 1)])
+    link.start()
+    thread = threading.Thread(target=listen)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        over.set()
+        link.wake()
+        thread.join()
+        link.stop(patience=1.0)
+
+
+def lived(setup, folder):
+    """A live run, what was said in it, the coordinator's last status, and its logs."""
+    with running_broker(folder / "broker", prefer="mosquitto") as broker:
+        fleet.write(setup, folder, str(broker.address))
+        with overheard(broker.address) as heard, fleet.members(setup, folder) as members:
+            fleet._watched(setup, folder, members, lambda row: None)
+            log = folder / "logs" / f"{setup.agents[0]}.log"
+            fleet_is_told = "the fleet's budget is spent: nothing more is sent"
+            for _ in range(600):
+                if fleet_is_told in log.read_text():
+                    break
+                threading.Event().wait(0.1)
+            status = fleet.status_of(folder)
+        assert log.read_text().count(fleet_is_told) == 1
+    words = (folder / "logs" / "coordinator.log").read_text()
+    assert words.count("the budget is spent: the state stays") == 1
+    return heard, status
+
+
+@pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+@pytest.mark.parametrize(("method", "agents"), [("fleet", 5), ("fedproto", 2)])
+def test_a_live_fleet_under_a_budget_is_the_laboratory_s_with_the_noise_of_its_journal(
+    tmp_path, method, agents
+):
+    setup = bounded(method, agents, 200.0)
+    heard, status = lived(setup, tmp_path)
+    journal = Journal.read(tmp_path / "coordinator-data")
+    try:
+        recorded = journal.state_hashes()
+        assert {one.verdict for one in replayed(journal)} == {"same"}
+        state = journal.state()[1]
+        assert len(journal.uploads()) == 2 * agents
+        assert not list(journal.ledger.bodies())
+    finally:
+        journal.close()
+    assert schedule.of_run(setup, tmp_path / "coordinator-data") == recorded
+    # The ledger of ε is the accountant's own.
+    assert status["budget"]["spent"] == setup.private.accountant.spent(2)
+    assert (status["budget"]["publications_left"], status["accuracy"]) == (0, {})
+    assert setup.private.accountant.spent(2) == pytest.approx(200.0)
+    # Whatever is said to everybody is of noised sums alone.
+    retained = {"coordinator_state", "round", "shared_state", "proto", "bundle", "state"}
+    others = {"upload", "upload_chunk", "shared_chunk", "own_chunk", "chunk_request", "receipt"}
+    assert heard.keys() <= retained | others
+    births = [wire.decode(one.payload).body for one in heard["state"]]
+    assert not any({"samples", "classes"} & birth.keys() for birth in births)
+    assert {one.topic for one in heard["proto"]} <= {Topics(fleet.FLEET).proto("stable")}
+    banks = [published.read(one.payload).bank for one in heard["proto"] if one.payload]
+    assert method != "fleet" or all(bank.about.by_rounds for bank in banks)
+    if method == "fleet":
+        head = state.shared[learned.HEAD]
+        assert banks[-1].points.weight == pytest.approx(head.weight)
+        assert banks[-1].about.classes == setup.contract.classes

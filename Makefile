@@ -19,13 +19,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/protofleet demo
 
-# What pip cannot bring: the broker that a fleet's tests talk to, a browser and Node.js for the web client's, and
-# the Prometheus that scrapes a fleet (19 MB to fetch, 96 MB on disk).
+# What pip cannot bring: the broker that a fleet's tests talk to, a browser and Node.js for the web client's, the
+# Prometheus that scrapes a fleet (19 MB to fetch, 96 MB on disk), and ffmpeg and GStreamer, which serve streams as
+# cameras do.
 # A package that brings a service must not start it here: while apt runs, policy-rc.d says no (Debian's own way).
-SYSTEM := mosquitto chromium nodejs npm prometheus
+SYSTEM := mosquitto chromium nodejs npm prometheus ffmpeg python3-gi gir1.2-gst-rtsp-server-1.0 \
+	gstreamer1.0-plugins-good gstreamer1.0-plugins-ugly
 POLICY := /usr/sbin/policy-rc.d
 system:
 	@missing=""; for package in $(SYSTEM); do \
+		case $$package in python3-*|gir1.2-*|gstreamer1.0-*) dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; continue;; esac; \
 		program=$$package; test $$package = nodejs && program=node; \
 		PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin" command -v $$program >/dev/null || missing="$$missing $$package"; \
 	done; \

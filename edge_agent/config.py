@@ -133,6 +133,93 @@ class LimitsSection:
 
 
 @dataclass(frozen=True)
+class CameraSection:
+    """What this device's cameras see, and to whom it is said."""
+
+    sources: tuple[str, ...] = setting(
+        (),
+        'cameras, as ["door=rtsp://10.0.0.7/stream", "http://10.0.0.8/mjpeg", "/dev/video0",'
+        ' "yard=incoming/"]; empty: none',
+    )
+    logins: str = setting(
+        "", "a file with a line NAME USER:PASSWORD for each camera that asks for one"
+    )
+    bundle: str = setting(
+        "",
+        "what pictures are classified with; empty: the fleet's, in data_dir",
+        flag="A bundle's folder or .pfb file; by default the fleet's, in the device's directory.",
+    )
+    every: float = setting(0.5, "seconds between two looks at a camera", low=0, high=3600)
+    regions: tuple[str, ...] = setting(
+        (),
+        'parts looked at by themselves, as ["door=0.1,0.2,0.5,0.9"] (left, top, right, bottom) or'
+        ' ["yard/gate=..."] of one camera; empty: the whole picture',
+    )
+    motion: float = setting(
+        0.01,
+        "share of a region that must change for another look at it; 0: looked at always",
+        low=0,
+        high=1,
+        flag="Share of a region that must change for another look at it (0.01); 0: look always.",
+    )
+    smooth: int = setting(
+        5,
+        "frames that an answer is made of",
+        low=1,
+        high=1000,
+        flag="Frames that an answer is made of (5).",
+    )
+    hold: int = setting(
+        3,
+        "looks in a row that an answer must hold before it is said",
+        low=1,
+        high=1000,
+        flag="Looks in a row that an answer must hold before it is said (3).",
+    )
+    ask: bool = setting(True, "keep pictures that a person may be asked about")
+    fleet: bool = setting(
+        False,
+        "the daemon says answers on this device's own topic at the fleet's broker, signed where it"
+        " is a member",
+    )
+    mqtt: str = setting(
+        "",
+        "a broker of your own that answers go to, as plain JSON; empty: none",
+        flag="Say answers, as plain JSON, at this broker (mqtt://home.local).",
+    )
+    mqtt_credentials: str = setting(
+        "",
+        "a file with user name and password for it",
+        flag="A file with user name and password for that broker.",
+    )
+    mqtt_ca: str = setting(
+        "",
+        "a file with the authority that signed its certificate",
+        flag="A file with the authority that signed its certificate.",
+    )
+    topic: str = setting(
+        "protofleet",
+        "the topic there; the camera's name, and .REGION, come behind it",
+        flag="The topic there (protofleet); the camera's name, and .REGION, come behind it.",
+    )
+    retain: bool = setting(True, "the broker keeps the last answer for who comes later")
+    webhook: str = setting(
+        "",
+        "an http:// or https:// address that answers are posted to; empty: none",
+        flag="Post answers, as JSON, to this address.",
+    )
+    webhook_token: str = setting(
+        "",
+        "a file with a word that is sent along as Authorization: Bearer",
+        flag="A file with a word that is sent along as Authorization: Bearer.",
+    )
+    queue: int = setting(
+        1000, "answers kept on disk for each of these while they cannot be said", low=1, high=10**6
+    )
+    queue_hours: float = setting(24.0, "hours after which one is too old to be said", low=0.01)
+
+
+@dataclass(frozen=True)
 class Config:
     """One device, resolved."""
 
@@ -143,6 +230,7 @@ class Config:
     data: DataSection = field(default_factory=DataSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     homeassistant: DeviceHome = field(default_factory=DeviceHome)
+    camera: CameraSection = field(default_factory=CameraSection)
 
     @property
     def id(self) -> str:
@@ -159,6 +247,7 @@ PATHS = {
     "agent": ("data_dir", "export_to"),
     "broker": FILES,
     "data": ("source", "rows"),
+    "camera": ("logins", "bundle", "mqtt_credentials", "mqtt_ca", "webhook_token"),
 }
 
 
@@ -255,11 +344,23 @@ def _anchored(document: layers.Sections, folder: Path) -> layers.Sections:
                 # A data set's name is no path: it becomes one only where something stands there.
                 if name != "source" or beside.exists():
                     settings[name] = str(beside)
+    cameras = document.get("camera", {}).get("sources")
+    if isinstance(cameras, list):
+        document["camera"]["sources"] = [_anchored_folder(text, folder) for text in cameras]
     # The defaults of these two are relative to the file as well, and not to where it is read.
     agent, defaults = document.setdefault("agent", {}), Config().agent
     agent.setdefault("data_dir", str(folder / defaults.data_dir))
     agent.setdefault("export_to", str(folder / defaults.export_to))
     return document
+
+
+def _anchored_folder(text: Any, folder: Path) -> Any:
+    """A camera that is a folder, beside the file; what is an address stays one."""
+    if not isinstance(text, str) or "://" in text:
+        return text
+    name, equals, path = text.rpartition("=")
+    beside = folder / Path(path).expanduser()
+    return f"{name}{equals}{beside}" if path and beside.is_dir() else text
 
 
 def with_id(config: Config) -> Config:

@@ -35,8 +35,9 @@ ORDER = {
         ("config", "records", "protocol", "networks", "inference"),
         ("joining",),
         ("store", "data", "training", "updates"),
-        ("worker", "contributing"),
+        ("worker", "contributing", "cameras.saying"),
         ("recent",),
+        ("cameras",),
         ("daemon",),
         ("metrics",),
         ("cli",),
@@ -63,7 +64,7 @@ ORDER = {
     "simulators": (
         ("run",),
         ("live", "papers", "rogues"),
-        ("faults", "photos", "speed"),
+        ("faults", "photos", "speed", "streams"),
         ("attacks",),
         ("faults.cases",),
         ("cli",),
@@ -133,6 +134,7 @@ HEAVY = {
     "opendp",
     "starlette",
     "uvicorn",
+    "av",
 }
 
 

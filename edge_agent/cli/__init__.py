@@ -17,6 +17,7 @@ from edge_agent.cli.run_cmd import run as run_command
 from edge_agent.cli.status_cmd import status
 from edge_agent.cli.summarise_cmd import summarise
 from edge_agent.cli.unknowns_cmd import unknowns
+from edge_agent.cli.watch_cmd import watch
 from protofleet.cli.main import run
 
 
@@ -32,6 +33,7 @@ def agent() -> None:
     edge-agent run --config agent.toml                  join, train, deliver, until stopped
     edge-agent status                                   how it is getting on
     edge-agent infer --bundle B photos/                 classify photos with what the fleet learned
+    edge-agent watch --bundle B rtsp://camera/stream    say what a camera sees
     edge-agent enroll --bundle B --label owl *.jpg      a new class from a few photos
     edge-agent unknowns --bundle B                      what it saw and knew no class for
     """
@@ -45,6 +47,7 @@ for command in (
     config,
     contract,
     infer,
+    watch,
     enroll,
     forget,
     unknowns,

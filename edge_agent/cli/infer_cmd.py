@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 AT_ONCE = 32  # photos in memory
 NAP = 0.5  # seconds between two looks at a watched folder
-Stamp = tuple[int, int]
 
 bundle_option = click.option(
     "--bundle",
@@ -181,6 +180,8 @@ def infer(
                 else table(rows)
             )
             return
+        from edge_agent.updates.freshness import Freshness
+
         fresh = Freshness(bundle)
         kind = classifier.bundle.manifest.input
         for batch in appearing(watch, kind) if watch is not None else from_lines(sys.stdin):
@@ -216,28 +217,6 @@ class NoClass(FleetError):
             f"edge-agent enroll --bundle {bundle} --label NAME PHOTOS, "
             "or --follow a fleet that has classes",
         )
-
-
-class Freshness:
-    """Whether what lies beside a bundle is still what it was."""
-
-    def __init__(self, bundle: Path) -> None:
-        from edge_agent.updates import cache
-
-        self._paths = (
-            cache.state_file(bundle),
-            cache.enrolled_folder(bundle),
-            cache.total_file(bundle),
-        )
-        self._stamps = self._now()
-
-    def changed(self) -> bool:
-        """Since the last time this was asked."""
-        before, self._stamps = self._stamps, self._now()
-        return before != self._stamps
-
-    def _now(self) -> list[Stamp | None]:
-        return [stamp_of(path) for path in self._paths]
 
 
 def _memory(bundle: Path, stack: ExitStack) -> Memory:
@@ -339,28 +318,11 @@ def appearing(folder: Path, kind: Input) -> Iterator[list[Path]]:
     """What is in the folder, then what is new or written anew in it; a file is read once it stays
     as it is.
     """
-    from edge_agent.data import images
+    from edge_agent.data.arrivals import Arrivals
 
-    done: dict[Path, Stamp] = {}
-    now: dict[Path, Stamp] = {}
+    arrivals = Arrivals(folder, kind)
     while True:
-        before, now = (
-            now,
-            {path: stamp for path in images.find([folder], kind) if (stamp := stamp_of(path))},
-        )
-        done = {path: stamp for path, stamp in done.items() if path in now}
-        # The same stamp twice, a nap apart: a camera that is still writing would give half a photo.
-        fresh = [path for path, stamp in now.items() if before.get(path) == stamp != done.get(path)]
+        fresh = arrivals.look()
         if fresh:
-            done |= {path: now[path] for path in fresh}
             yield fresh
         time.sleep(NAP)
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    """By what a file that was written anew is known; nothing of one that has gone."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

@@ -57,6 +57,7 @@ from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.status import Status
 from edge_agent.daemon.transfers import Transfers
+from edge_agent.daemon.watching import CameraChild
 from edge_agent.joining.renewal import Renewal
 from edge_agent.joining.sealed_link import SealedLink
 from edge_agent.membership import FleetMember
@@ -159,6 +160,7 @@ class Daemon:
         )
         self.drift = DriftNews(self.adoption.file, clock)
         self.decoder = InboundDecoder(self.topics, store, self.transfers, self.masker)
+        self.cameras = CameraChild(config, self.outbound.sees, link.wake, log, clock)
         self.renewal: Renewal | None = None
         if deps.member is not None:
             self.renewal = Renewal(
@@ -215,6 +217,7 @@ class Daemon:
         deps.notifier.say("STOPPING=1")
         deps.supervisor.dismiss()
         self.adoption.stop()
+        self.cameras.stop()
         farewell = outbound.farewell(self.topics, deps.config.id, deps.boot)
         deps.link.stop([farewell], patience=4.0)
         self.executor.keep(lambda: self.traffic.note(deps.clock(), at_once=True))
@@ -226,6 +229,7 @@ class Daemon:
         """Seconds until something is due without an event."""
         me, now, notifier = self.me, self.deps.clock(), self.deps.notifier
         moments = [now + LONGEST_POLL, self.adoption.due(connected=me.connected), self.home.due()]
+        moments.append(self.cameras.due())
         if me.delivery is not None and me.connected:
             moments.append(me.delivery.retry_at)
         if me.not_before > now:
@@ -420,6 +424,8 @@ class Daemon:
         self.adoption.look(may_send=may_send)
         if self.adoption.ready != self.me.extractor:
             self._feed(BundleReady(self.adoption.ready))
+        # Where what leaves is counted, answers to samples are no less telling than samples' sums.
+        self.cameras.look(connected=may_send and self.me.budget is False)
         if may_send and self.me.run and self.me.budget is False:
             self.drift.look(self._report)
         counted = self.me.budget is False

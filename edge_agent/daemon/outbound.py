@@ -68,6 +68,12 @@ class Outbound:
     count: Callable[[int], None]
     seq: int = 0
 
+    def sees(self, place: str, answer: bytes) -> Ticket:
+        """What a camera shows, as plain JSON; under a signature where this device is a member."""
+        topic = self.topics.sees(self.config.id, place)
+        self.count(len(answer))
+        return self.link.publish(topic, answer, retain=self.config.camera.retain, tell=True)
+
     def birth(self, run: str, epoch: int, survey: DataSurvey | None, device: str) -> None:
         """Here we are, and this is what we have, where that may be told; what computes is known
         once something was trained.

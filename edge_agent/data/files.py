@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", 
 TEST_SHARE = 0.25
 # Whatever a file is called, Pillow tries all that it can read: one of those starts Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PPM", "PNG", "TIFF", "WEBP")
+BILINEAR = 2  # Pillow's number for it
 MOST_PIXELS = 1 << 25  # decoded: 100 MB. A camera's JPEG is decoded at a fraction of its size
 
 
@@ -48,6 +50,19 @@ def photo(
     """An image file upright, in this width and height and Pillow's `mode`; `draft` is how large
     it need be decoded at least. Whatever a file does to its reader is one `DataError`.
     """
+    with _upright(path, mode, draft) as upright:
+        return np.asarray(upright.resize(size, BILINEAR))
+
+
+def picture(path: Path, side: int) -> Samples:
+    """An image file upright and in colour, its longer side no longer than this."""
+    with _upright(path, "RGB", (side, side)) as upright:
+        upright.thumbnail((side, side))
+        return np.asarray(upright)
+
+
+@contextmanager
+def _upright(path: Path, mode: str, draft: tuple[int, int] | None) -> Iterator[Any]:
     from PIL import Image, ImageOps
 
     try:
@@ -58,8 +73,7 @@ def photo(
                 image.draft(mode, draft)
             if image.width * image.height > MOST_PIXELS:
                 raise ValueError(f"{image.width} × {image.height} pixels")
-            upright = ImageOps.exif_transpose(image).convert(mode)
-            return np.asarray(upright.resize(size, Image.Resampling.BILINEAR))
+            yield ImageOps.exif_transpose(image).convert(mode)
     except Exception as error:  # decoders raise what they like
         words = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: not a readable image ({words})", "remove or replace it") from None

@@ -63,7 +63,7 @@ _NEEDED = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_AL
 
 def tried(path: Path, name: str = "") -> None:
     """`BundleError` if the bundle in this file, which is to have this name, must not be used."""
-    with _empty_folder(path.parent) as empty, path.open("rb") as file:
+    with empty_folder(path.parent) as empty, path.open("rb") as file:
         command = [sys.executable, "-m", "edge_agent.inference.sandbox", str(os.getpid()), name]
         process = subprocess.Popen(
             command,
@@ -71,7 +71,7 @@ def tried(path: Path, name: str = "") -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=empty,
-            env=_environment(empty),
+            env=environment(empty),
         )
         try:
             words = process.communicate(timeout=PATIENCE)[1]
@@ -120,7 +120,7 @@ def _memory() -> int:
     return min(machine, int(most)) if most.isdigit() else machine
 
 
-def _empty_folder(other: Path) -> tempfile.TemporaryDirectory[str]:
+def empty_folder(other: Path) -> tempfile.TemporaryDirectory[str]:
     """Where the system has them, or else beside the bundle, which was written there."""
     try:
         return tempfile.TemporaryDirectory(prefix="protofleet-")
@@ -143,7 +143,8 @@ def confine(memory: int, seconds: int | None = SECONDS) -> None:
         resource.setrlimit(kind, (allowed, allowed))
 
 
-def _environment(empty: str) -> dict[str, str]:
+def environment(empty: str) -> dict[str, str]:
+    """What such a process needs of ours: where Python is, and no more."""
     room = str(Path(__file__).parents[2])  # its own directory is empty, so it cannot look there
     needed = {name: os.environ[name] for name in _NEEDED if name in os.environ}
     paths = [room, *(path for path in needed.get("PYTHONPATH", "").split(os.pathsep) if path)]

@@ -78,6 +78,11 @@ def recent_folder(bundle: Path) -> Path:
     return bundle.with_name(bundle.name + ".recent")
 
 
+def answers_folder(bundle: Path) -> Path:
+    """What cameras showed and could not be said yet."""
+    return bundle.with_name(bundle.name + ".answers")
+
+
 def enrolled_file(bundle: Path, lineage: str, label: str) -> Path:
     """One of them: a class of one extractor says nothing to another one."""
     name = sha256(f"{lineage}\n{label}".encode()).hexdigest()[:32]

@@ -30,7 +30,7 @@ COMMON = {
     "g/list": "listing",
     "c/home": "fleet_home",
 }
-# What stands behind d/{id}/, and its kind.
+# What stands behind d/{id}/, and its kind. Behind `sees` stands a camera, or camera.region.
 SINGLE = {
     "state": "state",
     "down": "own_state",
@@ -159,6 +159,9 @@ class Topics:
     def report(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/evt"
 
+    def sees(self, agent: str, place: str) -> str:
+        return f"{self.prefix}/d/{agent}/sees/{place}"
+
     def renewal(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/csr"
 
@@ -249,6 +252,8 @@ def _device(agent: str, rest: list[str]) -> TopicParts | None:
             return TopicParts(agent, "upload", (round,))
         case [name] if name in SINGLE:
             return TopicParts(agent, SINGLE[name])
+        case ["sees", place] if NAME.fullmatch(place):
+            return TopicParts(agent, "sees", (place,))
         case ["blob", "req"]:
             return TopicParts(agent, "chunk_request")
         case ["press", button] if BUTTON.fullmatch(button):

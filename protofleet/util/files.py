@@ -16,6 +16,7 @@ from typing import BinaryIO, TextIO
 OWN_FOLDER, OWN_FILE = 0o700, 0o600  # for nobody but the user whose process it is
 ANY_FILE = 0o666  # as the process's umask has it
 OTHERS = 0o077
+Stamp = tuple[int, int]
 
 
 class Locked(Exception):
@@ -113,6 +114,15 @@ def exposed(directory: Path) -> str:
         f"{directory} is open to other users of this machine (mode {mode:04o}); "
         f"its files are not, but `chmod 700 {directory}` hides their names as well"
     )
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """By what a file that was written anew is known; nothing of one that has gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def write_whole(path: Path, data: bytes, *, lasting: bool = True, mode: int = ANY_FILE) -> None:

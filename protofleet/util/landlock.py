@@ -10,6 +10,7 @@ import os
 import platform
 import struct
 import sys
+from collections.abc import Sequence
 
 # The same numbers on every processor but one that nobody has any more.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
@@ -23,8 +24,10 @@ _NETWORK, _SCOPED = (4, 3), (6, 3)
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # to execute and to read a file, to list a directory
 
 
-def close_files() -> bool:
-    """Whether this thread, and all that it starts, can open nothing else from now on."""
+def close_files(readable: Sequence[str] = (), *, network: bool = False) -> bool:
+    """Whether this thread, and all that it starts, can open nothing else from now on, but what is
+    to be read in these folders; and make no connection, unless that is said.
+    """
     if sys.platform != "linux" or platform.machine() == "alpha":
         return False
     system = ctypes.CDLL(None, use_errno=True)
@@ -35,7 +38,7 @@ def close_files() -> bool:
     handled = struct.pack(
         "=QQQ",
         (1 << _FILES[min(version, len(_FILES) - 1)]) - 1,
-        _NETWORK[1] if version >= _NETWORK[0] else 0,
+        _NETWORK[1] if version >= _NETWORK[0] and not network else 0,
         _SCOPED[1] if version >= _SCOPED[0] else 0,
     )
     # A kernel knows as many bytes of this as its version has, and takes more only if they are 0.
@@ -43,8 +46,11 @@ def close_files() -> bool:
     if rules < 0 or system.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         return False
     # Python's own modules are loaded when they are first used, an encoding of names for one.
-    for folder in {sys.prefix, sys.base_prefix}:
-        place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    for folder in {sys.prefix, sys.base_prefix, *readable}:
+        try:
+            place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # not every system has each of them
         system.syscall(_ADD, rules, _BENEATH, struct.pack("=Qi", _READ, place), 0)
         os.close(place)
     return bool(system.syscall(_RESTRICT, rules, 0) == 0)

@@ -68,7 +68,7 @@ READS = ("desired", "down", "rcpt", "box", "blob/+/+", "cmd", "crt", "press/+")
 WRITES = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack", "evt", "csr")
 # Home automation: what a device says for it and puts there, and what its user may see and press.
 HOMES = "homeassistant"  # the user, and the prefix of what is discovered
-SHOWS = ("sight", "picture", "home")
+SHOWS = ("sight", "picture", "home", "sees/+")
 ENTITIES = ("binary_sensor", "button", "image", "sensor", "update")
 
 

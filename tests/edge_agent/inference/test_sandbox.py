@@ -62,14 +62,14 @@ def test_it_may_take_no_more_than_half_of_what_there_is(monkeypatch):
 
 def test_without_a_place_for_temporary_files_it_is_beside_the_bundle(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox.tempfile, "gettempdir", lambda: str(tmp_path / "none"))
-    with sandbox._empty_folder(tmp_path) as folder:
+    with sandbox.empty_folder(tmp_path) as folder:
         assert os.path.dirname(folder) == str(tmp_path)
 
 
 def test_it_inherits_nothing_and_may_do_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("PROTOFLEET_MQTT_PASSWORD", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    environment = sandbox._environment(str(tmp_path))
+    environment = sandbox.environment(str(tmp_path))
     assert "secret" not in environment.values()
     code = f"""
 import os, resource, sys

@@ -1,0 +1,1 @@
+"""Cameras: frames of streams, devices and folders, what is seen in them, and to whom it is said."""

@@ -1,0 +1,1 @@
+"""To whom it is said what cameras see."""

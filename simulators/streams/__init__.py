@@ -1,0 +1,1 @@
+"""Cameras without cameras: streams on this machine whose pictures tell the time."""

@@ -74,7 +74,7 @@ def options(kind: str) -> dict[str, str]:
         "fflags": "nobuffer",
         "max_streams": "8",
         "probesize": str(1 << 20),
-        "analyzeduration": "2000000",
+        "analyzeduration": "500000",
     }
     if kind != "device":
         common["protocol_whitelist"] = PROTOCOLS[kind]
@@ -188,8 +188,9 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"it needs more than {MEMORY >> 20} MB of memory"
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    if "Immediate exit" in text:
-        text = "nothing came in time"
+    words = {"Immediate exit requested": "nothing came in time"}
+    words["Input/output error"] = "the stream broke off"
+    text = words.get(text, text)
     return re.sub(r"\S+://\S+", "(address)", " ".join(text.split()))[:200]
 
 
@@ -198,7 +199,8 @@ def main() -> None:
     die_with_parent(int(sys.argv[1]))
     with suppress(OSError):  # where memory ends, this process does, and not who started it
         Path("/proc/self/oom_score_adj").write_text("1000")
-    source = json.loads(sys.stdin.buffer.raw.readline())  # type: ignore[attr-defined]
+    with open(0, "rb", buffering=0, closefd=False) as pipe:  # no question is read with it
+        source = json.loads(pipe.readline())
     import av
 
     av.logging.set_level(av.logging.PANIC)

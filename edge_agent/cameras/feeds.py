@@ -48,7 +48,7 @@ class Feed:
         self._change = threading.Condition()
         self._newest: Frame | None = None
         self._player: Player | None = None
-        self._stopped = False
+        self._stopped = threading.Event()
         self._lost_at: float | None = None
         self.arrived = 0  # frames that were handed over by its player
         self._thread = threading.Thread(target=self._follow, name=f"camera-{origin.name}")
@@ -66,7 +66,7 @@ class Feed:
     def stop(self) -> None:
         """Follow it no more."""
         with self._change:
-            self._stopped = True
+            self._stopped.set()
             if self._player is not None:
                 self._player.interrupt()
             self._change.notify_all()
@@ -81,7 +81,7 @@ class Feed:
 
     def _follow(self) -> None:
         again = Reconnect(self._terms.backoff)
-        while not self._stopped:
+        while not self._stopped.is_set():
             began, first = time.monotonic(), self.arrived
             try:
                 self._play()
@@ -91,7 +91,7 @@ class Feed:
                 words = f"{error!r}"[:200]
             else:
                 return
-            if self._stopped:
+            if self._stopped.is_set():
                 return
             self._lose(words)
             lasted = time.monotonic() - began if self.arrived > first else 0.0
@@ -102,10 +102,10 @@ class Feed:
         player = self._terms.opened(self.origin)
         with self._change:
             self._player = player
-            if self._stopped:
+            if self._stopped.is_set():
                 player.interrupt()
         try:
-            while not self._stopped:
+            while not self._stopped.is_set():
                 began = time.monotonic()
                 frame = player.next()
                 if frame is None:
@@ -123,7 +123,7 @@ class Feed:
     def _pause(self, until: float, enough: Callable[[], bool]) -> None:
         with self._change:
             self._change.wait_for(
-                lambda: self._stopped or enough(), max(0.0, until - time.monotonic())
+                lambda: self._stopped.is_set() or enough(), max(0.0, until - time.monotonic())
             )
 
     def _arrive(self, frame: Frame | None = None) -> None:

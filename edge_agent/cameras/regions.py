@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from edge_agent.cameras.origins import NAME
 from protofleet.errors import SettingError
 
 Pixels = NDArray[np.uint8]
+T = TypeVar("T", bound=np.generic)
 EXAMPLE = "write it like door=0.1,0.2,0.5,0.9: left, top, right and bottom as shares of the picture"
 MOST = 16  # regions of a camera
 
@@ -26,7 +28,7 @@ class Region:
     right: float = 1.0
     bottom: float = 1.0
 
-    def cut(self, image: NDArray[np.generic]) -> NDArray[np.generic]:
+    def cut(self, image: NDArray[T]) -> NDArray[T]:
         """This part of an array of rows and columns, at least one of each."""
         height, width = image.shape[:2]
         rows = _span(self.top, self.bottom, height)

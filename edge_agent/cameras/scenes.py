@@ -1,5 +1,19 @@
 """One region of one camera as it is followed: looked at or not, and what is said of it."""
 
+# Theory of operation
+#
+#   a frame in which     and before it         what is done
+#   something moved      it was left alone     looked at; the answer begins anew
+#   something moved      something moved       looked at
+#   nothing moved        something moved       looked at; the answer begins anew, unless it is made
+#                                              of that one frame: what is at rest now is not what
+#                                              was on its way, and is not smoothed with it
+#   nothing moved        nothing moved         looked at until the answer holds and is said,
+#                                              RESTLESS times at most; then left alone
+#
+# So a scene that changes costs `hold` looks, or one more, after the last movement; and while it
+# moves, each frame, smoothed over all that moved.
+
 from __future__ import annotations
 
 from edge_agent.cameras.motion import Cells, MotionGate
@@ -17,15 +31,19 @@ class Scene:
     def __init__(self, region: Region, motion: float, smooth: int, hold: int) -> None:
         self.region = region
         self._gate, self.smoother = MotionGate(motion), Smoother(smooth, hold)
-        self._most, self._still, self._closed = RESTLESS * max(smooth, hold), 0, False
+        self._most, self._still = RESTLESS * max(smooth, hold), 0
+        self._closed, self._moving = False, False
 
     def opens(self, cells: Cells) -> bool:
         """Whether this frame is to be looked at; `cells` are those of the whole picture."""
         if self._gate.moved(self.region.cut(cells)):
             if self._closed:
                 self.smoother.restart()
-            self._still, self._closed = 0, False
+            self._still, self._closed, self._moving = 0, False, True
             return True
+        if self._moving and self.smoother.frames > 1:
+            self.smoother.restart()
+        self._moving = False
         self._still += 1
         self._closed = self.smoother.settled or self._still > self._most
         return not self._closed

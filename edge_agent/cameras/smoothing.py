@@ -12,14 +12,15 @@
 #   streak     for how many looks in a row it has been that
 #
 #   said       when streak ≥ H = `hold` and the candidate is not what was said last
-#   its probability is that of M made shares again, exp M / Σ exp M, as the mean of ln is no more
-#   sure for many frames of one still thing than for one: frames of a camera are not independent
+#   its probability is the mean of p(c) over the same frames: no more sure for many frames of one
+#   still thing than for one, as frames of a camera are not independent
 #   settled    streak ≥ H and the candidate is what was said: looking again would tell nothing, so
 #              that only motion opens the gate again
 #
-# n starts at 0 when the gate opens on a scene that was settled (what was there before says nothing
-# of what is there now), when the classes are others, and when the camera was away; after that what
-# was said counts as nothing, too, and the first answer that holds is said.
+# n starts at 0 when something moves in a scene that was left alone, and when what moved has come to
+# rest (what was there before says nothing of what is there now, `scenes`), when the classes are
+# others, and when the camera was away; after that what was said counts as nothing, too, and the
+# first answer that holds is said.
 #
 # Without probabilities (nobody calibrated the scores) a frame is a vote: VOTE for its best class,
 # the rest for the others.
@@ -36,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Shares = NDArray[np.float64]
-FLOOR, VOTE = 1e-3, 0.9
+FLOOR, VOTE = 0.02, 0.9
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Smoother:
         """The scene is another one; what was said stands until another answer holds."""
         self._n, self._streak = 0, 0
         self._mean: Shares = np.zeros(len(self._classes))
+        self._sure: Shares = np.zeros(len(self._classes))
         self._unknown = 0.0
         self._candidate: tuple[str | None] | None = None
 
@@ -69,6 +71,11 @@ class Smoother:
         """Nothing was said."""
         self._said = None
         self.restart()
+
+    @property
+    def frames(self) -> int:
+        """How many the answer is made of."""
+        return self._n
 
     @property
     def settled(self) -> bool:
@@ -84,9 +91,9 @@ class Smoother:
             self._classes = names
             self.restart()
         self._n = min(self._n + 1, self._most)
-        self._mean += (np.log(np.maximum(_votes(shares, best, len(names)), FLOOR)) - self._mean) / (
-            self._n
-        )
+        votes = _votes(shares, best, len(names))
+        self._mean += (np.log(np.maximum(votes, FLOOR)) - self._mean) / self._n
+        self._sure += (votes - self._sure) / self._n
         self._unknown += (float(unknown) - self._unknown) / self._n
         top = int(self._mean.argmax())
         candidate = (None if self._unknown > 0.5 else names[top],)
@@ -95,8 +102,7 @@ class Smoother:
         if self._streak < self._hold or candidate == self._said:
             return None
         self._said = candidate
-        scale = np.exp(self._mean - self._mean.max())
-        sure = None if shares is None else float(scale[top] / scale.sum())
+        sure = None if shares is None else float(self._sure[top])
         return Held(candidate[0], sure, names[top], self._n)
 
 

@@ -70,7 +70,7 @@ def test_a_stream_that_ends_says_so_and_leaves_no_process(opened):
 
     with camera(once) as running:
         seen = opened(running.url)
-        with pytest.raises(SourceLost, match="ended"):
+        with pytest.raises(SourceLost, match=r"broke off|ended"):
             watched(seen)
         seen.close()
         assert not os.path.exists(f"/proc/{seen.pid}")
@@ -123,8 +123,8 @@ def playlist(connection):
     [huge, endless_header, endless_part, garbage, garbage_parts, nothing, elsewhere, playlist],
 )
 def test_a_hostile_camera_ends_in_one_line(opened, speak, monkeypatch):
-    monkeypatch.setattr(player, "OPENING", 3.0)
-    monkeypatch.setattr(player, "SILENT", 3.0)
+    monkeypatch.setattr(player, "OPENING", 2.0)
+    monkeypatch.setattr(player, "SILENT", 2.0)
     assert "passwd" not in lost(opened, speak)
 
 

@@ -17,8 +17,8 @@ from edge_agent.cameras.watcher import Watcher, WatcherDeps
 from edge_agent.inference.classifier import Classifier
 from protofleet.errors import DataError
 from protofleet.util.logs import Log
-from tests.knowing import knowing
-from tests.networks import extractor_bundle, pictures
+from tests.networks import extractor_bundle
+from tests.watching import bank_of, scene
 
 
 class HandFeed:
@@ -90,17 +90,8 @@ def classifier(bundle):
     return one
 
 
-def teach(classifier, names, seeds=(1, 2)):
-    x = np.concatenate([pictures(seed, 60) for seed in seeds])
-    rows = np.arange(len(x)) // 60
-    lineage = classifier.bundle.manifest.lineages[0]
-    bank = knowing(lineage, names, [(classifier.embed(x), rows)])
-    classifier.use(bank, names)
-
-
-def scene(seed, size=128):
-    """A picture of a class as a camera has it: large."""
-    return pictures(seed, 1)[0].repeat(size // 16, 0).repeat(size // 16, 1)
+def teach(classifier, names):
+    classifier.use(bank_of(classifier, names), names)
 
 
 def beside(left, right):

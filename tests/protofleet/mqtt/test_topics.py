@@ -47,6 +47,7 @@ TOPICS = {
     T.picture("a"): ("d/a/picture", TopicParts("a", "picture")),
     T.home("a"): ("d/a/home", TopicParts("a", "home")),
     T.press("a", "contribute"): ("d/a/press/contribute", TopicParts("a", "press", ("contribute",))),
+    T.sees("a", "door.bin"): ("d/a/sees/door.bin", TopicParts("a", "sees", ("door.bin",))),
 }
 FROM_DEVICE = {"state", "upload", "chunk_request", "upload_chunk", "report"}
 OF_MEMBERS = {"keys", "listing", "ask", "answer", "renewal", "certificate"}

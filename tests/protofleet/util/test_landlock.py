@@ -24,6 +24,32 @@ tried(lambda: socket.create_connection(server.getsockname()))
 """
 
 
+BENEATH = """
+import socket, sys
+from protofleet.util import landlock
+server = socket.create_server(("127.0.0.1", 0))
+if not landlock.close_files(readable=[sys.argv[1], "/no/such/folder"], network=True):
+    sys.exit(3)
+socket.create_connection(server.getsockname())
+print(open(sys.argv[1] + "/a").read())
+for path, mode in (("/etc/passwd", "r"), (sys.argv[1] + "/a", "w")):
+    try:
+        open(path, mode)
+    except PermissionError:
+        print("shut")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own, and Linux's")
+def test_a_folder_and_the_network_may_stay_open(tmp_path):
+    (tmp_path / "a").write_text("text")
+    words = [sys.executable, "-c", BENEATH, str(tmp_path)]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    if run.returncode == 3:
+        pytest.skip("this kernel has no Landlock")
+    assert (run.stderr, run.stdout.split()) == ("", ["text", "shut", "shut"])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own, and Linux's")
 def test_files_and_connections_are_shut_and_modules_are_not(tmp_path):
     words = [sys.executable, "-c", CODE, str(tmp_path / "new")]

@@ -58,6 +58,7 @@ def test_a_device_writes_as_itself_and_as_nobody_else(guarded, links):
     own = [
         T.state("camera-07"),
         f"{T.prefix}/d/camera-07/reported",
+        T.sees("camera-07", "door.bin"),
         T.upload("camera-07", 1),
         T.chunk_request("camera-07"),
         T.upload_chunk("camera-07", D, 0),

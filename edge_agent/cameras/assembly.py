@@ -6,6 +6,7 @@ import random
 import secrets
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ from edge_agent.cameras.saying.outlets import Outlet, OutletTerms, Sender
 from edge_agent.cameras.saying.publishing import BrokerSender
 from edge_agent.cameras.saying.webhook import WebhookSender
 from edge_agent.cameras.scenes import Scene
-from edge_agent.cameras.watcher import Remember, Watcher, WatcherDeps
+from edge_agent.cameras.watcher import WatchCounts, Watcher, WatcherDeps
 from edge_agent.config import CameraSection
 from edge_agent.inference.classifier import Classifier
+from edge_agent.recent.memory import Memory
 from edge_agent.updates import cache
 from edge_agent.updates.freshness import Freshness
 from protofleet.errors import SettingError, UsageError
@@ -36,6 +38,7 @@ from protofleet.util.extras import check_installed
 from protofleet.util.files import Locked, lock
 from protofleet.util.logs import Log
 
+COUNTED_EVERY = 30.0  # seconds: a still scene writes no more often than that
 Say = Callable[[SceneAnswer], None]
 
 
@@ -47,7 +50,6 @@ class WatchPlan:
     bundle: Path
     say: Say  # called for everything, in the watching thread
     senders: Mapping[str, Sender]  # by what they are called in the log
-    remember: Remember | None = None
     each_frame: bool = False
 
 
@@ -108,12 +110,21 @@ def watching(
     terms = FeedTerms(section.every, opened, jittered(random.Random()), log)
     cache.settled(classifier, plan.bundle)
 
-    def refresh() -> None:
-        # A daemon beside it keeps the same files up to date, and a person may enrol a class.
-        if fresh.changed():
-            cache.settled(classifier, plan.bundle)
-
     with ExitStack() as stack:
+        memory = Memory(plan.bundle) if section.ask else None
+        if memory is not None:
+            stack.callback(memory.save)
+        counted_at = time.monotonic()
+
+        def refresh(counts: WatchCounts) -> None:
+            nonlocal counted_at
+            # A daemon beside it keeps the same files up to date, and a person may enrol a class.
+            if fresh.changed():
+                cache.settled(classifier, plan.bundle)
+            if memory is not None and time.monotonic() - counted_at > COUNTED_EVERY:
+                counted_at = time.monotonic()
+                memory.sights.frames(counts.frames, dropped=counts.frames - counts.looks)
+
         outlets = _outlets(plan, log, stack)
 
         def say(answer: SceneAnswer) -> None:
@@ -122,7 +133,7 @@ def watching(
                 for outlet in outlets:
                     outlet.put(answer)
 
-        deps = WatcherDeps(say, log, plan.remember, refresh, plan.each_frame)
+        deps = WatcherDeps(say, log, memory, refresh, plan.each_frame)
         scenes = {
             name: [Scene(part, section.motion, section.smooth, section.hold) for part in own]
             for name, own in parts.items()

@@ -78,7 +78,7 @@ def options(kind: str) -> dict[str, str]:
     }
     if kind != "device":
         common["protocol_whitelist"] = PROTOCOLS[kind]
-        common["format_whitelist"] = f"{FORMATS[kind]},sdp,rtp,mpegts"
+        common["format_whitelist"] = f"{FORMATS[kind]},sdp,rtp"
     if kind == "rtsp":
         # By the connection that it has: through any firewall, and nothing is lost on the way.
         return {**common, "rtsp_transport": "tcp", "allowed_media_types": "video"}

@@ -17,7 +17,8 @@
 #   a camera is lost                       said, once; what it showed before counts no more
 #   the fleet has other classes, or        taken up between two frames; all regions are looked at
 #   another extractor                      again, even if nothing moves
-#   no class is known yet                  nothing is classified
+#   no class is known yet                  nothing is said; pictures in which something moved are
+#                                          put where a person may name them
 #
 # Whoever says an answer (`outlets`) never makes this thread wait.
 
@@ -35,22 +36,25 @@ from edge_agent.cameras.feeds import Feed
 from edge_agent.cameras.frames import FRESH, Frame
 from edge_agent.cameras.motion import cells_of
 from edge_agent.cameras.regions import Pixels
-from edge_agent.cameras.saying.answers import AnswerKind, SceneAnswer
+from edge_agent.cameras.saying.answers import AnswerKind, SceneAnswer, place_of
 from edge_agent.cameras.scenes import Scene
 from edge_agent.cameras.smoothing import Held
 from edge_agent.data import images
 from edge_agent.inference.classifier import Answer, Classifier, InUse, Loaded
+from edge_agent.recent import pictures
+from edge_agent.recent.memory import View
 from protofleet.errors import DataError, FleetError
 from protofleet.util.logs import Log
 
+ASKED_EVERY = 10.0  # seconds between two pictures of one scene that wait for a name
 TURN = 0.5  # seconds between two looks at everything else than frames
 
 
 class Remember(Protocol):
-    """What keeps pictures that a person may be asked about."""
+    """What keeps pictures that a person may be asked about (`recent.memory`)."""
 
-    def add(self, now: InUse, answer: Answer, row: int, picture: Pixels, camera: str) -> None:
-        """One that was answered."""
+    def add(self, now: InUse, answer: Answer, row: int, view: View) -> None:
+        """One that was answered, or that nobody can answer yet."""
 
 
 @dataclass
@@ -71,7 +75,7 @@ class WatcherDeps:
     say: Callable[[SceneAnswer], None]
     log: Log
     remember: Remember | None = None
-    refresh: Callable[[], None] = lambda: None  # called between frames
+    refresh: Callable[[WatchCounts], None] = lambda counts: None  # called between frames
     each_frame: bool = False
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -90,6 +94,7 @@ class Watcher:
     _loaded: Loaded | None = None
     _lost: set[str] = field(default_factory=set)
     _remarks: set[str] = field(default_factory=set)
+    _ask_at: dict[str, float] = field(default_factory=dict)
     _stopping: bool = False
 
     def stop(self) -> None:
@@ -109,7 +114,7 @@ class Watcher:
                     self.turn(feed)
                 if self.deps.clock() - refreshed > TURN:
                     refreshed = self.deps.clock()
-                    self.deps.refresh()
+                    self.deps.refresh(self.counts)
         finally:
             for feed in self.feeds:
                 feed.stop()
@@ -141,9 +146,6 @@ class Watcher:
         kind = now.bundle.manifest.input
         if kind.kind != "image":
             raise DataError(f"its bundle takes {kind.kind}, and frames are images")
-        if not now.loaded.labels:
-            self._remark("no class is known yet: nothing is answered")
-            return
         cells = cells_of(frame.image)
         scenes = [scene for scene in self.scenes[camera] if scene.opens(cells)]
         if not scenes:
@@ -164,46 +166,62 @@ class Watcher:
         self.counts.oldest = max(self.counts.oldest, age)
         for row, (scene, cut) in enumerate(zip(scenes, cuts, strict=True)):
             scene.looked_at(cells)
-            self._answer(camera, scene, _View(now, answer, row, cut, age))
+            look = _Look(now, answer, row, cut, age)
+            if answer.labels:
+                self._answer(camera, scene, look)
+            else:
+                self._remark("no class is known yet: pictures are kept for a person to name")
+                self._ask_for_name(camera, scene, look)
 
-    def _answer(self, camera: str, scene: Scene, view: _View) -> None:
+    def _answer(self, camera: str, scene: Scene, look: _Look) -> None:
         """What one look at one region comes to."""
-        answer, row = view.answer, view.row
+        answer, row = look.answer, look.row
         shares = None if answer.probabilities is None else answer.probabilities[row]
         unknown = answer.unknown is not None and bool(answer.unknown[row])
         best = int((answer.scores[row] if shares is None else shares).argmax())
         if self.deps.each_frame:
             sure = None if shares is None else float(shares[best])
             label = answer.labels[best]
-            look = Held(None if unknown else label, sure, label, 1)
-            self.deps.say(self._said("frame", camera, scene, look, view))
+            one = Held(None if unknown else label, sure, label, 1)
+            self.deps.say(self._said("frame", camera, scene, one, look))
         outcome = scene.smoother.step(answer.labels, shares, best, unknown)
         if outcome is None:
             return
         self.counts.answers += 1
-        self.deps.say(self._said("answer", camera, scene, outcome, view))
-        if self.deps.remember is not None:
-            place = f"{camera}.{scene.region.name}" if scene.region.name else camera
-            try:
-                self.deps.remember.add(view.now, answer, row, view.picture, place)
-            except FleetError as error:
-                self._remark(f"nothing is remembered: {error}")
+        self.deps.say(self._said("answer", camera, scene, outcome, look))
+        self._remember(place_of(camera, scene.region.name), look)
+
+    def _ask_for_name(self, camera: str, scene: Scene, look: _Look) -> None:
+        """Have it remembered, but of each scene no more than one in so many seconds."""
+        now, place = self.deps.clock(), place_of(camera, scene.region.name)
+        if now >= self._ask_at.get(place, now):
+            self._ask_at[place] = now + ASKED_EVERY
+            self._remember(place, look)
+
+    def _remember(self, place: str, look: _Look) -> None:
+        if self.deps.remember is None:
+            return
+        view = View(lambda: pictures.of_array(look.picture), place)
+        try:
+            self.deps.remember.add(look.now, look.answer, look.row, view)
+        except FleetError as error:
+            self._remark(f"nothing is remembered: {error}")
 
     def _said(
-        self, kind: AnswerKind, camera: str, scene: Scene, outcome: Held, view: _View
+        self, kind: AnswerKind, camera: str, scene: Scene, outcome: Held, look: _Look
     ) -> SceneAnswer:
         return SceneAnswer(
             kind,
             camera,
             scene.region.name,
-            self.deps.wall() - view.age,
+            self.deps.wall() - look.age,
             outcome.label,
             outcome.label is None,
             outcome.probability,
             outcome.nearest,
             outcome.frames,
-            view.age,
-            view.answer.state,
+            look.age,
+            look.answer.state,
         )
 
     def _remark(self, words: str) -> None:
@@ -215,7 +233,7 @@ class Watcher:
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class _Look:
     """One look at one region."""
 
     now: InUse

@@ -30,7 +30,7 @@ COMMON = {
     "g/list": "listing",
     "c/home": "fleet_home",
 }
-# What stands behind d/{id}/, and its kind. Behind `sees` stands a camera, or camera.region.
+# What stands behind d/{id}/, and its kind.
 SINGLE = {
     "state": "state",
     "down": "own_state",
@@ -46,6 +46,8 @@ SINGLE = {
 # For home automation and whatever else listens beside the fleet: plain JSON, pictures, and words of
 # buttons, without signatures; nothing of it reaches the coordinator.
 OF_HOMES = frozenset({"fleet_home", "sighting", "picture", "home", "press"})
+# Behind `press` stands a button, behind `sees` a camera, or camera.region.
+WORDS = {"press": BUTTON, "sees": NAME}
 CHUNKS = {"blob": "own_chunk", "ub": "upload_chunk"}
 
 
@@ -252,12 +254,10 @@ def _device(agent: str, rest: list[str]) -> TopicParts | None:
             return TopicParts(agent, "upload", (round,))
         case [name] if name in SINGLE:
             return TopicParts(agent, SINGLE[name])
-        case ["sees", place] if NAME.fullmatch(place):
-            return TopicParts(agent, "sees", (place,))
         case ["blob", "req"]:
             return TopicParts(agent, "chunk_request")
-        case ["press", button] if BUTTON.fullmatch(button):
-            return TopicParts(agent, "press", (button,))
+        case [("press" | "sees") as kind, name] if WORDS[kind].fullmatch(name):
+            return TopicParts(agent, kind, (name,))
         case [("blob" | "ub") as name, digest, chunk] if DIGEST.fullmatch(
             digest
         ) and NUMBER.fullmatch(chunk):

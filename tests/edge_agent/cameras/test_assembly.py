@@ -81,7 +81,7 @@ def test_what_is_left_beside_a_bundle_is_taken_up(tmp_path):
     ) as watcher:
         assert classifier.loaded.labels == ["a", "b"]
         teach(bundle, "xy")
-        watcher.deps.refresh()
+        watcher.deps.refresh(watcher.counts)
         assert classifier.loaded.labels == ["x", "y"]
 
 

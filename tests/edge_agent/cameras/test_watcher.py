@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from edge_agent.cameras.feeds import Feed
 from edge_agent.cameras.frames import FRESH, Frame
@@ -165,6 +166,7 @@ def test_without_a_class_nothing_is_answered_and_one_line_says_so(bundle):
     stage.show(scene(1), 5)
     assert not stage.said
     assert stage.log.getvalue().count("no class is known yet") == 1
+    assert len(stage.remembered) == 1
     teach(stage.watcher.classifier, "ab")
     stage.show(scene(1), 5)
     assert stage.labels == [("answer", "", "a")]
@@ -176,9 +178,9 @@ def test_what_is_like_no_class_is_said_and_put_where_a_person_may_be_asked(class
     (answer,) = stage.said
     assert (answer.label, answer.unknown) == (None, True)
     assert answer.nearest in ("a", "b")
-    ((now, look, row, picture, place),) = stage.remembered
-    assert (row, place) == (0, "door")
-    assert picture.shape == (128, 128, 3)
+    ((now, look, row, view),) = stage.remembered
+    assert (row, view.source) == (0, "door")
+    assert Image.open(io.BytesIO(view.picture())).size == (128, 128)
     assert now.loaded.labels == ["a", "b"]
     assert look.features.shape[0] == 1
 
@@ -199,7 +201,7 @@ def test_what_cannot_be_remembered_is_answered_all_the_same(classifier):
 def test_it_runs_until_it_is_stopped(classifier):
     stage = Stage(classifier)
     turns = []
-    deps = WatcherDeps(stage.said.append, Log(stage.log), refresh=lambda: turns.append(1))
+    deps = WatcherDeps(stage.said.append, Log(stage.log), refresh=turns.append)
     watcher = Watcher(classifier, [stage.feed], stage.watcher.scenes, deps, threading.Event())
     timer = threading.Timer(1.2, watcher.stop)
     timer.start()

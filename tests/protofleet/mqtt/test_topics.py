@@ -77,7 +77,7 @@ def test_each_reader_subscribes_to_what_is_for_it_and_no_more(topic):
     assert member == (parts.kind in ("keys", "listing", "certificate"))
     assert matches(T.for_home("a")) == (parts.kind == "press")
     assert not matches(T.for_home("b"))
-    if parts.kind in OF_MEMBERS | OF_HOMES:
+    if parts.kind in OF_MEMBERS | OF_HOMES | {"sees"}:
         assert not matches(T.for_coordinator()) + matches(T.for_device("a"))
         return
     from_device = parts.kind in FROM_DEVICE

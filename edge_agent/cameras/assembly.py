@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from edge_agent.cameras import origins, regions
 from edge_agent.cameras.album import FolderPlayer
-from edge_agent.cameras.feeds import Feed, FeedTerms
+from edge_agent.cameras.feeds import CameraFeed, FeedTerms
 from edge_agent.cameras.origins import Origin
 from edge_agent.cameras.player import Player, StreamPlayer
 from edge_agent.cameras.saying.answers import SceneAnswer
@@ -138,7 +138,7 @@ def watching(
             name: [Scene(part, section.motion, section.smooth, section.hold) for part in own]
             for name, own in parts.items()
         }
-        feeds = [Feed(camera, terms, bell) for camera in cameras]
+        feeds = [CameraFeed(camera, terms, bell) for camera in cameras]
         yield Watcher(classifier, feeds, scenes, deps, bell)
 
 

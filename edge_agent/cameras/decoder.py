@@ -115,8 +115,7 @@ def frames(container: Any, question: Question) -> Iterator[tuple[Any, float]]:
         behind = lag > (CAUGHT_UP if behind else BEHIND) or (behind and not packet.is_keyframe)
         if behind:
             continue
-        asked = question.look()
-        if alone and not asked:
+        if not question.look() and alone:
             continue
         present = arrival - lag
         if packet.pts is not None:

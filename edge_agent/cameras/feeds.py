@@ -40,7 +40,7 @@ class FeedTerms:
     log: Log
 
 
-class Feed:
+class CameraFeed:
     """A camera that is followed from `start` to `stop`; `bell` is set when there is news."""
 
     def __init__(self, origin: Origin, terms: FeedTerms, bell: threading.Event) -> None:

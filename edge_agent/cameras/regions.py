@@ -47,8 +47,8 @@ def parse(texts: Sequence[str], cameras: Sequence[str]) -> Mapping[str, tuple[Re
         camera, slash, rest = text.partition("/")
         region = _region(rest if slash else text, text)
         if slash and camera not in regions:
-            known = ", ".join(cameras)
-            raise SettingError(f"region {text!r}: no camera {camera!r}", f"there are {known}")
+            names = ", ".join(cameras)
+            raise SettingError(f"region {text!r}: no camera {camera!r}", f"there are {names}")
         for owner in [camera] if slash else cameras:
             if region.name in {other.name for other in regions[owner]}:
                 raise SettingError(f"two regions are called {region.name!r}", EXAMPLE)
@@ -72,17 +72,17 @@ def _whole(texts: Sequence[str]) -> list[str]:
 def _region(text: str, whole: str) -> Region:
     name, _, numbers = text.partition("=")
     try:
-        left, top, right, bottom = (float(number) for number in numbers.split(","))
+        x0, y0, x1, y1 = (float(number) for number in numbers.split(","))
     except ValueError:
         raise SettingError(f"region {whole!r} is not four numbers", EXAMPLE) from None
     # Written so that what is no number is refused, too.
-    if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+    if not (0 <= x0 < x1 <= 1 and 0 <= y0 < y1 <= 1):
         raise SettingError(f"region {whole!r} is not within the picture", EXAMPLE)
     if not NAME.fullmatch(name.strip()):
         raise SettingError(
             f"region {whole!r}: its name cannot be used", "letters, digits, '-', '_', at most 30"
         )
-    return Region(name.strip(), left, top, right, bottom)
+    return Region(name.strip(), x0, y0, x1, y1)
 
 
 def _span(low: float, high: float, size: int) -> slice:

@@ -32,7 +32,7 @@ from typing import Protocol
 
 import numpy as np
 
-from edge_agent.cameras.feeds import Feed
+from edge_agent.cameras.feeds import CameraFeed
 from edge_agent.cameras.frames import FRESH, Frame
 from edge_agent.cameras.motion import cells_of
 from edge_agent.cameras.regions import Pixels
@@ -86,7 +86,7 @@ class Watcher:
     """Cameras by their feeds, each with its scenes."""
 
     classifier: Classifier
-    feeds: Sequence[Feed]
+    feeds: Sequence[CameraFeed]
     scenes: Mapping[str, Sequence[Scene]]
     deps: WatcherDeps
     bell: threading.Event
@@ -119,7 +119,7 @@ class Watcher:
             for feed in self.feeds:
                 feed.stop()
 
-    def turn(self, feed: Feed) -> None:
+    def turn(self, feed: CameraFeed) -> None:
         """What is new of one camera."""
         name = feed.origin.name
         frame = feed.take()

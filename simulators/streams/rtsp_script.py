@@ -29,8 +29,8 @@ class Show:
 
     def push(self, source: Any, _length: int) -> None:
         """Called by GStreamer."""
-        due = self._began + self._number / self._fps
-        pause = due - time.monotonic()
+        moment = self._began + self._number / self._fps
+        pause = moment - time.monotonic()
         if pause > 0:
             time.sleep(pause)
         elif pause < -1:  # nobody watched for a while

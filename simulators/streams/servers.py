@@ -97,13 +97,13 @@ class MjpegServer:
     def _feed(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
         pictures = [picture.tobytes() for picture in self.slides.pictures]
-        due = time.monotonic()
+        moment = time.monotonic()
         while not self._stopped.is_set():
             process.stdin.write(pictures[self.slides.at(time.time())])
             self.frames += 1
             if self.fps is not None:
-                due = max(due + 1 / self.fps, time.monotonic() - 1)
-                self._stopped.wait(max(0.0, due - time.monotonic()))
+                moment = max(moment + 1 / self.fps, time.monotonic() - 1)
+                self._stopped.wait(max(0.0, moment - time.monotonic()))
 
 
 @dataclass

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from edge_agent.cameras.feeds import Feed, FeedTerms
+from edge_agent.cameras.feeds import CameraFeed, FeedTerms
 from edge_agent.cameras.frames import Frame
 from edge_agent.cameras.origins import Origin
 from edge_agent.cameras.player import SourceLost
@@ -46,7 +46,7 @@ def frame(number):
 def stage():
     player, lines, bell = ScriptedPlayer(), io.StringIO(), threading.Event()
     terms = FeedTerms(0.0, lambda origin: player, lambda attempt: 0.01, Log(lines))
-    feed = Feed(DOOR, terms, bell)
+    feed = CameraFeed(DOOR, terms, bell)
     feed.start()
     yield feed, player, lines, bell
     feed.stop()
@@ -108,7 +108,7 @@ def test_an_error_that_nobody_foresaw_is_a_loss_like_any_other(stage):
 
 def test_no_more_is_asked_than_so_often():
     player = ScriptedPlayer()
-    feed = Feed(
+    feed = CameraFeed(
         DOOR,
         FeedTerms(60.0, lambda o: player, lambda a: 0.01, Log(io.StringIO())),
         threading.Event(),

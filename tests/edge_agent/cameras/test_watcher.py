@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edge_agent.cameras.feeds import Feed
+from edge_agent.cameras.feeds import CameraFeed
 from edge_agent.cameras.frames import FRESH, Frame
 from edge_agent.cameras.origins import Origin
 from edge_agent.cameras.regions import WHOLE, Region
@@ -216,4 +216,4 @@ def test_an_answer_is_a_line_that_a_program_reads(classifier):
 
 
 def test_a_feed_is_what_a_watcher_takes_frames_from():
-    assert {"take", "start", "stop", "lost"} <= set(dir(Feed))
+    assert {"take", "start", "stop", "lost"} <= set(dir(CameraFeed))

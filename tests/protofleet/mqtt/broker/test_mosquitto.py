@@ -58,14 +58,14 @@ def test_a_device_writes_as_itself_and_as_nobody_else(guarded, links):
     own = [
         T.state("camera-07"),
         f"{T.prefix}/d/camera-07/reported",
-        T.sees("camera-07", "door.bin"),
         T.upload("camera-07", 1),
         T.chunk_request("camera-07"),
         T.upload_chunk("camera-07", D, 0),
         f"{T.prefix}/d/camera-07/ack",
         T.report("camera-07"),
     ]
-    foreign = [topic.replace("camera-07", "camera-08") for topic in own]
+    shown = [T.sees("camera-07", "door.bin")]
+    foreign = [topic.replace("camera-07", "camera-08") for topic in own + shown]
     fleet = [T.coordinator_state, T.round, T.shared_state, T.shared_chunk(D, 0), T.proto("stable")]
     orders = [
         T.own_state("camera-07"),
@@ -78,7 +78,7 @@ def test_a_device_writes_as_itself_and_as_nobody_else(guarded, links):
         ticket = camera.publish(topic, b"x", retain=True)
         assert ticket.wait(10)
         assert ticket.refused, topic
-    for topic in own:
+    for topic in shown + own:
         ticket = camera.publish(topic, b"x")
         assert ticket.wait(10)
         assert ticket.refused is None, topic

@@ -88,6 +88,13 @@ def run(setup: Setup, folder: Path, watch: Watch, prefer: Prefer = "auto") -> Ou
         with members(setup, folder) as fleet:
             rows = _watched(setup, folder, fleet, watch)
     state = _final(folder)
+    if setup.recipe.traits.frozen:  # devices of a budget's rounds report nothing: it is done here
+        from coordinator.service.extractors import RANDOM
+        from simulators.live import contributions
+
+        last = contributions.measured(setup, folder / "coordinator-data" / RANDOM, state)
+        figures = {"accuracy": last.accuracy, "accuracy_std": last.accuracy_std}
+        rows[-1] = replace(rows[-1], **figures, per_agent=last.per_agent)
     return Outcome(setup, state, tuple(rows), time.perf_counter() - began, 0)
 
 

@@ -144,7 +144,7 @@ def one_round(
     lost: Mapping[str, str] = {}
     if recipe.talks(turn):
         sent = [opened(setup, messages[name]) for name in sorted(messages)]
-        refused = refusals(setup, sent)
+        refused = refusals(setup, turn, before, sent)
         uploads = [upload for upload in sent if upload.agent not in refused]
         up = Traffic(sum(map(len, messages.values())), sum(count_floats(u.parts) for u in sent))
         if setup.config.masks.secure_sum:
@@ -175,10 +175,17 @@ def _total(
     return merge(total, setup.private.noise(turn, before, sampler(setup.config, turn)))
 
 
-def refusals(setup: Setup, sent: Sequence[Upload]) -> dict[str, str]:
+def refusals(
+    setup: Setup, turn: Turn[Any], before: GlobalState, sent: Sequence[Upload]
+) -> dict[str, str]:
     """Whose uploads a coordinator would not let in, and why."""
     found = {u.agent: validation.content(setup.expected, u.parts, talks=True) for u in sent}
-    return {agent: refusal.words for agent, refusal in found.items() if refusal is not None}
+    words = {agent: refusal.words for agent, refusal in found.items() if refusal is not None}
+    if setup.private is not None:
+        fine = (upload for upload in sent if upload.agent not in words)
+        too_long = {u.agent: setup.private.unclipped(turn, before, u.parts) for u in fine}
+        words |= {agent: why for agent, why in too_long.items() if why}
+    return words
 
 
 def opened(setup: Setup, message: bytes) -> Upload:

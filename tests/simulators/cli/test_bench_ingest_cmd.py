@@ -19,7 +19,8 @@ def measured(monkeypatch):
         *runs("bare", (8000.0, 10_000.0, 30_000.0)),
         *runs("coordinator", (2000.0, 2500.0, 2600.0), p50_ms=1.5, p99_ms=9.25),
     ]
-    monkeypatch.setattr(measuring, "bench_ingest", lambda *_: rows)
+    under = runs("coordinator, signed", (1000.0, 1250.0, 1300.0), p50_ms=3.0, p99_ms=20.0)
+    monkeypatch.setattr(measuring, "bench_ingest", lambda *_, signed: rows + under * signed)
     return rows
 
 
@@ -35,3 +36,9 @@ def test_the_ratio_is_that_of_the_medians():
 def test_programs_get_every_run(measured):
     rows = json.loads(CliRunner().invoke(ingest, ["--json"]).stdout)
     assert [row["per_second"] for row in rows] == [row.per_second for row in measured]
+
+
+def test_signatures_stand_beside_none():
+    lines = CliRunner().invoke(ingest, ["--signed"]).stdout.splitlines()
+    assert any(line.startswith("coordinator, signed") for line in lines)
+    assert lines[-1].startswith("signed: 0.50 of the plain rate, +0 µs CPU each")

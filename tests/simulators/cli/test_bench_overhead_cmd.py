@@ -16,7 +16,10 @@ ROUND = Overhead(40, 5, 120.0, 45.0, 38.0, 210.0, 30.0, 91_000.0, 20_000.0, 60_0
 @pytest.fixture
 def call(monkeypatch):
     def call(measured, *words):
-        monkeypatch.setattr(measuring, "bench_overhead", lambda *_: measured)
+        def bench(*_, signed=False):
+            return replace(measured, round_ms=measured.round_ms + 9 * signed)
+
+        monkeypatch.setattr(measuring, "bench_overhead", bench)
         return CliRunner().invoke(overhead, words)
 
     return call
@@ -31,3 +34,11 @@ def test_overhead_is_the_round_less_its_training(call):
 
 def test_where_the_interface_cannot_be_read_it_says_so(call):
     assert "not known" in call(replace(ROUND, loopback_bytes=None)).stdout
+
+
+def test_with_signatures_both_are_run_in_turn_and_compared(call):
+    lines = call(ROUND, "--signed", "--runs", "2").stdout.splitlines()
+    row = next(line for line in lines if line.startswith("overhead of a round"))
+    assert row.split()[-3:] == ["75.0", "84.0", "+9.0"]
+    both = json.loads(call(ROUND, "--signed", "--runs", "2", "--json").stdout)
+    assert [len(rows) for rows in both.values()] == [2, 2]

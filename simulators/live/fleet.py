@@ -93,8 +93,12 @@ def run(setup: Setup, folder: Path, watch: Watch, prefer: Prefer = "auto") -> Ou
         from simulators.live import contributions
 
         last = contributions.measured(setup, folder / "coordinator-data" / RANDOM, state)
-        figures = {"accuracy": last.accuracy, "accuracy_std": last.accuracy_std}
-        rows[-1] = replace(rows[-1], **figures, per_agent=last.per_agent)
+        rows[-1] = replace(
+            rows[-1],
+            accuracy=last.accuracy,
+            accuracy_std=last.accuracy_std,
+            per_agent=last.per_agent,
+        )
     return Outcome(setup, state, tuple(rows), time.perf_counter() - began, 0)
 
 

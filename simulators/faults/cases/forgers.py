@@ -161,7 +161,7 @@ CASES = (
     Case(
         "intruder, forged words",
         forged_words,
-        soak=4,
+        soak=2,
         brokers=("mosquitto",),
         adversary=True,
     ),

@@ -178,6 +178,8 @@ class Statement:
         """The features of those that have one, and what each is called."""
         cache = self._cache
         now, _ = _keys(samples, cache)
+        if not now:
+            return np.zeros((0, self._width), np.float32), []
         features, places = self._features(cache, now)
         names = list(now)
         return features, [names[place] for place in places]

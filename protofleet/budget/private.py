@@ -199,9 +199,8 @@ def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
         return Mechanism(sums, accountant.rho_at(2))
 
     def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
+        # Who has no samples says that, in the very form of who has some.
         features = me.features()
-        if not len(features.labels):
-            return {}
         centre = find(state, CENTRE, Tensors)
         if centre is None:
             return sent_first(features.high, budget.norm)
@@ -278,7 +277,9 @@ def sent_first(features: Floats, norm: float) -> Parts:
     """A device's samples, each shortened: their sum, and that of their squared lengths."""
     steps = clipped(features, norm)
     one, count = np.zeros(1, np.int64), np.array([len(steps)])
-    return _parts({CENTRE: (one, steps.sum(0)[None], count), LENGTH: _length(steps)})
+    some = slice(None if len(steps) else 0)  # no row, where nobody stands behind it
+    middle = (one[some], steps.sum(0)[None][some], count[some])
+    return _parts({CENTRE: middle, LENGTH: _length(steps)})
 
 
 def sent_second(offsets: Floats, labels: Ints, norm: float) -> Parts:

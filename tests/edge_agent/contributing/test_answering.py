@@ -4,6 +4,8 @@ import numpy as np
 
 from edge_agent.config import DataSection
 from edge_agent.contributing import answering
+from edge_agent.contributing.statement import Statement
+from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from tests.networks import extractor_bundle, pictures
 
@@ -29,6 +31,10 @@ def test_samples_are_seen_through_the_bundle_once_and_named_by_the_fleet(tmp_pat
     for label, rows in by_class.items():
         features = np.stack([expected.embed(x[row][None])[0] for row in rows])
         assert np.array_equal(me.features().high[me.labels == label], features)
+    nobody, _ = answering.learner("camera", bundle, data, None, ("z",))
+    assert nobody.features().high.shape == (0, me.features().high.shape[1])
+    empty, names = Statement(bundle, open_bundle(bundle)).seen([])
+    assert (empty.shape, names) == (nobody.features().high.shape, [])
     monkeypatch.setattr(answering, "Classifier", None)  # nothing is looked at again
     again, _ = answering.learner("camera", bundle, data, None, ("c", "a"))
     assert np.array_equal(again.features().high, me.features().high)

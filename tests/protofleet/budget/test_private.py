@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protofleet import registry
+from protofleet import registry, wire
 from protofleet.budget.accountant import budget_of
 from protofleet.budget.clipping import POINT
 from protofleet.budget.noise import seeded
@@ -224,6 +224,21 @@ def test_what_was_shortened_is_let_in_in_both_publications(seed, norm):
     assert "are due" in whole.unclipped(turn, second, sent_first(x, norm))
     longer = sent_second((x - centre) * 50, y, norm * 50)
     assert "longer than" in whole.unclipped(turn, second, longer)
+
+
+def test_who_has_no_samples_answers_like_everybody_and_adds_nothing():
+    whole, turn = under()
+    second = GlobalState({CENTRE: Tensors({"centre": np.zeros(6), "norm": np.float32(4), **MANY})})
+    x, y = samples(2)
+    for before, sent in (
+        (GlobalState(), lambda rows: sent_first(x[rows], 4.0)),
+        (second, lambda rows: sent_second(x[rows], y[rows], 4.0)),
+    ):
+        nobody, some = (wire.as_received(sent(rows), "half") for rows in (slice(0), slice(None)))
+        assert whole.unclipped(turn, before, nobody) == ""
+        folded_in = [whole.recipe.fold(turn, Upload("d", 1, "", p), 1) for p in (nobody, some)]
+        for name, one in folded_in[1].items():
+            assert np.array_equal(merge_all(folded_in)[name].total(), one.total())
 
 
 def test_a_scatter_that_the_squared_lengths_do_not_carry_is_refused():

@@ -1,4 +1,5 @@
-"""The networks that a device can have, by name: the papers' own, and torchvision's classifiers.
+"""The networks that a device can have, by name: the papers' own, torchvision's classifiers, and
+yours (`module:function`, or an entry point of the group "protofleet.networks").
 
 A backbone is two stages, input -> low-level features -> embedding; the classifier on top is built
 elsewhere, from the fleet's contract. Sub-modules keep the names of the plain network, so that
@@ -9,10 +10,14 @@ from __future__ import annotations
 
 import difflib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import Parameter, signature
+from types import MappingProxyType
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +26,8 @@ from edge_agent.networks import random_features
 from edge_agent.networks.torch_env import torchvision
 from protofleet.contract import Input
 from protofleet.errors import UsageError
+
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 # Torchvision's families whose forward is their children in a row. The others have side heads
 # (googlenet, inception), no last linear layer (squeezenet), tokens (vit) or one fixed input size
@@ -56,14 +63,26 @@ class Stages:
     head_dropout: float = 0.0
 
 
+# What makes a network for these inputs: it takes the input, or nothing, and returns a torch module
+# (what comes out of it is the embedding) or its two stages.
+Factory = Callable[..., Any]
+GROUP = "protofleet.networks"
+
+
 def names() -> list[str]:
-    """Every backbone: our own and, after them, torchvision's."""
+    """Every backbone: our own, other packages' and, after them, torchvision's."""
     models = torchvision().models
-    return [*_OWN, *(n for n in models.list_models(module=models) if n.startswith(_FAMILIES))]
+    offered = (n for n in models.list_models(module=models) if n.startswith(_FAMILIES))
+    return [*_OWN, *sorted(point.name for point in entry_points(group=GROUP)), *offered]
 
 
-def build(name: str, input: Input) -> Stages:
-    """A new backbone for these inputs. Its weights are drawn from torch's global generator."""
+def build(name: str, input: Input, given: Mapping[str, Factory] = NONE) -> Stages:
+    """A new backbone for these inputs. Its weights are drawn from torch's global generator. Names
+    that are `given` come before all others.
+    """
+    factory = given.get(name) or _elsewhere(name)
+    if factory is not None:
+        return _yours(name, factory, input)
     if name not in _OWN and name not in (available := names()):
         near = difflib.get_close_matches(name, available, 1)
         raise UsageError(
@@ -85,6 +104,51 @@ def build(name: str, input: Input) -> Stages:
             f"backbone {name!r} does not fit inputs of {size}", "take another (mlp fits all)"
         ) from error
     return stages
+
+
+def _elsewhere(name: str) -> Factory | None:
+    """Other people's network of this name."""
+    point = next((p for p in entry_points(group=GROUP) if p.name == name), None)
+    module, colon, attribute = (point.value if point else name).partition(":")
+    if not colon:
+        return None
+    try:
+        factory = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"backbone {name!r}: {error}", "module:function, of a module that Python finds"
+        ) from error
+    if not callable(factory):
+        raise UsageError(f"backbone {name!r} is a {type(factory).__name__}, not a function")
+    return cast(Factory, factory)
+
+
+def _yours(name: str, factory: Factory, input: Input) -> Stages:
+    """A network that its maker knows the inside of: all of it is low and high alike, unless it is
+    layers in a row or says itself where it is cut.
+    """
+    try:
+        takes = signature(factory).parameters.values()
+        module = factory(input) if any(p.default is Parameter.empty for p in takes) else factory()
+        if isinstance(module, Stages):
+            return module
+        if not isinstance(module, nn.Module):
+            raise UsageError(
+                f"backbone {name!r} made a {type(module).__name__}", "a torch module is due"
+            )
+        whole: nn.Module = nn.Sequential(module, nn.Flatten())
+        width = _width(whole, input)
+    except (RuntimeError, TypeError) as error:
+        size = "×".join(map(str, input.shape))
+        words = " ".join(str(error).split())[:200]
+        raise UsageError(f"backbone {name!r} does not fit inputs of {size}: {words}") from error
+    layers = list(module.named_children()) if isinstance(module, nn.Sequential) else []
+    # Two at least on either side: the means of raw inputs, or of a first layer's, tell too much.
+    if len(layers) < 4:
+        return Stages(module, nn.Flatten(), width)
+    cut = _halfway([layer for _, layer in layers])
+    high = _chain(**dict(layers[cut:]), flatten_embedding=nn.Flatten())
+    return Stages(_chain(**dict(layers[:cut])), high, width)
 
 
 def default_for(input: Input) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from edge_agent.networks import backbones
-from edge_agent.networks.backbones import Stages
+from edge_agent.networks.backbones import Factory, Stages
 from protofleet.contract import Contract, Input
 from protofleet.errors import UsageError
 from protofleet.recipe import Linear
@@ -143,7 +143,11 @@ class FleetNet(nn.Module):
 
 
 def build_net(
-    contract: Contract, backbone: str, extras: Mapping[str, Linear], seed: int
+    contract: Contract,
+    backbone: str,
+    extras: Mapping[str, Linear],
+    seed: int,
+    given: Mapping[str, Factory] = backbones.NONE,
 ) -> FleetNet:
     """A new network whose weights depend on the seed and on nothing that ran before; draws leave no
     trace.
@@ -151,14 +155,16 @@ def build_net(
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would reseed the GPUs, too, whose state fork_rng does not put back.
         torch.default_generator.manual_seed(seed)
-        return FleetNet(backbones.build(backbone, contract.input), contract, extras)
+        return FleetNet(backbones.build(backbone, contract.input, given), contract, extras)
 
 
-def natural(name: str, input: Input) -> tuple[int, tuple[int, ...]]:
+def natural(
+    name: str, input: Input, given: Mapping[str, Factory] = backbones.NONE
+) -> tuple[int, tuple[int, ...]]:
     """The embedding size and the classifier's hidden sizes that this backbone has by itself."""
     # Weights are drawn on the way and thrown away; the caller's generator must not notice.
     with torch.random.fork_rng(devices=[]):
-        stages = backbones.build(name, input)
+        stages = backbones.build(name, input, given)
     return stages.dim, stages.head_hidden
 
 

@@ -4,6 +4,7 @@ the agents in it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from edge_agent.networks.backbones import Factory
 from edge_agent.networks.net import FleetNet, build_net
 from edge_agent.networks.pretrained import freeze, load_pretrained
 from edge_agent.training.step import Stepper
@@ -27,6 +29,9 @@ class TrainingContext:
     contract: Contract
     recipe: Recipe[Any]
     hyper: Any
+    networks: Mapping[str, Factory] = field(
+        default_factory=dict
+    )  # beside those that have a name of their own
     _steppers: dict[str, Stepper] = field(default_factory=dict)
 
     def turn(self, round: int, agent: str) -> Turn[Any]:
@@ -56,7 +61,7 @@ class TrainingContext:
 
     def _new_net(self, backbone: str, seed: int) -> FleetNet:
         heads = self.recipe.heads(self.turn(0, ""))
-        net = build_net(self.contract, backbone, heads, seed)
+        net = build_net(self.contract, backbone, heads, seed, self.networks)
         if self.contract.pretrained:
             load_pretrained(net.backbone, backbone, self.contract.pretrained)
         if self.contract.freeze:

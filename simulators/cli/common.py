@@ -4,9 +4,10 @@ them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +18,9 @@ from protofleet.errors import FleetError
 from protofleet.settings.fields import parse_pairs
 from simulators.run.config import BudgetOptions, LabConfig, MaskOptions, Run
 from simulators.run.partitions import PartitionOptions
+
+if TYPE_CHECKING:
+    from simulators.run.comparison import Comparison
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,7 +87,30 @@ def fail_for(failed: Sequence[str]) -> None:
 workers_option = click.option(
     "--workers", default=1, show_default=True, help="Processes; the result is the same."
 )
+seeds_option = click.option(
+    "--seeds",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Run each with so many seeds, from --seed on: means, intervals, paired tests.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
+def show(comparison: Comparison, out: Path | None, *, as_json: bool) -> None:
+    """A comparison on stdout; of several seeds also what they say together, for a paper."""
+    from simulators.run.comparison import render
+    from simulators.run.summary import as_csv, latex, text
+
+    if comparison.seeds > 1 and out is not None:
+        (out / "summary.csv").write_text(as_csv(comparison))
+        (out / "summary.tex").write_text(latex(comparison))
+    if as_json:
+        click.echo(json.dumps(comparison.plain(), indent=1))
+        return
+    click.echo(render(comparison))
+    if comparison.seeds > 1:
+        click.echo(f"\n{text(comparison)}")
 
 
 def photographs_options(command: F) -> F:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,14 @@ from typing import Any
 import click
 
 from protofleet.errors import UsageError
-from simulators.cli.common import config_of, json_option, run_options, workers_option
+from simulators.cli.common import (
+    config_of,
+    json_option,
+    run_options,
+    seeds_option,
+    show,
+    workers_option,
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,27 +31,35 @@ from simulators.cli.common import config_of, json_option, run_options, workers_o
 @click.option(
     "--resume", is_flag=True, help="Continue in --out: finished methods are read, others go on."
 )
+@seeds_option
+@click.option("--baseline", default="", help="With --seeds: who the others are held against.")
 @json_option
 def compare(
-    methods: str, workers: int, out: Path | None, resume: bool, as_json: bool, **values: Any
+    methods: str,
+    workers: int,
+    out: Path | None,
+    resume: bool,
+    seeds: int,
+    baseline: str,
+    as_json: bool,
+    **values: Any,
 ) -> None:
     """Run several methods on the same partition.
 
     \b
     protofleet compare --methods local,fedavg,fedproto --rounds 20
     protofleet compare --methods fedavg,fedproto --dataset cifar10 --alpha 0.1 --out runs/compare
+    protofleet compare --methods fedavg,fedproto --seeds 5 --baseline fedavg --out runs/paper
 
-    A setting given with --set goes to the methods that have it.
+    A setting given with --set goes to the methods that have it. With several seeds --out also has
+    summary.csv and summary.tex, and the curves have bands.
     """
-    from simulators.run.comparison import Comparison, compared, render
+    from simulators.run.comparison import CompareOptions, compared, planned
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if not names:
         raise UsageError("--methods names no method")
     config = config_of(values)
-    configs = {name: replace(config, run=replace(config.run, method=name)) for name in names}
-    comparison: Comparison = compared(configs, workers, out, resume=resume)
-    if as_json:
-        click.echo(json.dumps(comparison.documents, indent=1))
-    else:
-        click.echo(render(comparison))
+    plans = {name: planned(replace(config, run=replace(config.run, method=name))) for name in names}
+    how = CompareOptions(workers, seeds, baseline, out, resume)
+    show(compared(plans, how), out, as_json=as_json)

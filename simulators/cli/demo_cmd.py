@@ -42,7 +42,7 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     from coordinator.service.extractors import RANDOM
     from protofleet.contract import Training
     from simulators.live import contributions, fleet, ondevice
-    from simulators.run.comparison import compared, render
+    from simulators.run.comparison import CompareOptions, compared, planned, render
     from simulators.run.config import LabConfig, Run
     from simulators.run.partitions import PartitionOptions
     from simulators.run.progress import watched
@@ -92,10 +92,8 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     )
     click.echo("In the laboratory, on the same devices:")
     comparison = compared(
-        {name: config(name) for name in ("local", "fedavg", "fedproto", "fleet")},
-        workers,
-        None,
-        resume=False,
+        {name: planned(config(name)) for name in ("local", "fedavg", "fedproto", "fleet")},
+        CompareOptions(workers),
     )
     click.echo(render(comparison))
     click.echo(WORDS_AT_THE_END)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,7 +12,14 @@ import click
 
 from protofleet.errors import UsageError
 from protofleet.settings.fields import from_plain, to_plain
-from simulators.cli.common import config_of, json_option, run_options, workers_option
+from simulators.cli.common import (
+    config_of,
+    json_option,
+    run_options,
+    seeds_option,
+    show,
+    workers_option,
+)
 from simulators.run.config import LabConfig
 
 
@@ -33,19 +39,30 @@ from simulators.run.config import LabConfig
     required=True,
     help="A folder per point.",
 )
+@seeds_option
+@click.option("--baseline", default="", help="With --seeds: a point, as the table names it.")
 @json_option
-def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **values: Any) -> None:
+def sweep(
+    grid: tuple[str, ...],
+    workers: int,
+    out: Path,
+    seeds: int,
+    baseline: str,
+    as_json: bool,
+    **values: Any,
+) -> None:
     """Try a grid of settings; run it again to go on where it stopped.
 
     \b
     protofleet sweep --method fedproto --grid lam=0.1,1,10 --rounds 20 --out runs/lam
-    protofleet sweep --method fedproto --grid lr=0.01,0.03 --grid seed=0,1,2 --out runs/lr
+    protofleet sweep --method fedproto --grid lr=0.01,0.03 --seeds 3 --baseline lr=0.01 \\
+        --out runs/lr
 
     A name is one of the method's settings, or any option of the run or its training.
 
     Choose by the validation column: the test split is for the end.
     """
-    from simulators.run.comparison import compared, render
+    from simulators.run.comparison import CompareOptions, compared, planned
 
     axes = []
     for axis in grid:
@@ -55,13 +72,13 @@ def sweep(grid: tuple[str, ...], workers: int, out: Path, as_json: bool, **value
         axes.append([f"{name.strip()}={text.strip()}" for text in texts.split(",")])
     config = config_of(values)
     points = {" ".join(point): point for point in itertools.product(*axes)}
-    configs = {name: _at(config, point) for name, point in points.items()}
+    plans = {name: planned(at_point(config, point)) for name, point in points.items()}
     # Always: a sweep is long, and a point that is finished is never another one's, by its settings.
-    comparison = compared(configs, workers, out, resume=True)
-    click.echo(json.dumps(comparison.documents, indent=1) if as_json else render(comparison))
+    how = CompareOptions(workers, seeds, baseline, out, resume=True)
+    show(compared(plans, how), out, as_json=as_json)
 
 
-def _at(config: LabConfig, point: Sequence[str]) -> LabConfig:
+def at_point(config: LabConfig, point: Sequence[str]) -> LabConfig:
     """The configuration at one point of the grid."""
     for pair in point:
         name, _, text = pair.partition("=")

@@ -24,7 +24,6 @@ from simulators.papers.cross import (
 )
 from simulators.papers.newcomers import Newcomer
 from simulators.papers.paired import (
-    Difference,
     Document,
     accuracy,
     bytes_a_device,
@@ -34,6 +33,7 @@ from simulators.papers.paired import (
     within,
 )
 from simulators.run import plots
+from simulators.run.intervals import Difference
 from simulators.run.progress import size
 
 OURS = "prototype"  # fleet's one classifier goes by this name

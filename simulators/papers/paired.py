@@ -4,44 +4,14 @@ interval, bytes, rounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import accumulate
-from statistics import fmean, stdev
 from typing import Any, Literal
 
-from scipy.stats import t as student
+from simulators.run.intervals import Difference, difference
 
 Document = Mapping[str, Any]
 Pick = Literal["last", "best"]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The mean of paired differences, and its 95 % interval by Student's t."""
-
-    mean: float
-    low: float
-    high: float
-    pairs: int
-
-    @property
-    def above(self) -> bool:
-        """Whether the whole interval is."""
-        return self.pairs > 1 and self.low > 0
-
-
-def difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
-    """Of equally long sequences, pair by pair."""
-    gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
-    mean = fmean(gaps)
-    if len(gaps) < 2:
-        # One pair has no spread, and so nothing is above anything by it.
-        return Difference(mean, float("-inf"), float("inf"), len(gaps))
-    # Mean ± t(0.975, n - 1) · s / √n of the differences, not of the accuracies: the same seed deals
-    # the same devices to both, and how hard these are drops out of a difference.
-    half = float(student.ppf(0.975, len(gaps) - 1)) * stdev(gaps) / len(gaps) ** 0.5
-    return Difference(mean, mean - half, mean + half, len(gaps))
 
 
 def accuracy(document: Document, evaluator: str, pick: Pick) -> float | None:

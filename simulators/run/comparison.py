@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from protofleet import registry
-from protofleet.errors import SettingError
+from protofleet.errors import SettingError, UsageError
 from simulators.run import plots
 from simulators.run.config import LabConfig
+from simulators.run.intervals import Interval, interval
 from simulators.run.progress import size, watched
-from simulators.run.result import document
+from simulators.run.result import alike, curve, document
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.rundir import RunDir
-from simulators.run.setup import Setup, prepare
+from simulators.run.setup import Setup, Supplied, prepare
+
+Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result documents, by name."""
+    """The result documents, by name: one a seed. `baseline` is who the others are held against."""
 
-    documents: Mapping[str, dict[str, Any]]
+    documents: Mapping[str, Sequence[Document]]
+    baseline: str = ""
+
+    @property
+    def seeds(self) -> int:
+        """How many each was run with."""
+        return max(map(len, self.documents.values()), default=0)
+
+    def plain(self) -> dict[str, Any]:
+        """By name: the document, or a list of them where there were several seeds."""
+        one = self.seeds == 1
+        return {name: all[0] if one else list(all) for name, all in self.documents.items()}
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """How much is run, and what becomes of it."""
+
+    workers: int = 1
+    seeds: int = 1
+    baseline: str = ""
+    out: Path | None = None
+    resume: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run in the table."""
+    """One contender in the table; numbers are means over its seeds."""
 
     name: str
     network: str
@@ -43,30 +70,67 @@ class Line:
     seconds: float
 
 
-def compared(
-    configs: Mapping[str, LabConfig], workers: int, out: Path | None, *, resume: bool
-) -> Comparison:
-    """Run them one after the other. A setting goes to the methods that have it; one that none has
-    is an error.
+# A run with this many added to its seed, and what of it is not named but brought.
+Plan = Callable[[int], tuple[LabConfig, Supplied]]
+
+
+def planned(config: LabConfig) -> Plan:
+    """Of what is named alone."""
+    seed = config.run.seed
+    return lambda extra: (replace(config, run=replace(config.run, seed=seed + extra)), Supplied())
+
+
+def compared(plans: Mapping[str, Plan], how: CompareOptions) -> Comparison:
+    """Run them one after the other, each with so many seeds from its own on. A setting goes to the
+    methods that have it; one that none has is an error.
     """
-    chosen = {name: _own_settings(config) for name, config in configs.items()}
+    if how.baseline and how.baseline not in plans:
+        raise UsageError(f"the baseline {how.baseline!r} is none of {', '.join(plans)}")
+    if how.baseline and how.seeds < 2:
+        raise UsageError("one seed says nothing against a baseline", "several seeds do, 5 say")
+    first = {name: plan(0) for name, plan in plans.items()}
     # A setting that only some methods have is meant for those; one that none has is a slip.
-    for pair in {pair for config in configs.values() for pair in config.settings}:
-        if not any(pair in config.settings for config in chosen.values()):
+    for pair in {pair for config, _ in first.values() for pair in config.settings}:
+        if not any(pair in _own_settings(*run).settings for run in first.values()):
             raise SettingError(f"none of these methods has the setting {pair.partition('=')[0]!r}")
-    documents: dict[str, dict[str, Any]] = {}
-    for name, config in chosen.items():
-        documents[name] = result_of(
-            name, prepare(config), workers, None if out is None else out / name, resume=resume
-        )
-    comparison = Comparison(documents)
-    if out is not None:
-        series = {line.name: _curve(documents[line.name]) for line in lines(comparison)}
-        plots.curves(
-            series, out / "compare.png", "accuracy per round", "accuracy (mean over devices)"
-        )
-        (out / "compare.json").write_text(json.dumps(documents, indent=1))
+    documents: dict[str, list[Document]] = {name: [] for name in plans}
+    # Seed by seed, so that what is there after a while says something of all of them.
+    for extra in range(how.seeds):
+        for name, plan in plans.items():
+            config, supplied = plan(extra)
+            setup = prepare(_own_settings(config, supplied), supplied)
+            seed = config.run.seed
+            label = name if how.seeds == 1 else f"{name} {seed}"
+            path = None if how.out is None else how.out / name
+            path = path / f"seed-{seed}" if path is not None and how.seeds > 1 else path
+            documents[name].append(result_of(label, setup, how.workers, path, resume=how.resume))
+    comparison = Comparison(documents, how.baseline)
+    if how.out is not None:
+        draw(comparison, how.out / "compare.png")
+        (how.out / "compare.json").write_text(json.dumps(comparison.plain(), indent=1))
     return comparison
+
+
+def draw(comparison: Comparison, path: Path) -> None:
+    """Accuracy per round; of several seeds the mean, and a band where its 95 % interval is."""
+    measured = {name: _by_round(all) for name, all in comparison.documents.items()}
+    plots.curves(
+        {name: [(r, i.mean) for r, i in each] for name, each in measured.items()},
+        path,
+        "accuracy per round",
+        "accuracy (mean over devices)",
+        bands={
+            name: [(r, i.mean - i.half, i.mean + i.half) for r, i in each if isfinite(i.half)]
+            for name, each in measured.items()
+        },
+    )
+
+
+def _by_round(documents: Sequence[Document]) -> list[tuple[int, Interval]]:
+    """Of the rounds that every seed was evaluated in."""
+    curves = [dict(curve(document)) for document in documents]
+    rounds = sorted(set.intersection(*(set(each) for each in curves)))
+    return [(round, interval([each[round] for each in curves])) for round in rounds]
 
 
 def result_of(
@@ -81,44 +145,56 @@ def result_of(
         return document(run_in(setup, options, watch, path, resume=resume))
 
 
-def _own_settings(config: LabConfig) -> LabConfig:
-    own = {f.name for f in fields(registry.load(config.run.method).hyper)}
+def _own_settings(config: LabConfig, supplied: Supplied) -> LabConfig:
+    recipe = supplied.recipe or registry.load(config.run.method)
+    own = {f.name for f in fields(recipe.hyper)}
     return replace(
         config, settings=tuple(p for p in config.settings if p.partition("=")[0].strip() in own)
     )
 
 
-def _curve(result: Mapping[str, Any]) -> list[tuple[int, float]]:
-    name = result["best"]["evaluator"]
-    return [
-        (row["round"], row["accuracy"][name]) for row in result["rounds"] if name in row["accuracy"]
-    ]
-
-
 def lines(comparison: Comparison) -> list[Line]:
     """The table's rows."""
     rows = []
-    for name, result in comparison.documents.items():
-        last, rounds, curve = result["final"]["each"], result["rounds"], _curve(result)
-        best = result["best"]["accuracy"]
-        # Of its own best, so the column says how fast a method is and not how good.
-        enough = next((r for r, a in curve if best is not None and a >= 0.95 * best), None)
+    for name, documents in comparison.documents.items():
+        shown = [_measures(document) for document in documents]
+        networks = {n for d in documents for n in d["config"]["backbones"].values()}
+        averages = [_mean([row[column] for row in shown]) for column in range(len(shown[0]))]
+        prototype, head, common, best, validation, enough, *others = averages
+        rounds = None if enough is None else round(enough)
         rows.append(
             Line(
                 name,
-                ", ".join(sorted(set(result["config"]["backbones"].values()))),
-                last.get("prototype"),
-                last.get("head"),
-                _common(result),
-                best,
-                _validation(result),
-                enough,
-                sum(r["up_bytes"] for r in rounds) / len(rounds),
-                sum(r["down_bytes"] for r in rounds) / len(rounds),
-                result["seconds"],
+                ", ".join(sorted(networks)),
+                *(prototype, head, common, best, validation, rounds),
+                *(number or 0.0 for number in others),
             )
         )
     return rows
+
+
+def _measures(result: Document) -> tuple[float | None, ...]:
+    """What the table shows of one run, in the order of its columns."""
+    last, rounds, points = result["final"]["each"], result["rounds"], curve(result)
+    best = result["best"]["accuracy"]
+    # Of its own best, so the column says how fast a method is and not how good.
+    enough = next((r for r, a in points if best is not None and a >= 0.95 * best), None)
+    return (
+        last.get("prototype"),
+        last.get("head"),
+        alike(result),
+        best,
+        _validation(result),
+        enough,
+        sum(r["up_bytes"] for r in rounds) / len(rounds),
+        sum(r["down_bytes"] for r in rounds) / len(rounds),
+        result["seconds"],
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return fmean(there) if len(there) == len(values) else None
 
 
 def render(comparison: Comparison) -> str:
@@ -160,14 +236,7 @@ def render(comparison: Comparison) -> str:
     return "\n".join(table)
 
 
-def _common(result: Mapping[str, Any]) -> float | None:
-    """The last round's on one test set, by the evaluator that the run is known by."""
-    common: Mapping[str, float] = result["final"].get("common", {})
-    name = result["best"]["evaluator"]
-    return common.get(f"{name}_all_classes", common.get(name))
-
-
-def _validation(result: Mapping[str, Any]) -> float | None:
+def _validation(result: Document) -> float | None:
     """The last round's, by the evaluator that the run is known by."""
     value: float | None = result["rounds"][-1]["validation"].get(result["best"]["evaluator"])
     return value

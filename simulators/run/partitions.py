@@ -120,6 +120,23 @@ def make(kind: str, data: DataSet, agents: int, seed: int, options: PartitionOpt
     return kinds[kind](data, agents, seed, options)
 
 
+def given(
+    data: DataSet, rows_of: Sequence[Ints], seed: int, options: PartitionOptions
+) -> Partition:
+    """Each device holds the rows that somebody chose for it, and tests on a quarter of them."""
+    for agent, rows in enumerate(rows_of):
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise UsageError(f"partition: the rows of {_name(agent)} are no list of whole numbers")
+        if rows.size and (rows.min() < 0 or rows.max() >= len(data.y)):
+            raise UsageError(
+                f"partition: {_name(agent)} has rows beyond the {len(data.y)} there are"
+            )
+    everyone = np.concatenate([*rows_of, np.zeros(0, np.int64)])
+    if len(np.unique(everyone)) != len(everyone):
+        raise UsageError("partition: a row is held twice", "each sample is one device's")
+    return _dealt("given", data, rows_of, seed, options)
+
+
 def few_shot(data: DataSet, agents: int, seed: int, options: PartitionOptions) -> Partition:
     """Few classes a device, few samples a class; one number of shots per device (FedProto)."""
     shots, n_classes = options.shots, len(data.classes)

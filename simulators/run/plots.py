@@ -69,9 +69,11 @@ def curves(
     title: str,
     ylabel: str,
     levels: Mapping[str, float] | None = None,
+    bands: Mapping[str, Sequence[tuple[int, float, float]]] | None = None,
 ) -> None:
     """A value per round for one or several methods, each line named at its end; a level of a line
-    (what somebody else reports for it) is dotted in its colour.
+    (what somebody else reports for it) is dotted in its colour, its band (round, low, high) is a
+    shade of it.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -93,6 +95,9 @@ def curves(
             markersize=3.5,
         )
         ends.append((values[-1], rounds[-1], name, colour))
+        if bands and bands.get(name):
+            at, low, high = zip(*bands[name], strict=True)
+            axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
         if levels and name in levels:
             axes.axhline(levels[name], color=colour, linestyle=":", linewidth=1.1)
     axes.margins(x=0.02, y=0.08)

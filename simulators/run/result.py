@@ -211,6 +211,21 @@ def document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def curve(result: Mapping[str, Any]) -> list[tuple[int, float]]:
+    """Round and accuracy, by the evaluator that a document's run is known by."""
+    name = result["best"]["evaluator"]
+    return [
+        (row["round"], row["accuracy"][name]) for row in result["rounds"] if name in row["accuracy"]
+    ]
+
+
+def alike(result: Mapping[str, Any]) -> float | None:
+    """The last round's accuracy on one test set for all devices, by that evaluator."""
+    common: Numbers = result["final"].get("common", {})
+    name = result["best"]["evaluator"]
+    return common.get(f"{name}_all_classes", common.get(name))
+
+
 def privacy(private: Private, spent: float) -> dict[str, Any]:
     """What was promised of whom, and what of it is spent."""
     account = private.accountant
@@ -229,6 +244,7 @@ def resolved(setup: Setup) -> dict[str, Any]:
     config = setup.config
     return {
         **to_plain(config.run),
+        "partition": setup.partition.kind,
         "partition_options": to_plain(config.partition),
         "settings": to_plain(setup.hyper),
         "admission": to_plain(config.admission),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from edge_agent.data.dataset import Ints
 from edge_agent.data.sets import DataSet, load
 from edge_agent.data.usage import Usage
 from edge_agent.networks import backbones
+from edge_agent.networks.backbones import Factory
 from edge_agent.networks.net import natural
 from edge_agent.networks.torch_env import resolve_device
 from edge_agent.training.agent import Agent
@@ -40,6 +41,16 @@ COMMON = 1000  # samples on which all devices are measured alike: enough for a p
 
 
 @dataclass(frozen=True, eq=False)
+class Supplied:
+    """What a program brings itself, where a command names it."""
+
+    data: DataSet | None = None
+    shards: tuple[Shard, ...] = ()
+    recipe: Recipe[Any] | None = None
+    networks: Mapping[str, Factory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class Setup:
     """A run, ready to begin."""
 
@@ -51,6 +62,7 @@ class Setup:
     hyper: Any
     backbones: Mapping[str, str]
     private: Private | None = None  # of a run under a budget: `recipe` is its own then
+    supplied: Supplied = field(default_factory=Supplied)
 
     @property
     def agents(self) -> list[str]:
@@ -82,7 +94,7 @@ class Setup:
 
     def context(self) -> TrainingContext:
         """What one process trains with."""
-        return TrainingContext(self.contract, self.recipe, self.hyper)
+        return TrainingContext(self.contract, self.recipe, self.hyper, self.supplied.networks)
 
     def agent(self, shard: Shard, context: TrainingContext) -> Agent:
         """One device with its own data; tested on its own samples or on everyone's."""
@@ -134,30 +146,39 @@ def samples_of(data: DataSet, shard: Shard, rows: Ints) -> tuple[Any, Ints]:
     return x, data.y[rows]
 
 
-def prepare(config: LabConfig) -> Setup:
+def prepare(config: LabConfig, supplied: Supplied | None = None) -> Setup:
     """Read the data, deal it out, and settle what the fleet agrees on."""
+    supplied = supplied or Supplied()
     run = config.run
-    recipe = registry.load(run.method)
+    recipe = supplied.recipe or registry.load(run.method)
     hyper = parse_pairs(recipe.hyper, config.settings)
-    where = os.environ.get("PROTOFLEET_DATA")
-    data = load(
-        run.dataset,
-        data_dir=Path(where) if where else None,
-        seed=run.seed,
-        image_size=run.image_size or None,
-    )
+    data = supplied.data or _data(run)
     if run.pixels == "unit":
         data = _from_0_to_1(data)
     dealt_by = run.seed if run.partition_seed is None else run.partition_seed
-    partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
-    chosen = _backbones(run, recipe, data, [shard.agent for shard in partition.shards])
-    contract = _contract(config, recipe, data, chosen)
+    if supplied.shards:
+        partition = Partition("given", supplied.shards)
+    else:
+        partition = partitions.make(run.partition, data, run.agents, dealt_by, config.partition)
+    agents = [shard.agent for shard in partition.shards]
+    chosen = _backbones(run, recipe, data, agents, supplied.networks)
+    contract = _contract(config, recipe, data, chosen, supplied.networks)
     under, contract = _private(config, recipe, Turn(contract, hyper, 1))
     turn: Turn[Any] = Turn(contract, hyper, 1)
     recipe = recipe if under is None else under.recipe
     if config.masks.secure_sum:
         _check_sums(config, recipe, turn)
-    return Setup(config, data, partition, contract, recipe, hyper, chosen, under)
+    return Setup(config, data, partition, contract, recipe, hyper, chosen, under, supplied)
+
+
+def _data(run: Run) -> DataSet:
+    where = os.environ.get("PROTOFLEET_DATA")
+    return load(
+        run.dataset,
+        data_dir=Path(where) if where else None,
+        seed=run.seed,
+        image_size=run.image_size or None,
+    )
 
 
 def _private(
@@ -191,23 +212,33 @@ def _from_0_to_1(data: DataSet) -> DataSet:
     return replace(data, input=replace(kind, mean=(0.0,) * channels, std=(1.0,) * channels))
 
 
-def _backbones(run: Run, recipe: Recipe[Any], data: DataSet, agents: list[str]) -> dict[str, str]:
+def _backbones(
+    run: Run,
+    recipe: Recipe[Any],
+    data: DataSet,
+    agents: list[str],
+    networks: Mapping[str, Factory],
+) -> dict[str, str]:
     named = backbones.of_device(run.backbone, recipe.traits.backbone, data.input)
     kinds = backbones.rotation(named, data.input)
     if len(set(kinds)) > 1 and not recipe.traits.mixed_backbones:
         words = f"{recipe.name} wants the same network on every device"
         raise UsageError(words, "it needs one backbone for all: name it with --backbone")
     for kind in kinds if run.backbone != "mixed" else ():
-        natural(kind, data.input)  # a name that is wrong is said before anything runs
+        natural(kind, data.input, networks)  # a name that is wrong is said before anything runs
     return {agent: kinds[i % len(kinds)] for i, agent in enumerate(agents)}
 
 
 def _contract(
-    config: LabConfig, recipe: Recipe[Any], data: DataSet, chosen: Mapping[str, str]
+    config: LabConfig,
+    recipe: Recipe[Any],
+    data: DataSet,
+    chosen: Mapping[str, str],
+    networks: Mapping[str, Factory],
 ) -> Contract:
     run = config.run
     kinds = sorted(set(chosen.values()))
-    dim, hidden = natural(kinds[0], data.input)
+    dim, hidden = natural(kinds[0], data.input, networks)
     if recipe.traits.frozen:
         hidden = ()
     if len(kinds) > 1:  # different networks meet in one embedding size and one form of classifier

@@ -34,6 +34,7 @@ number of workers changes how long a run takes and nothing else.
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import resource
 import sys
 import traceback
@@ -51,12 +52,12 @@ from edge_agent.training.batches import SampleTensors
 from edge_agent.training.context import settle
 from edge_agent.training.evaluate import Tallies
 from protofleet import wire
-from protofleet.errors import FleetError
+from protofleet.errors import FleetError, UsageError
 from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Ints, Parts
 from simulators.run.config import LabConfig
-from simulators.run.setup import RUN_ID, Setup, prepare
+from simulators.run.setup import RUN_ID, Setup, Supplied, prepare
 
 Embedded = tuple[NDArray[np.float32], Ints]
 
@@ -175,9 +176,9 @@ class Processes:
         for _, agents in loads:
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=_serve, args=(theirs, setup.config, agents), daemon=True
+                target=_serve, args=(theirs, setup.config, setup.supplied, agents), daemon=True
             )
-            process.start()
+            _start(process)
             theirs.close()
             self.workers.append(_Worker(process, ours, agents))
 
@@ -249,14 +250,25 @@ class Processes:
             )
 
 
+def _start(process: Any) -> None:
+    try:
+        process.start()
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        words = " ".join(str(error).split())
+        raise UsageError(
+            f"what you brought cannot be sent to another process: {words}",
+            "workers=1, or put it into a module of its own",
+        ) from error
+
+
 def _joined(answers: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: answer[name] for answer in answers for name in answer}
 
 
-def _serve(pipe: Connection, config: LabConfig, agents: list[str]) -> None:
+def _serve(pipe: Connection, config: LabConfig, supplied: Supplied, agents: list[str]) -> None:
     crew: Here | Exception
     try:
-        crew = Here(prepare(config), agents)
+        crew = Here(prepare(config, supplied), agents)
     except Exception as error:
         crew = error
     while True:

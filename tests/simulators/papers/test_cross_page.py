@@ -16,7 +16,7 @@ from simulators.papers.cross_page import (
     table,
     verdicts,
 )
-from simulators.papers.paired import Difference
+from simulators.run.intervals import Difference
 
 PROTO = PAPERS[0]
 

@@ -1,40 +1,18 @@
 """Paired differences against scipy's own test, and what is read off a run's document."""
 
-import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from simulators.papers.paired import (
     accuracy,
     bytes_a_device,
     crossed,
-    difference,
     paired,
     rounds_to,
     within,
 )
 
 VALUES = st.floats(0, 1).map(lambda x: round(x, 4))
-
-
-@given(st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=9))
-def test_the_interval_is_that_of_the_paired_t_test(pairs):
-    ours, theirs = zip(*pairs, strict=True)
-    found = difference(ours, theirs)
-    assert found.mean == pytest.approx(np.mean(ours) - np.mean(theirs), abs=1e-12)
-    if np.ptp(np.subtract(ours, theirs)) > 1e-9:
-        interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
-        assert (found.low, found.high) == (
-            pytest.approx(interval.low),
-            pytest.approx(interval.high),
-        )
-    assert found.above == (found.low > 0)
-
-
-def test_one_pair_says_nothing():
-    assert not difference([0.9], [0.1]).above
 
 
 def document(last, best, rows=(), agents=2):

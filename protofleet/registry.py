@@ -28,7 +28,13 @@ def load(name: str) -> Recipe[Any]:
             f"no method is called {name!r}",
             f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names())}",
         )
-    recipe = points[name].load()
+    try:
+        recipe = points[name].load()
+    except Exception as error:  # whatever another package does when it is imported
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise FleetError(
+            f"method {name!r} of {points[name].value} cannot be loaded: {words}"
+        ) from error
     if not isinstance(recipe, Recipe):
         raise FleetError(f"method {name!r}: {points[name].value} is not a Recipe")
     if recipe.name != name:

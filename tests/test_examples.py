@@ -42,3 +42,18 @@ def test_a_class_from_five_photos_reaches_another_device():
     assert after[0] > 60
     assert after[1] > before[1] - 5
     assert float(re.search(r"device b has it ([\d.]+) s after", run.stdout)[1]) < 2
+
+
+def test_the_page_on_python_runs_as_it_is_written(tmp_path):
+    page = (ROOT / "docs" / "python.md").read_text()
+    snippet = page.split("```python\n")[1].split("```")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", snippet.replace("rounds=10", "rounds=2")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "against local" in done.stdout
+    assert (tmp_path / "curves.png").stat().st_size > 1000

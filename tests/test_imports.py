@@ -36,7 +36,7 @@ ORDER = {
         ("joining",),
         ("store", "data", "training", "updates"),
         ("worker", "contributing", "cameras.saying"),
-        ("recent",),
+        ("recent", "client"),
         ("cameras",),
         ("daemon",),
         ("metrics",),
@@ -66,7 +66,7 @@ ORDER = {
         ("live", "papers", "rogues"),
         ("faults", "photos", "speed", "streams"),
         ("attacks",),
-        ("faults.cases",),
+        ("faults.cases", "experiment"),
         ("cli",),
     ),
 }

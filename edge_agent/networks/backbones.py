@@ -138,7 +138,7 @@ def _yours(name: str, factory: Factory, input: Input) -> Stages:
             )
         whole: nn.Module = nn.Sequential(module, nn.Flatten())
         width = _width(whole, input)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         size = "×".join(map(str, input.shape))
         words = " ".join(str(error).split())[:200]
         raise UsageError(f"backbone {name!r} does not fit inputs of {size}: {words}") from error

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from protofleet import registry
+from protofleet.errors import FleetError
+from protofleet.recipe import Recipe
 from protofleet.settings.fields import describe
 
 
@@ -22,13 +26,22 @@ def methods(ctx: click.Context, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    recipes = [registry.load(name) for name in registry.names()]
+    recipes = list(_there())
     if as_json:
         click.echo(json.dumps([{"name": r.name, "title": r.title} for r in recipes], indent=1))
         return
     width = max(len(r.name) for r in recipes)
     for recipe in recipes:
         click.echo(f"{recipe.name:<{width}}  {recipe.title}")
+
+
+def _there() -> Iterator[Recipe[Any]]:
+    """All that can be loaded; one of another package that cannot is told, and stops no other."""
+    for name in registry.names():
+        try:
+            yield registry.load(name)
+        except FleetError as error:
+            click.echo(f"warning: {error}", err=True)
 
 
 @methods.command()

@@ -43,10 +43,11 @@ def data_set(data: Any, classes: Sequence[str], seed: int, *, in_order: bool) ->
         raise UsageError(
             f"data: a {type(data).__name__}", "a name, a path, arrays (x, y), or a torch Dataset"
         )
+    arrays = [_samples(each) for each in arrays]
     if len(arrays) == 2 and in_order:
         arrays += [arrays[0][:0], arrays[1][:0]]
     keys = ("x", "y") if len(arrays) == 2 else ("x_train", "y_train", "x_test", "y_test")
-    stored = dict(zip(keys, map(_samples, arrays), strict=True))
+    stored = dict(zip(keys, arrays, strict=True))
     if classes:
         stored["classes"] = np.array(list(classes))
     hashed = sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))

@@ -15,6 +15,7 @@ number of workers changes how long a run takes and nothing else.
 # The processes are spawned, not forked: torch's threads do not survive a fork. A spawned worker
 # prepares the whole run anew from its configuration. Reading a data set twice costs less than
 # sending it through a pipe, and both come to the same, because `prepare` depends on nothing else.
+# What has no name (a program's own arrays, network, recipe) is sent with it.
 #
 # The pipe carries one kind of exchange, always begun by the laboratory:
 #

@@ -5,7 +5,9 @@ by the cut.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -182,3 +184,30 @@ def test_a_wrong_name_is_one_clear_line(name: str, input: Input, words: str) -> 
         backbones.build(name, input)
     assert str(caught.value).startswith(words)
     assert "\n" not in str(caught.value)
+
+
+def half(input: Input) -> nn.Module:
+    """A network of somebody's own."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(input.shape[0] * input.shape[1], 6), nn.ReLU())
+
+
+def test_a_network_of_ones_own_is_named_by_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    grey = Input("image", (8, 8, 1))
+    monkeypatch.setitem(sys.modules, "nets", SimpleNamespace(half=half, word="half"))  # type: ignore[arg-type]
+    assert backbones.build("nets:half", grey).dim == 6
+    assert backbones.build("mine", grey, {"mine": half}).dim == 6
+    for name, words in (
+        ("nets:whole", "whole"),
+        ("no_such_module:half", "no_such_module"),
+        ("nets:word", "not a function"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            backbones.build(name, grey)
+
+
+def test_layers_in_a_row_are_cut_in_the_middle() -> None:
+    rows = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten())
+    stages = backbones.build("mine", Input("image", (8, 8, 1)), {"mine": lambda: rows})
+    assert stages.dim == 4 * 4 * 4
+    assert len(stages.low) >= 2
+    assert len(stages.high) >= 2

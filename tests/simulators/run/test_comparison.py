@@ -4,8 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from protofleet.errors import SettingError
-from simulators.run.comparison import Comparison, compared, lines, render
+from protofleet.errors import SettingError, UsageError
+from simulators.run.comparison import (
+    CompareOptions,
+    Comparison,
+    compared,
+    lines,
+    planned,
+    render,
+)
 
 
 def document(curve, **more):
@@ -30,14 +37,14 @@ def document(curve, **more):
 
 
 def test_the_column_of_rounds_is_until_95_percent_of_its_own_best():
-    (line,) = lines(Comparison({"a": document([0.1, 0.75, None, 0.76, 0.8])}))
+    (line,) = lines(Comparison({"a": [document([0.1, 0.75, None, 0.76, 0.8])]}))
     assert line.rounds_to_95 == 4  # 0.76 is 95 % of 0.8
     assert (line.best, line.head, line.prototype) == (0.8, 0.8, None)
     assert line.up_bytes == 300
 
 
 def test_what_a_method_does_not_have_is_a_dash():
-    text = render(Comparison({"a": document([0.5]), "longer": document([0.25])}))
+    text = render(Comparison({"a": [document([0.5])], "longer": [document([0.25])]}))
     head, one, other = text.splitlines()
     assert head.split()[0] == "method"
     assert one.split()[:4] == ["a", "mlp", "–", "50.00"]
@@ -48,7 +55,7 @@ def test_what_a_method_does_not_have_is_a_dash():
 def test_networks_that_differ_and_one_test_set_are_shown():
     final = {"each": {"head": 0.5}, "common": {"head": 0.25, "head_own_classes": 0.75}}
     other = document([0.5], config={"backbones": {"x": "lenet", "y": "cnn"}}, final=final)
-    _, one, two, words = render(Comparison({"a": document([0.5]), "b": other})).splitlines()
+    _, one, two, words = render(Comparison({"a": [document([0.5])], "b": [other]})).splitlines()
     assert one.split()[:2] == ["a", "mlp"]
     assert two.split()[:7] == ["b", "cnn,", "lenet", "–", "50.00", "%", "25.00"]
     assert words.startswith("the networks differ")
@@ -61,18 +68,46 @@ def test_a_setting_goes_to_the_methods_that_have_it(small_lab):
         name: replace(config, run=replace(config.run, method=name))
         for name in ("local", "fedproto")
     }
-    documents = compared(both, 1, None, resume=False).documents
+    plans = {name: planned(each) for name, each in both.items()}
+    documents = compared(plans, CompareOptions()).plain()
     assert documents["fedproto"]["config"]["settings"]["lam"] == 2
     assert "lam" not in documents["local"]["config"]["settings"]
+    other = {"local": planned(replace(both["local"], settings=("mu=1",)))}
     with pytest.raises(SettingError, match="'mu'"):
-        compared({"local": replace(both["local"], settings=("mu=1",))}, 1, None, resume=False)
+        compared(other, CompareOptions())
 
 
 def test_a_finished_run_is_read_and_not_made_again(small_lab, tmp_path):
-    configs = {"local": small_lab("local", rounds=1)}
-    first = compared(configs, 1, tmp_path, resume=True)
+    plans = {"local": planned(small_lab("local", rounds=1))}
+    how = CompareOptions(out=tmp_path, resume=True)
+    first = compared(plans, how)
     stamp = (tmp_path / "local" / "result.json").stat().st_mtime_ns
-    again = compared(configs, 1, tmp_path, resume=True)
+    again = compared(plans, how)
     assert (tmp_path / "local" / "result.json").stat().st_mtime_ns == stamp
-    assert again.documents["local"]["state_sha256"] == first.documents["local"]["state_sha256"]
+    assert again.plain()["local"]["state_sha256"] == first.plain()["local"]["state_sha256"]
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_contender_is_run_with_every_seed(small_lab, tmp_path):
+    plans = {name: planned(small_lab(name, rounds=1)) for name in ("local", "fedproto")}
+    how = CompareOptions(seeds=2, baseline="local", out=tmp_path)
+    comparison = compared(plans, how)
+    for name in plans:
+        seeds = [each["config"]["seed"] for each in comparison.documents[name]]
+        assert seeds == [seeds[0], seeds[0] + 1]
+        assert (tmp_path / name / f"seed-{seeds[1]}" / "result.json").exists()
+        (line,) = (line for line in lines(comparison) if line.name == name)
+        each = [document["best"]["accuracy"] for document in comparison.documents[name]]
+        assert line.best == pytest.approx(sum(each) / 2)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (CompareOptions(seeds=2, baseline="moon"), "none of local"),
+        (CompareOptions(baseline="local"), "one seed"),
+    ],
+)
+def test_a_baseline_that_says_nothing_is_refused(how, words, small_lab):
+    with pytest.raises(UsageError, match=words):
+        compared({"local": planned(small_lab("local", rounds=1))}, how)

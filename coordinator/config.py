@@ -20,6 +20,7 @@ from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting
 from protofleet.settings.home import HomeSection
+from protofleet.settings.page import PageSection
 
 if TYPE_CHECKING:
     from protofleet.recipe import Recipe
@@ -242,6 +243,7 @@ class FleetConfig:
     ledger: LedgerSection = field(default_factory=LedgerSection)
     trust: TrustSection = field(default_factory=TrustSection)
     homeassistant: HomeSection = field(default_factory=HomeSection)
+    page: PageSection = field(default_factory=PageSection)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -311,7 +313,9 @@ def load(
         _anchor(document, path.absolute().parent)
     document = layers.laid(
         document,
-        layers.from_environment({"serve": ServeSection, "broker": ServingBroker}, environ),
+        layers.from_environment(
+            {"serve": ServeSection, "broker": ServingBroker, "page": PageSection}, environ
+        ),
         flags,
     )
     settings = document.pop("settings", {})
@@ -391,6 +395,13 @@ def household(
     return Household(serve.fleet, data_dir or Path(serve.data_dir), (url, trust.door or door(url)))
 
 
+def page_of(path: Path | None, environ: Mapping[str, str]) -> PageSection:
+    """Where the operator's page listens, whatever else is in the settings."""
+    document = {} if path is None else layers.read(path, "`coordinator init` writes one")
+    document = layers.laid(document, layers.from_environment({"page": PageSection}, environ))
+    return from_plain(PageSection, document.get("page", {}), "page")
+
+
 def door(url: str) -> str:
     """Where who has no certificate asks, if nobody says: at a broker of ours the next port."""
     parts = urlsplit(url)
@@ -444,6 +455,7 @@ def as_toml(limits: UploadLimits | None = None) -> str:
         "ledger": LedgerSection(),
         "trust": TrustSection(),
         "homeassistant": HomeSection(),
+        "page": PageSection(),
     }
     for name, section in sections.items():
         lines += ["", f"[{name}]", *layers.as_toml(section)]

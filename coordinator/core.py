@@ -433,7 +433,11 @@ class Core:
             refusal = Refusal(Reason.BUDGET, words)
             return self.intake.refuse(agent, 0, sha256(body).hexdigest(), refusal)
         if envelope.method in (contributed.CONTRIBUTE, contributed.COUNT):
-            return self.keeper.take(agent, payload, now)
+            refusals = self.intake.counters.refusals
+            answers = self.keeper.take(agent, payload, now)
+            if self.intake.counters.refusals == refusals:
+                self.intake.counters.newest.pop(agent, None)
+            return answers
         return self.catalogue.take_offer(agent, payload, self.base_round, self.state)
 
     def _births_due(self, now: float) -> list[tuple[str, bytes]]:
@@ -512,6 +516,14 @@ class Core:
             ):
                 self.allowance.count("drift")
             self.devices = devices.alive(self.devices, agent, now)
+            return []
+        if isinstance(message.body.get("runs"), dict):
+            runs = devices.what_runs(message.body["runs"])
+            self.devices = devices.alive(self.devices, agent, now, runs=runs)
+            return []
+        if isinstance(message.body.get("notice"), str):
+            notice = message.body["notice"][: devices.LONGEST_WORDS]
+            self.devices = devices.alive(self.devices, agent, now, notice=notice)
             return []
         accuracy, reason = message.body.get("accuracy"), message.body.get("refused")
         number = message.envelope.round

@@ -17,6 +17,7 @@ OF_NO_MODULE = {
     "tests/test_examples.py": "what lies in examples/",
     "tests/test_deploy.py": "what lies in deploy/, by a real Prometheus",
     "tests/coordinator/test_publications.py": "a budget, from an upload to what status says",
+    "tests/coordinator/web/test_page_driven.py": "the operator's page, in a browser",
     "tests/edge_agent/cli/test_private_authority.py": "commands by hand through a TLS broker",
     "tests/edge_agent/daemon/test_adopt_live.py": "a ledger, all of it by processes",
     "tests/export/test_devices_page.py": "the listings of docs/devices.md",

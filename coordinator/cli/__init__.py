@@ -12,6 +12,7 @@ from coordinator.cli.journal_cmd import backup, compact, limits, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
 from coordinator.cli.members_cmd import audit, devices, invite, keys, revoke
 from coordinator.cli.serve_cmd import init, serve
+from coordinator.cli.web_cmd import web
 from protofleet.cli.main import run
 
 
@@ -24,6 +25,7 @@ def coordinator() -> None:
     edge-agent contract --data ./photos >> fleet.toml   what the fleet agrees on, read off some data
     coordinator serve --config fleet.toml               take in what devices say, fuse, publish
     coordinator status --watch                          how it is getting on
+    coordinator web                                     the same in a browser, and to steer by
     coordinator replay coordinator-data                 compute every state again and compare hashes
     """
 
@@ -31,6 +33,7 @@ def coordinator() -> None:
 for command in (
     init,
     serve,
+    web,
     status,
     agents,
     rounds,

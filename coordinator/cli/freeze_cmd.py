@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 import click
 
@@ -16,11 +17,12 @@ from coordinator.cli.classes_cmd import echo_classes
 from coordinator.cli.live_cmd import where
 from coordinator.service import extractors
 from coordinator.service.control import ask
-from protofleet.errors import DataError, UsageError
+from protofleet.errors import DataError, FleetError, UsageError
 from protofleet.exchange import archive
 from protofleet.util.files import new_file
 
 NAP = 0.2
+NAMED = 10  # devices, with what is known of each
 NETWORKS = (".pt", ".pth", ".onnx")
 
 
@@ -56,6 +58,21 @@ def freeze(source: Path, wait: float, if_better: bool, data_dir: Path, as_json: 
         time.sleep(NAP)
         listing = ask(data_dir, "classes", what="list")
     echo_classes(listing, as_json)
+    if wait and listing["awaited"]:
+        raise FleetError(_why_not(listing["awaited"], ask(data_dir, "agents")["agents"]))
+
+
+def _why_not(awaited: list[str], rows: list[dict[str, Any]]) -> str:
+    """Who contributed nothing, and what is known of it."""
+    by_name = {row["agent"]: row for row in rows}
+    words = []
+    for agent in awaited[:NAMED]:
+        row = by_name.get(agent, {})
+        reasons = row.get("runs", {}).get("trouble"), row.get("refused"), row.get("notice")
+        reason = next(filter(None, reasons), "silent" if row.get("gone") else "nothing yet")
+        words.append(f"{agent}: {reason}")
+    more = [f"and {len(awaited) - NAMED} more"] * (len(awaited) > NAMED)
+    return f"{len(awaited)} devices did not contribute in time: {'; '.join([*words, *more])}"
 
 
 @contextmanager

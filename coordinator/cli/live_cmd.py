@@ -82,11 +82,19 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     """The status as a person reads it."""
     ledger = status.get("ledger")
     if ledger is not None and status["phase"] == "ledger":
-        return _lines(_common(status) | ledger_rows(ledger) | _traffic(status))
+        rows = _common(status) | ledger_rows(ledger) | _traffic(status)
+        return [*_lines(rows), *_alerts(status)]
     rows = _common(status) | _round_rows(status) | _traffic(status)
     beside = {} if ledger is None else ledger_rows(ledger)
     # Rounds have a state of their own.
-    return _lines(rows | {("its state" if n == "state" else n): row for n, row in beside.items()})
+    rows |= {("its state" if n == "state" else n): row for n, row in beside.items()}
+    return [*_lines(rows), *_alerts(status)]
+
+
+def _alerts(status: dict[str, Any]) -> list[str]:
+    """What is wrong and what to do, a line each."""
+    rows = status.get("alerts", [])
+    return [printable(f"{'! wrong':<10} {row['sentence']} {row['suggestion']}") for row in rows]
 
 
 def _lines(rows: dict[str, str]) -> list[str]:
@@ -193,9 +201,19 @@ def agents(data_dir: Path, as_json: bool) -> None:
         accuracy = ", ".join(f"{k} {100 * v:.1f} %" for k, v in device["accuracy"].items())
         holds = f"{device.get('samples', '?')} samples of {len(device.get('classes', []))} classes"
         name, presence = f"{device['agent']:<20}", f"{_presence(device):<14}"
-        columns = (name, presence, holds, accuracy, device["declines"], *_in_ledger(device))
+        columns = (name, presence, holds, accuracy, *_says(device), *_in_ledger(device))
         # What a device says of itself is its own; a terminal must not obey it.
         click.echo(printable("  ".join(column for column in columns if column)))
+
+
+def _says(device: dict[str, Any]) -> list[str]:
+    """What a device is, runs, leaves out and was refused."""
+    runs = device.get("runs", {})
+    words = [f"version {device['version']}"] if device.get("version") else []
+    words += [f"runs {runs['bundle'][:12]}"] if runs.get("bundle") else []
+    words += [f"cannot use the newest: {runs['trouble']}"] if runs.get("trouble") else []
+    refused = f"refused: {device['refused']}" if device.get("refused") else ""
+    return [*words, device["declines"], device.get("notice", ""), refused]
 
 
 def _in_ledger(device: dict[str, Any]) -> list[str]:
@@ -210,7 +228,7 @@ def _in_ledger(device: dict[str, Any]) -> list[str]:
         words.append(_seen(device["drift"]))
     words += ["not heard: most others contradict it"] * device["doubted"]
     words += ["its counts are not used: far from what most count"] * device["misjudging"]
-    return [*words, *device["suspects"], *filter(None, [device["refused"]])]
+    return [*words, *device["suspects"]]
 
 
 def _seen(drift: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from protofleet.util.files import own_folder
 
 if TYPE_CHECKING:
     from coordinator.uploads.measured import MeasuredLimits
+    from protofleet.util.logs import Log
 
 FLAGS = SettingFlags(
     FleetConfig,
@@ -44,6 +45,7 @@ FLAGS = SettingFlags(
         "serve.cut",
         "serve.run",
         "serve.log_format",
+        "page.listen",
     ),
 )
 
@@ -82,6 +84,7 @@ def serve(
     \b
     coordinator serve --config fleet.toml
     coordinator serve --config fleet.toml --method fedmps --rounds 50 --with-broker
+    coordinator serve --config fleet.toml --http 127.0.0.1:8321      with the operator's page
     """
     from coordinator.service import build, fencing
     from protofleet.mqtt.topics import check_name
@@ -101,7 +104,10 @@ def serve(
             opened=build.reads_retained(settings),
         )
         options = build.ServeOptions(retry, until_done, epoch_above=above)
-        with build.service(settings, address, log, os.environ, options) as service:
+        with (
+            build.service(settings, address, log, os.environ, options) as service,
+            _page(settings, log),
+        ):
 
             def stop(number: int, frame: FrameType | None) -> None:
                 service.stop()
@@ -142,6 +148,26 @@ def _measured(folder: Path) -> MeasuredLimits | None:
         return measured.of_fleet(journal)
     finally:
         journal.close()
+
+
+@contextmanager
+def _page(settings: FleetConfig, log: Log) -> Iterator[None]:
+    """The operator's page, where it is to be; it sees nothing of the broker or of this process."""
+    section = settings.page
+    if not section.listen:
+        yield
+        return
+    from protofleet.pages.child import Child
+    from protofleet.settings.page import ListenAddress
+
+    ListenAddress.parse(section.listen)
+    words = [sys.executable, "-m", "coordinator", "web", "--child", "--http", section.listen]
+    words += ["--data-dir", str(settings.data_dir.absolute())]
+    words += [word for name in section.names for word in ("--name", name)]
+    words += [word for proxy in section.proxies for word in ("--proxy", proxy)]
+    words += ["--user-header", section.user_header]
+    with Child(words, log):
+        yield
 
 
 def _file(file: Path | None) -> Path | None:

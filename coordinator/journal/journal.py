@@ -260,6 +260,27 @@ class Journal:
             for at, round, kind, body in rows[::-1]
         ]
 
+    def history(
+        self, kind: str = "", agent: str = "", *, before: int | None = None, last: int = 100
+    ) -> list[dict[str, Any]]:
+        """The newest events of a kind and a device, oldest first, each with its number; `before`
+        one of them, the next page.
+        """
+        rows = self._db.execute(
+            "SELECT id, at, round, kind, body FROM events "
+            "WHERE (?1 = '' OR kind = ?1) AND (?2 = '' OR json_extract(body, '$.agent') = ?2) "
+            "AND (?3 IS NULL OR id < ?3) ORDER BY id DESC LIMIT ?4",
+            (kind, agent, before, last),
+        ).fetchall()
+        return [
+            {**json.loads(body), "id": number, "at": at, "round": round, "kind": kind}
+            for number, at, round, kind, body in rows[::-1]
+        ]
+
+    def event_kinds(self) -> list[str]:
+        """Of all events that are there."""
+        return [kind for (kind,) in self._db.execute("SELECT DISTINCT kind FROM events ORDER BY 1")]
+
     # what is written, inside `commit`
 
     def set_meta(self, key: str, value: str) -> None:

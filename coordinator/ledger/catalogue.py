@@ -5,7 +5,7 @@ decisions.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -163,12 +163,11 @@ class Catalogue:
 
     def extractor(self, book: Book | None = None) -> Bank | None:
         """The lineage that is frozen, and the prototypes that its bundle came with."""
-        book = book or self.versions[-1]
-        if book.frozen != self._frozen[0]:
-            self._frozen = book.frozen, None
-            if book.frozen:
-                self._frozen = book.frozen, published.read(b64decode(book.frozen)).bank
-        return self._frozen[1]
+        book, frozen = book or self.versions[-1], self._frozen
+        if book.frozen != frozen[0]:
+            bank = published.read(b64decode(book.frozen)).bank if book.frozen else None
+            frozen = self._frozen = book.frozen, bank
+        return frozen[1]
 
     @property
     def lineage(self) -> str:
@@ -263,10 +262,10 @@ class Catalogue:
     ) -> tuple[dict[str, Any], bool]:
         """An operator's command: the answer, and whether the channel changed."""
         if command == "list":
-            return self._listing(round, state), False
+            return self.listing(round, state, self.versions), False
         if command == "freeze":
             self._freeze(*read_bundle(Path(str(arguments["file"]))), round)
-            return self._listing(round, state), True
+            return self.listing(round, state, self.versions), True
         now = replace(self.versions[-1], by="")
         changes: dict[str, Callable[[Book], Book]] = {
             "admit": lambda book: self._admit(book, str(arguments["name"])),
@@ -281,7 +280,7 @@ class Catalogue:
         book = changes[command](now)
         values = [str(v) for k, v in sorted(arguments.items()) if k in ("name", "to", "version")]
         self._write(book, " ".join([command, *values]), round)
-        return self._listing(round, state), True
+        return self.listing(round, state, self.versions), True
 
     def _learned(self, round: int, state: GlobalState) -> Bank | None:
         contract, recipe, hyper = self.messages.contract, self.messages.recipe, self.messages.hyper
@@ -355,9 +354,15 @@ class Catalogue:
             lineages = (self.extractor(version) for version in versions)
             self.journal.ledger.drop_lineages({b.about.lineage for b in lineages if b is not None})
 
-    def _listing(self, round: int, state: GlobalState) -> dict[str, Any]:
-        bank, versions = self.bank(round, state), self.versions
-        book, frozen = versions[-1], self.extractor() is not None
+    def listing(
+        self, round: int, state: GlobalState, versions: Sequence[Book] = ()
+    ) -> dict[str, Any]:
+        """All of it at a glance, if nothing else is said by decisions as they were last read: any
+        thread may ask.
+        """
+        versions = versions or self._versions
+        book = versions[-1]
+        bank, frozen = self.bank(round, state, book), self.extractor(book) is not None
         waiting = {name: offers.sender(m) for name, m in book.waiting.items()} | dict(book.pending)
         return {
             "lineage": "" if bank is None else bank.about.lineage,
@@ -412,8 +417,10 @@ class Catalogue:
         if name in book.pending:
             by = {**book.brought, name: book.pending[name]}
             return replace(book, pending=_without(book.pending, name), brought=by)
-        if name in book.removed and self.extractor(book) is not None:
-            return replace(book, removed=tuple(other for other in book.removed if other != name))
+        # Removed under its first name; an operator says what it is shown by.
+        first = next((first for first, now in book.renamed.items() if now == name), name)
+        if first in book.removed and self.extractor(book) is not None:
+            return replace(book, removed=tuple(other for other in book.removed if other != first))
         if name not in book.waiting:
             waiting = ", ".join((*book.waiting, *book.pending)) or "none"
             raise UsageError(f"no class {name!r} waits", f"waiting: {waiting}")

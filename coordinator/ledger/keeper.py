@@ -72,6 +72,7 @@ from protofleet.exchange.contributed import Contributed, CountReport
 from protofleet.mqtt.link.events import Publication
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.statistics.adoption import Standard
+from protofleet.statistics.confusion import Confusion
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Head
 from protofleet.wire import Envelope
@@ -80,6 +81,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 TOTAL = "total"  # the channel of what is counted against
 OFFERED = "offered"  # what the journal calls it
 DRIFTING = "drifting"  # devices that were written down as changed
+MEASURED = "measured"  # the counts that were written down last
 GREW = 1.25  # as often as this many samples make a total worth counting against
 PAUSE = 2.0  # seconds from one device's comparison to the next
 AGAIN = 0.5  # and from one contribution that is added up again
@@ -161,6 +163,18 @@ class Keeper:
     def held_out(self) -> Standard:
         """What the devices that are heard counted, under the extractor that there is."""
         return Standard.of(self.tally.but(self.version.uncounted))
+
+    @property
+    def confusion(self) -> tuple[tuple[str, ...], Confusion] | None:
+        """What is taken for what, by name, of those that are heard; none of a total that is no
+        more, as its class ids may be others by now.
+        """
+        version, tally = self.version, self.tally
+        counts = tally.but(version.uncounted) if tally.total == version.total else None
+        confused = None if counts is None else counts.confused
+        if confused is None or confused.classes.max() >= len(version.names):
+            return None
+        return tuple(version.names[i] for i in confused.classes), confused
 
     def recover(self, now: float) -> None:
         """Stand where the journal is: at the start, after writing failed, and where an operator
@@ -466,7 +480,25 @@ class Keeper:
                 about = {"devices": fresh.devices, "samples": fresh.samples}
                 self._log.info("published", version=self.number, **about, state=hashed[:16])
         self.numbered_at = self._journal.ledger.newest_at()
+        self._note_accuracy()
         self._show()
+
+    def _note_accuracy(self) -> None:
+        """How the fleet does over time: an event whenever other counts are in force."""
+        standard = self.held_out
+        mark = f"{self.tally.total} {standard.right} {standard.samples}"
+        if not standard.samples or mark == self._journal.meta(MEASURED):
+            return
+        with self._journal.commit():
+            self._journal.set_meta(MEASURED, mark)
+            self._journal.add_event(
+                MEASURED,
+                accuracy={"held out": standard.accuracy},
+                held_out=standard.samples,
+                version=self.number,
+                devices=self.version.devices,
+                samples=self.version.samples,
+            )
 
     def _show(self) -> None:
         """What the channel says: all of it, and who is to count against it."""

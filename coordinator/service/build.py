@@ -29,6 +29,7 @@ from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request
 from coordinator.service.doorkeeper import Doorkeeper
 from coordinator.service.home import FleetHome
+from coordinator.service.lookout import Lookout
 from coordinator.service.loop import Service, ServiceDeps
 from coordinator.service.seals import Seals, of_retained
 from coordinator.uploads.validation import Expected
@@ -146,6 +147,7 @@ def service(
                 Notifier(environ),
                 requests,
                 identity.earlier,
+                Lookout(core, office, wall),
                 doorkeeper,
                 seals,
                 home,

@@ -144,7 +144,7 @@ def ask(directory: Path, command: str, **arguments: Any) -> dict[str, Any]:
     if not line:
         raise NotRunning(f"the coordinator at {directory} went away")
     answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
+    if "error" in answer and "code" in answer:  # a document may have a word for errors, too
         raise FleetError(str(answer["error"]))
     return answer
 

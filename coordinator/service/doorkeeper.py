@@ -7,10 +7,11 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable
+from typing import Any
 
 from coordinator.allowance import Allowance
 from coordinator.members.office import Office
-from coordinator.members.registry import RegistryError
+from coordinator.members.registry import Registry, RegistryError
 from coordinator.members.vault import EVERY
 from protofleet.errors import TrustError
 from protofleet.mqtt.link.events import Publication
@@ -67,6 +68,25 @@ class Doorkeeper:
     def _revoked(self) -> frozenset[str]:
         members = self.office.registry.members()
         return frozenset(member.name for member in members if member.revoked is not None)
+
+    def members(self) -> list[dict[str, Any]]:
+        """Who joined, until when their certificates hold, and who was revoked; any thread may
+        ask.
+        """
+        registry = Registry(self.office.folder / "members.db")
+        try:
+            return [
+                {"name": m.name, "joined": m.joined, "ends": m.ends, "revoked": m.revoked}
+                for m in registry.members()
+            ]
+        finally:
+            registry.close()
+
+    def revoke(self, name: str) -> None:
+        """As the command does; the registry says nothing of what this process wrote."""
+        self.office.revoke(name)
+        self.revoked = self._revoked()
+        self._changed()
 
     def greetings(self) -> list[Publication]:
         """The fleet's keys, and the list of its bundles, retained."""

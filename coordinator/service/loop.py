@@ -16,15 +16,23 @@ from typing import Any
 from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
 from coordinator.messages import Messages
-from coordinator.service import status
+from coordinator.service import glance, status
 from coordinator.service.blobs import BlobServer, is_descriptor
 from coordinator.service.control import Request
 from coordinator.service.doorkeeper import Doorkeeper
 from coordinator.service.home import FleetHome
+from coordinator.service.lookout import Lookout
 from coordinator.service.seals import Seals
 from coordinator.service.vitals import vitals
 from protofleet import wire
-from protofleet.errors import BlobError, FleetError, LinkError, TrustError, WireError
+from protofleet.errors import (
+    BlobError,
+    FleetError,
+    LinkError,
+    TrustError,
+    UsageError,
+    WireError,
+)
 from protofleet.mqtt.link import events as broker
 from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Proof, TopicParts, Topics
@@ -45,7 +53,8 @@ from protofleet.wire import epochs
 #   5. what all of these said goes out, and then the arrivals are acknowledged, in one write
 #
 # Who asks how things stand waits for no turn: a fusion may take many seconds. `look` answers in the
-# thread of whoever asks, from values that the loop replaces and never changes.
+# thread of whoever asks, from values that the loop replaces and never changes, or from what is
+# committed (`coordinator.service.glance`).
 #
 # Acknowledged last: the broker delivers again what was not, so a crash before it costs a repetition
 # that the core answers as it did, or takes in for the first time.
@@ -85,6 +94,7 @@ class ServiceDeps:
     notifier: Notifier
     requests: SimpleQueue[Request]
     boots: frozenset[str]  # of this journal's own earlier lives
+    lookout: Lookout
     doorkeeper: Doorkeeper | None = None  # of a fleet by invitation
     seals: Seals | None = None  # where signatures mean anything
     home: FleetHome | None = None
@@ -107,6 +117,7 @@ class Service:
         self._retry_at = 0.0
         self._reply_due, self._reply_at = False, -math.inf
         self._compacted = 0
+        self._traffic: dict[str, int] = {}  # bytes that came from devices
         self._began = deps.clock()
 
     def stop(self) -> None:
@@ -116,23 +127,34 @@ class Service:
 
     def look(self, request: Request) -> dict[str, Any] | None:
         """The answer to a request that need not wait for the loop; called by other threads."""
+        try:
+            return self._look(request.command, request.arguments)
+        except FleetError as error:
+            return {"error": str(error), "code": error.code}
+        except (KeyError, TypeError, ValueError) as error:
+            return _misunderstood(request.command, error)
+
+    def _look(self, command: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
         deps, now = self.deps, self.deps.clock()
-        match request.command:
+        match command:
             case "status":
                 return self._status()
             case "agents":
-                return status.agents(deps.core, now)
+                return status.agents(deps.core, now, self._traffic)
+            case "members":
+                return {"members": [] if deps.doorkeeper is None else deps.doorkeeper.members()}
+            case "classes" if arguments.get("what", "list") == "list":
+                return glance.classes(deps.core)
             case "stop":
                 self.stop()
                 return {"stopping": True}
-        return None
+        return glance.read(deps.core, command, arguments) if command in glance.READS else None
 
     def _status(self) -> dict[str, Any]:
         deps, now = self.deps, self.deps.clock()
         uptime, dropped = now - self._began, self._dropped()
-        document = status.status(
-            deps.core, deps.messages, now, uptime, deps.link.connected, dropped
-        )
+        connected, alerts = deps.link.connected, deps.lookout.documents
+        document = status.status(deps.core, deps.messages, now, uptime, connected, dropped, alerts)
         queues = {"outgoing": deps.link.pending, "requests": deps.requests.qsize()}
         return {**document, "vitals": vitals(deps.core, queues)}
 
@@ -211,6 +233,9 @@ class Service:
             if topic is None:  # one that means nothing
                 self.deps.core.allowance.count("topic")
                 continue
+            if topic.agent is not None and topic.agent in self.deps.core.devices:
+                size = self._traffic.get(topic.agent, 0) + len(arrival.payload)
+                self._traffic[topic.agent] = size
             try:
                 opened += self._opened(*self._unsealed(topic, arrival), carried)
             except TrustError as error:
@@ -339,9 +364,8 @@ class Service:
                 answer, more = self._execute(request.command, request.arguments)
             except FleetError as error:
                 answer, more = {"error": str(error), "code": error.code}, []
-            except (KeyError, TypeError, ValueError) as error:  # of another version's command
-                words = f"{request.command}: its arguments are not understood here: {error!r}"
-                answer, more = {"error": words, "code": "arguments"}, []
+            except (KeyError, TypeError, ValueError) as error:
+                answer, more = _misunderstood(request.command, error), []
             request.answer(answer)
             publications += more
 
@@ -357,32 +381,35 @@ class Service:
             case "classes":
                 return self._classes(arguments)
             case "forget":
-                gone, more = core.forget(str(arguments["agent"]), now)
+                agent = str(arguments["agent"])
+                forgotten, more = core.forget(agent, now)
+                self._traffic.pop(agent, None)
                 if self.deps.home is not None:
-                    self.deps.home.forget(str(arguments["agent"]))
-                return vars(gone), more
+                    self.deps.home.forget(agent)
+                return vars(forgotten), more
+            case "revoke":
+                return self._revoke(str(arguments["agent"])), []
             case "backup":
                 core.journal.backup(Path(str(arguments["target"])))
                 return {"written": arguments["target"]}, []
-        return self._read(command, arguments), []
+        raise FleetError(f"no command {command!r}")
+
+    def _revoke(self, agent: str) -> dict[str, Any]:
+        doorkeeper = self.deps.doorkeeper
+        if doorkeeper is None:
+            words = "this fleet does not go by invitation: whoever reaches the broker is in it"
+            raise UsageError(words, "`coordinator invite NAME` begins one by invitation")
+        doorkeeper.revoke(agent)
+        journal = self.deps.core.journal
+        with journal.commit():
+            journal.add_event("revoked", agent=agent)
+        return {"revoked": agent}
 
     def _classes(self, arguments: dict[str, Any]) -> Answer:
         core = self.deps.core
         command = str(arguments.pop("what", "list"))
         answer, more = core.classes(command, arguments, self.deps.clock())
-        online = {name for name, device in core.devices.items() if device.online}
-        awaited = sorted(online - set(answer["contributors"])) if answer["bundle"] else []
-        return {**answer, "awaited": awaited}, more
-
-    def _read(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        core = self.deps.core
-        looks: dict[str, Callable[[], dict[str, Any]]] = {
-            "rounds": lambda: status.all_rounds(core, int(arguments.get("last", 20))),
-            "show": lambda: status.one_round(core, int(arguments["round"])),
-        }
-        if command not in looks:
-            raise FleetError(f"no command {command!r}")
-        return looks[command]()
+        return glance.with_awaited(core, answer), more
 
     def _upkeep(self) -> None:
         core, log = self.deps.core, self.deps.log
@@ -400,6 +427,7 @@ class Service:
                 home.turned_away(doorkeeper.revoked)
         if home is not None and self.deps.link.connected:
             home.look(self._status)
+        self.deps.lookout.look(self.deps.clock(), connected=self.deps.link.connected)
         self.deps.blobs.sweep()
 
     def _cannot_write(self, error: JournalError, now: float) -> None:
@@ -420,3 +448,9 @@ class Service:
         self.deps.link.subscribe(self._filters())
         self._astray = False
         return publications
+
+
+def _misunderstood(command: str, error: Exception) -> dict[str, Any]:
+    """The answer to another version's command."""
+    words = f"{command}: its arguments are not understood here: {error!r}"
+    return {"error": words, "code": "arguments"}

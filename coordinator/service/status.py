@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+import protofleet
 from coordinator.core import Core
 from coordinator.devices import DeviceRecord
+from coordinator.journal.journal import Journal
 from coordinator.messages import Messages
 from protofleet.errors import UsageError
 from protofleet.exchange import learned
 
 DRIFTING = 100  # devices whose drift is shown at a glance; `agents` has all
 EVENTS = 1000  # of the newest, among which a round's are looked for
+NO_TRAFFIC: Mapping[str, int] = MappingProxyType({})
 
 
 def status(
@@ -23,12 +27,15 @@ def status(
     uptime: float,
     connected: bool,
     dropped: Mapping[str, int],
+    alerts: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The whole at a glance. Called while the loop goes on: each value is taken once."""
     state, devices, counters = core.run_state, core.devices.values(), core.intake.counters
     meeting = None if core.assembly is None else core.assembly.meeting
     forever, verdict = math.isinf(state.deadline), learned.verdict(core.state.shared)
     return {
+        "alerts": list(alerts),
+        "version": protofleet.__version__,
         "fleet": messages.topics.fleet,
         "run": messages.contract.run,
         "epoch": messages.epoch,
@@ -119,12 +126,13 @@ def ledger(core: Core) -> dict[str, Any] | None:
     }
 
 
-def agents(core: Core, now: float) -> dict[str, Any]:
-    """Every device, and what it said of itself."""
+def agents(core: Core, now: float, traffic: Mapping[str, int] = NO_TRAFFIC) -> dict[str, Any]:
+    """Every device, and what it said of itself; `traffic` is what it sent, in bytes."""
+    samples = _samples(core)
     return {
         "agents": [
             {
-                **_contributions(core, d.agent, d.about.get("classes", [])),
+                **_contributions(core, d, samples.get(d.agent, {})),
                 "agent": d.agent,
                 "online": d.online,
                 "left": d.left,
@@ -133,11 +141,25 @@ def agents(core: Core, now: float) -> dict[str, Any]:
                 "round": d.round,
                 "accuracy": dict(d.accuracy),
                 "declines": d.declines,
+                "notice": d.notice,
+                "runs": dict(d.runs),
+                "bytes": traffic.get(d.agent, 0),
+                "refused": core.intake.counters.newest.get(d.agent, ""),
                 **d.about,
             }
             for d in sorted(_everybody(core), key=lambda d: d.agent)
         ]
     }
+
+
+def _samples(core: Core) -> dict[str, dict[str, int]]:
+    """What every device has in the ledger, by class."""
+    samples: dict[str, dict[str, int]] = {}
+    for (agent, _), entry in core.keeper.ledger.entries.items():
+        classes = samples.setdefault(agent, {})
+        for name, number in entry.classes.items():
+            classes[name] = classes.get(name, 0) + number
+    return samples
 
 
 def _everybody(core: Core) -> list[DeviceRecord]:
@@ -146,27 +168,22 @@ def _everybody(core: Core) -> list[DeviceRecord]:
     return [*core.devices.values(), *(DeviceRecord(agent, left=True) for agent in unborn)]
 
 
-def _contributions(core: Core, agent: str, classes: Sequence[str]) -> dict[str, Any]:
+def _contributions(core: Core, device: DeviceRecord, samples: Mapping[str, int]) -> dict[str, Any]:
     """What a device has in the ledger, of which of its classes it says nothing, and what is
     doubtful; nothing where there is no ledger.
     """
     if not core.keeper.version.lineage or core.terms.private is not None:
         return {}
-    samples: dict[str, int] = {}
-    for entry in core.keeper.ledger.of(agent).values():
-        for name, number in entry.classes.items():
-            samples[name] = samples.get(name, 0) + number
+    agent, classes = device.agent, device.about.get("classes", [])
     suspects = core.keeper.comparisons.suspects.get(agent, ())
     drifting = core.keeper.drifts.devices.get(agent)
-    last = [entry for entry in core.intake.counters.last if entry["agent"] == agent]
     return {
-        "contributed": samples,
+        "contributed": dict(samples),
         "unsaid": [name for name in classes if name not in samples],
         "suspects": [pair.sentence for pair in suspects],
         "drift": None if drifting is None else drifting.document,
         "doubted": agent in core.keeper.version.doubted,
         "misjudging": agent in core.keeper.version.misjudging,
-        "refused": last[-1]["words"] if last else "",
     }
 
 
@@ -177,30 +194,31 @@ def _phase(core: Core) -> str:
     return "paused" if state.paused and state.phase == "waiting" else state.phase
 
 
-def all_rounds(core: Core, last: int) -> dict[str, Any]:
+def all_rounds(journal: Journal, last: int) -> dict[str, Any]:
     """The newest rounds, oldest first."""
-    return {"rounds": [_round(core, opened.round) for opened in core.journal.rounds(last)]}
+    return {"rounds": [_round(journal, opened.round) for opened in journal.rounds(last)]}
 
 
-def one_round(core: Core, number: int) -> dict[str, Any]:
+def one_round(journal: Journal, number: int) -> dict[str, Any]:
     """One round: who was asked, what came, where it was cut and what came out."""
-    if core.journal.round(number) is None:
-        raise UsageError(f"round {number} was not opened", f"the newest is {core.run_state.number}")
-    uploads = [vars(upload) for upload in core.journal.uploads(number)]
-    events = [event for event in core.journal.events(EVENTS) if event["round"] == number]
-    return {**_round(core, number), "uploads": uploads, "events": events}
+    if journal.round(number) is None:
+        newest = [opened.round for opened in journal.rounds(1)] or [0]
+        raise UsageError(f"round {number} was not opened", f"the newest is {newest[0]}")
+    uploads = [vars(upload) for upload in journal.uploads(number)]
+    events = [event for event in journal.events(EVENTS) if event["round"] == number]
+    return {**_round(journal, number), "uploads": uploads, "events": events}
 
 
-def _round(core: Core, number: int) -> dict[str, Any]:
-    opened, cut = core.journal.round(number), core.journal.cut(number)
+def _round(journal: Journal, number: int) -> dict[str, Any]:
+    opened, cut = journal.round(number), journal.cut(number)
     return {
         "round": number,
         "asked": len(opened.asked) if opened else 0,
         "base": opened.base if opened else None,
         "base_round": opened.base_round if opened else None,
         "talks": opened.talks if opened else None,
-        "uploads": len(cut.counted) if cut else len(core.journal.uploads(number)),
+        "uploads": len(cut.counted) if cut else len(journal.uploads(number)),
         "reason": cut.reason if cut else None,
         "failed": cut.failed if cut else "",
-        "state_sha256": core.journal.state_hash(number),
+        "state_sha256": journal.state_hash(number),
     }

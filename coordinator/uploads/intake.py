@@ -68,6 +68,7 @@ from protofleet.wire.codes import Reason, UploadStatus
 
 
 REMEMBERED = 100  # refusals an operator can look at
+STANDING = 1000  # devices whose last word was refused
 LOGGED = 20  # refusals of one kind that get a line each
 LONGEST_WORDS = 300  # of a refusal: a message may name what it likes
 BODIES = 32  # of each device, by which an old one is known
@@ -93,6 +94,13 @@ class Counters:
     late: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     last: list[dict[str, Any]] = field(default_factory=list)
+    # Why, of devices that nothing was taken of since.
+    newest: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def refusals(self) -> int:
+        """In all."""
+        return sum(self.refused.values())
 
 
 @dataclass
@@ -203,6 +211,7 @@ class Intake:
             self.counters.late += late
             self.counters.uploads += not late
             self.counters.bytes += len(upload.body)
+            self.counters.newest.pop(upload.agent, None)
             self._remember(upload)
         return uploads
 
@@ -242,6 +251,10 @@ class Intake:
             self.log.warning(f"refused: {words}", agent=agent, round=round, code=code)
         last = {"agent": agent, "round": round, "code": code, "words": words}
         self.counters.last = [*self.counters.last[1 - REMEMBERED :], last]
+        newest = {**self.counters.newest, agent: words}
+        if len(newest) > STANDING:
+            del newest[next(iter(newest))]
+        self.counters.newest = newest
         return [self.messages.receipt(agent, round, digest, status, code, words)]
 
     def _verdict(self, agent: str, round: int, message: Message, state: RunState) -> str | Refusal:

@@ -6,7 +6,7 @@ samples.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from protofleet.errors import FusionError, SettingError, WireError
 from protofleet.exchange import learned
 from protofleet.exchange.published import document_part, plain_of
 from protofleet.settings.fields import from_plain
-from protofleet.statistics import contribution, counts
+from protofleet.statistics import confusion, contribution, counts
 from protofleet.statistics.closed_form import Moments
 from protofleet.statistics.contribution import Contribution
 from protofleet.statistics.counts import Counts
@@ -78,7 +78,8 @@ def write_contribution(claim: Claim, own: Contribution, envelope: Envelope) -> b
 
 def write_counts(claim: Claim, own: Counts, envelope: Envelope) -> bytes:
     """The message."""
-    return wire.encode(envelope, {**counts.parts_of(own), _CLAIM: document_part(claim)}, "float32")
+    parts = {**counts.parts_of(own), **confusion.parts_of(own.confused)}
+    return wire.encode(envelope, {**parts, _CLAIM: document_part(claim)}, "float32")
 
 
 def read(payload: bytes) -> Contributed | CountReport:
@@ -90,13 +91,15 @@ def read(payload: bytes) -> Contributed | CountReport:
     try:
         claim = from_plain(Claim, plain_of(parts.pop(_CLAIM, None), "enrol.parts.about"), "about")
         if message.envelope.method == COUNT:
-            return CountReport(claim, counts.from_parts(parts), message.envelope, message.digest)
+            own = counts.from_parts(parts)
+            own = replace(own, confused=confusion.from_parts(parts, own.samples))
+            return CountReport(claim, own, message.envelope, message.digest)
         if message.envelope.method != CONTRIBUTE:
             raise WireError("enrol.method: contribute or count is due")
-        own = contribution.from_parts(parts)
-        if own.means.classes.tolist() != list(range(len(claim.classes))):
+        shares = contribution.from_parts(parts)
+        if shares.means.classes.tolist() != list(range(len(claim.classes))):
             raise WireError("enrol.parts: a mean of every class that is named is due")
-        return Contributed(claim, own, message.envelope, message.digest)
+        return Contributed(claim, shares, message.envelope, message.digest)
     except (FusionError, SettingError) as error:
         raise WireError(f"enrol.parts: {error.words}") from None
 

@@ -13,6 +13,9 @@ devices, and from which the fleet chooses how it classifies and says how sure it
 #   sure, right [ρ, T, B]   confidence of the best class, in B equal bins: all, and those right
 #   odd         [ρ, O]      how odd the best score is, in bins of asinh          -> unknown
 #
+# Beside them, for people alone: which class was taken for which, at the ρ that a device's own
+# losses choose (`confusion`). Nothing is chosen by it, and no sum under masks has it.
+#
 # All of the grid, and not only what the fleet will choose: the choice is made of everybody's
 # losses, and asking again for the histograms at that choice would be a second exchange.
 #
@@ -26,7 +29,8 @@ devices, and from which the fleet chooses how it classifies and says how sure it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +38,7 @@ from numpy.typing import NDArray
 from protofleet.errors import FusionError
 from protofleet.masking.rooms import GRID_BITS, Room, Rooms
 from protofleet.statistics.closed_form import SHRINKAGE, Moments
+from protofleet.statistics.confusion import Confusion, confusion, together
 from protofleet.statistics.held_out import (
     CONFIDENCES,
     MOST,
@@ -75,6 +80,7 @@ class Counts:
     sure: Ints
     right: Ints
     odd: Ints
+    confused: Confusion | None = None
 
     def plus(self, other: Counts) -> Counts:
         """Of both."""
@@ -85,6 +91,7 @@ class Counts:
             self.sure + other.sure,
             self.right + other.right,
             self.odd + other.odd,
+            together(self.confused, other.confused),
         )
 
     @property
@@ -106,7 +113,7 @@ def count(of: Moments, own: Samples) -> Counts:
     for part in folds(of, own):
         folded.append([scored(part, of.classes, shrinkage) for shrinkage in SHRINKAGE])
         del part
-    distances, table, sure, right, odd = [], [], [], [], []
+    distances, table, sure, right, odd, pairs = [], [], [], [], [], []
     for column in range(len(SHRINKAGE)):
         out = held_out([row[column] for row in folded], of.classes)
         distances.append(steps(out.distances))
@@ -115,8 +122,20 @@ def count(of: Moments, own: Samples) -> Counts:
         sure.append([histogram.total for histogram in histograms])
         right.append([histogram.right for histogram in histograms])
         odd.append(histograms[0].odd)  # scores do not depend on the temperature
-    whole = (np.array(numbers, np.int64) for numbers in (distances, table, sure, right, odd))
-    return Counts(sum(len(row[0].labels) for row in folded), *whole)
+        pairs.append(confusion(out, of.classes))
+    columns = {
+        "distances": distances,
+        "losses": table,
+        "sure": sure,
+        "right": right,
+        "odd": odd,
+    }
+    arrays = {name: np.array(numbers, np.int64) for name, numbers in columns.items()}
+    counts = _of_arrays(sum(len(row[0].labels) for row in folded), arrays)
+    choice = counts.choice
+    if choice is None:
+        return counts
+    return replace(counts, confused=pairs[SHRINKAGE.index(choice.shrinkage)])
 
 
 def parts_of(counts: Counts) -> Parts:
@@ -136,7 +155,7 @@ def from_parts(parts: Parts) -> Counts:
             raise FusionError(f"counts.{name}: whole numbers of shape {shape} are due")
     arrays: dict[str, Ints] = {name: np.asarray(part[name], np.int64) for name in _SHAPES}
     samples = int(arrays.pop("samples"))
-    counts = Counts(samples, **arrays)
+    counts = _of_arrays(samples, arrays)
     worst = int(WORST * 2**16) * samples
     if samples > MOST or max(_peak(counts.losses), _peak(counts.distances)) > worst:
         raise FusionError(f"counts: at most {MOST} samples, each of a bounded loss, are due")
@@ -177,7 +196,11 @@ def total(sums: Partial) -> Counts | None:
         if not isinstance(part, Sum) or not part.weights.any():
             return None
         arrays[name] = np.rint(part.total()[0] / _GRID).astype(np.int64)
-    return Counts(int(arrays.pop("samples")), **arrays)
+    return _of_arrays(int(arrays.pop("samples")), arrays)
+
+
+def _of_arrays(samples: int, of: Mapping[str, Ints]) -> Counts:
+    return Counts(samples, of["distances"], of["losses"], of["sure"], of["right"], of["odd"])
 
 
 def _peak(array: Ints) -> int:

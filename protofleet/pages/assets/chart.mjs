@@ -5,11 +5,12 @@ import { h, s } from "./page.mjs";
 const WIDTH = 560, LEFT = 44, RIGHT = 12, TOP = 10, BOTTOM = 22;
 
 // `series`: {name, points: [[x, y], ...]}; `label` says in words what is to be seen.
-export function lines({ series, label, height = 190, form = String, formX = String, low, high }) {
+// A single moment has `around` on both sides of it.
+export function lines({ series, label, height = 190, form = String, formX = String, low, high, around = 60 }) {
   const points = series.flatMap((one) => one.points);
   if (!points.length) return h("p", { class: "soft" }, "Nothing yet.");
-  const [x0, x1] = range(points.map(([x]) => x));
-  const [y0, y1] = range([...points.map(([, y]) => y), ...[low, high].filter((y) => y !== undefined)]);
+  const [x0, x1] = range(points.map(([x]) => x), around);
+  const [y0, y1] = range([...points.map(([, y]) => y), ...[low, high].filter((y) => y !== undefined)], 1);
   const x = (value) => LEFT + ((value - x0) / (x1 - x0)) * (WIDTH - LEFT - RIGHT);
   const y = (value) => height - BOTTOM - ((value - y0) / (y1 - y0)) * (height - TOP - BOTTOM);
   const marks = [0, 0.5, 1].map((share) => y0 + share * (y1 - y0));
@@ -27,9 +28,9 @@ export function lines({ series, label, height = 190, form = String, formX = Stri
   return h("div", {}, drawing, legend);
 }
 
-function range(values) {
+function range(values, around) {
   const low = Math.min(...values), high = Math.max(...values);
-  return low === high ? [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2] : [low, high];
+  return low === high ? [low - around, high + around] : [low, high];
 }
 
 export function meter(share, label, low = 0.6) {

@@ -117,12 +117,13 @@ async function answerOf(response) {
 // Documents by name, asked for when their tag changes. `state` hears "live", "lost" and why.
 export function watch(names, onchange, state = () => {}) {
   const tags = {};
+  for (const name of names) read(name); // at once: a stream takes its time to begin
   const stream = new EventSource(`/api/live?of=${names.join(",")}`);
   stream.onmessage = (event) => {
     state("live");
     for (const [name, tag] of Object.entries(JSON.parse(event.data))) {
       if (tags[name] === tag) continue;
-      tags[name] = tag;
+      tags[name] = tag; // so that it is asked for once
       read(name);
     }
   };
@@ -131,6 +132,7 @@ export function watch(names, onchange, state = () => {}) {
     try {
       const response = await fetch(`/api/${name}`);
       const document = await response.json();
+      tags[name] = (response.headers.get("etag") || "").replaceAll('"', "");
       onchange(name, response.ok ? document : null, response.ok ? "" : document.error);
     } catch (error) {
       delete tags[name];

@@ -16,6 +16,7 @@ import pytest
 from coordinator.errors import JournalError, Superseded
 from coordinator.service.blobs import BlobServer
 from coordinator.service.control import Control, Request, ask
+from coordinator.service.lookout import Lookout
 from coordinator.service.loop import RETRY, Service, ServiceDeps
 from protofleet import wire
 from protofleet.mqtt.blobs.descriptor import BlobLimits, descriptor_message
@@ -100,6 +101,7 @@ def made(tmp_path):
             Notifier({}),
             SimpleQueue(),
             frozenset({"older"}),
+            Lookout(inner, None, lambda: 0.0),
             clock=lambda: link.now,
         )
     )
@@ -300,7 +302,15 @@ def test_what_devices_say_too_often_is_shown(made):
 
 @pytest.mark.parametrize(
     ("command", "arguments"),
-    [("forget", {}), ("show", {"round": "the last"}), ("backup", {}), ("rounds", {"last": None})],
+    [("show", {"round": "the last"}), ("rounds", {"last": None}), ("events", {"before": "x"})],
+)
+def test_a_question_whose_words_mean_nothing_is_answered_at_once(made, command, arguments):
+    assert made[0].look(Request(command, arguments))["code"] == "arguments"
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("forget", {}), ("backup", {}), ("revoke", {})],
 )
 def test_a_command_whose_arguments_mean_nothing_is_answered_and_ends_nothing(
     made, command, arguments

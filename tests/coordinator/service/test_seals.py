@@ -12,6 +12,7 @@ import pytest
 from coordinator.allowance import RATES
 from coordinator.members.office import Office
 from coordinator.service.blobs import BlobServer
+from coordinator.service.lookout import Lookout
 from coordinator.service.loop import Service, ServiceDeps
 from coordinator.service.seals import Seals, of_retained
 from protofleet import wire
@@ -64,6 +65,7 @@ class Fleet:
                 Notifier({}),
                 SimpleQueue(),
                 frozenset(),
+                Lookout(self.core, None, lambda: 0.0),
                 seals=self.seals,
                 clock=lambda: self.link.now,
             )

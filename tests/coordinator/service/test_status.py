@@ -62,12 +62,12 @@ def test_every_device_is_listed_also_one_that_left(made):
 
 def test_a_round_tells_where_it_was_cut_and_what_came_out(made):
     _, _, base = announced(made.take([upload("c", 1, made.journal.round(1).base)], 2.0))
-    rounds = status.all_rounds(made, 5)["rounds"]
+    rounds = status.all_rounds(made.journal, 5)["rounds"]
     assert [(r["round"], r["reason"], r["uploads"]) for r in rounds] == [
         (1, "complete", 3),
         (2, None, 0),
     ]
-    one = status.one_round(made, 1)
+    one = status.one_round(made.journal, 1)
     assert one["state_sha256"] == made.journal.state_hash(1)
     assert [(u["agent"], u["cut"]) for u in one["uploads"]] == [(a, 1) for a in AGENTS]
     assert rounds[1]["base"] == base
@@ -75,7 +75,7 @@ def test_a_round_tells_where_it_was_cut_and_what_came_out(made):
 
 def test_a_round_that_never_was_is_said_to_be_none(made):
     with pytest.raises(UsageError, match="round 9 was not opened"):
-        status.one_round(made, 9)
+        status.one_round(made.journal, 9)
 
 
 def test_a_ledger_says_who_contributed_what_and_what_is_doubtful(tmp_path):

@@ -2,7 +2,7 @@
 themselves.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,10 +37,9 @@ ROUND = np.where(np.arange(ODDITIES) < 4, 2**62, 0)  # in 64 bits it adds up to 
 
 
 def same(one, other):
-    return all(
-        np.array_equal(getattr(one, field.name), getattr(other, field.name))
-        for field in fields(counts.Counts)
-    )
+    """In all that travels as sums: who is taken for whom is for people, and goes beside it."""
+    names = vars(one).keys() - {"confused"}
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def test_they_are_those_of_each_sample_held_out():

@@ -13,22 +13,29 @@
 #   learning classes members rounds rollouts    as it is asked
 #   /api/device/NAME  one device, all of it
 #   /api/events       what happened, by page
+#   /metrics          for Prometheus (`coordinator.metrics`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from time import monotonic
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from coordinator.metrics.scrape import not_ready, scraped
 from coordinator.service.control import ask
-from protofleet.errors import FleetError, UsageError
+from protofleet.errors import UsageError
+from protofleet.metrics.route import metrics_route
 from protofleet.pages.feed import Feed, Source
 from protofleet.pages.site import Action, Site
+
+T = TypeVar("T")
 
 ASSETS = Path(__file__).parent / "assets"
 LAST = 100  # events in a page
@@ -83,8 +90,26 @@ def site(data_dir: Path) -> Site:
         return await feed.answer(request, question("events", last=LAST, **words, **page))
 
     actions = {name: _action(data_dir, name) for name in COMMANDS}
-    routes = (Route("/api/device/{name}", device), Route("/api/events", events))
-    return Site("operator", ASSETS, feed, actions, routes, lambda: _readiness(data_dir))
+    routes = (
+        Route("/api/device/{name}", device),
+        Route("/api/events", events),
+        metrics_route(momentary(lambda: scraped(data_dir))),
+    )
+    ready = momentary(lambda: not_ready(data_dir))
+    return Site("operator", ASSETS, feed, actions, routes, ready)
+
+
+def momentary(source: Callable[[], T], seconds: float = 1.0) -> Callable[[], T]:
+    """The same answer for a moment, to whoever asks: these two may be asked by anybody."""
+    turn, newest = Lock(), list[tuple[float, T]]()
+
+    def answer() -> T:
+        with turn:
+            if not newest or monotonic() - newest[0][0] >= seconds:
+                newest[:] = [(monotonic(), source())]
+            return newest[0][1]
+
+    return answer
 
 
 def _question(data_dir: Path, command: str, **words: Any) -> Source:
@@ -106,15 +131,6 @@ def _action(data_dir: Path, name: str) -> Action:
         return {"done": name}
 
     return perform
-
-
-def _readiness(data_dir: Path) -> str:
-    """Why there is nothing to show; empty: there is."""
-    try:
-        status = ask(data_dir, "status")
-    except FleetError as error:
-        return error.words
-    return "" if status["connected"] else "the coordinator has no connection to the broker"
 
 
 def _device(data_dir: Path, name: str) -> dict[str, Any]:

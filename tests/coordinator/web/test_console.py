@@ -6,7 +6,7 @@ from queue import SimpleQueue
 import pytest
 
 from coordinator.service.control import Control
-from coordinator.web.console import coarse, line, site, standing
+from coordinator.web.console import coarse, line, momentary, site, standing
 from protofleet.pages.passkey import Passkey
 from protofleet.pages.site import application
 from protofleet.pages.visitors import Policy
@@ -113,6 +113,13 @@ def test_a_line_says_what_is_odd():
     assert standing({**ROW, "gone": True}) == "silent"
     assert standing({**ROW, "left": True, "gone": True}) == "left"
     assert standing({**ROW, "online": False}) == "away"
+
+
+def test_what_anybody_may_ask_is_asked_of_the_service_once_a_moment():
+    calls = []
+    answer = momentary(lambda: calls.append(1) or len(calls), 60.0)
+    assert [answer(), answer()] == [1, 1]
+    assert [momentary(lambda: calls.append(1) or len(calls), 0.0)() for _ in range(2)] == [2, 3]
 
 
 def test_times_of_silence_come_in_steps():

@@ -88,7 +88,10 @@ def behind_a_service() -> None:
     os.nice(NICE)
 
     def watch() -> None:
-        sys.stdin.buffer.read()  # ends when the service does, however it ends
+        # Ends when the service does, however it ends. Past Python's buffer, whose lock this thread
+        # would still hold where a signal ends the process.
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
         os._exit(0)
 
     threading.Thread(target=watch, name="service", daemon=True).start()

@@ -17,6 +17,7 @@ from simulators.cli.bench_ledger_cmd import ledger
 from simulators.cli.bench_masks_cmd import masks
 from simulators.cli.bench_memory_cmd import memory
 from simulators.cli.bench_overhead_cmd import overhead
+from simulators.cli.bench_pages_cmd import pages
 from simulators.cli.bench_papers_cmd import papers
 from simulators.cli.bench_photos_cmd import photos
 from simulators.cli.bench_rogues_cmd import rogues
@@ -44,6 +45,7 @@ for command in (
     masks,
     memory,
     overhead,
+    pages,
     papers,
     photos,
     rogues,

@@ -21,9 +21,11 @@ def test_the_tables_there_are():
         "masks",
         "memory",
         "overhead",
+        "pages",
         "papers",
         "photos",
         "rogues",
+        "silence",
         "truth",
     }
 

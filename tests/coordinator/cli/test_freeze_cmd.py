@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.cli import freeze_cmd
-from protofleet.errors import DataError, UsageError
+from protofleet.errors import DataError, FleetError, UsageError
 from tests.coordinator.made import ANTS, packed_bundle
 
 
@@ -50,3 +50,25 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, asked):
         freeze_cmd.bundle_file(source, tmp_path / "nowhere"),
     ):
         pass
+
+
+def test_devices_that_do_not_contribute_in_time_are_named_with_why(tmp_path, monkeypatch):
+    source = packed_bundle(tmp_path / "b.pfb", ANTS)
+    rows = [
+        {"agent": "a", "refused": "features of another extractor"},
+        {"agent": "b", "runs": {"trouble": "its self-test fails"}},
+        {"agent": "c", "gone": True},
+        {"agent": "d"},
+    ]
+    listing = {"awaited": [row["agent"] for row in rows]}
+    answers = {"classes": listing, "agents": {"agents": rows}}
+    monkeypatch.setattr(freeze_cmd, "ask", lambda folder, command, **words: answers.get(command))
+    monkeypatch.setattr(freeze_cmd, "echo_classes", lambda *_: None)
+    call = {"if_better": False, "config": None, "data_dir": tmp_path, "as_json": False}
+    freeze_cmd.freeze.callback(source=source, wait=0.0, **call)
+    with pytest.raises(FleetError) as refused:
+        freeze_cmd.freeze.callback(source=source, wait=0.001, **call)
+    assert refused.value.words == (
+        "4 devices did not contribute in time: a: features of another extractor; "
+        "b: its self-test fails; c: silent; d: nothing yet"
+    )

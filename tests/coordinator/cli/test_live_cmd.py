@@ -86,6 +86,36 @@ def test_a_fleet_without_an_end_or_an_open_round_says_neither():
     assert lines["accuracy"] == "not reported yet"
 
 
+def test_what_is_wrong_and_what_to_do_stands_at_the_end():
+    alert = {"sentence": "a has been silent.", "suggestion": "Look\x1b there."}
+    assert status_lines({**STATUS, "alerts": [alert]})[-1] == (
+        "! wrong    a has been silent. Look\\x1b there."
+    )
+
+
+def test_a_device_shows_its_version_what_it_runs_leaves_out_and_was_refused(call):
+    row = {
+        "agent": "a",
+        "online": True,
+        "left": False,
+        "accuracy": {},
+        "declines": "",
+        "version": "1.2.3",
+        "runs": {"bundle": "b" * 64, "trouble": "no room"},
+        "notice": "left out: elk",
+        "refused": "too old",
+    }
+    line = call("agents", agents={"agents": [row]})
+    for words in (
+        "version 1.2.3",
+        "runs bbbbbbbbbbbb",
+        "cannot use the newest: no room",
+        "left out: elk",
+        "refused: too old",
+    ):
+        assert words in line
+
+
 def test_for_programs_it_is_the_answer_itself(call):
     assert json.loads(call("status", "--json", status=STATUS)) == STATUS
 

@@ -10,6 +10,7 @@ import pytest
 from coordinator.ledger import books
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.offers import BROUGHT, ENROLLED, OFFERED, ROWS
+from coordinator.service import glance
 from protofleet import wire
 from protofleet.errors import FleetError, UsageError
 from protofleet.exchange import published
@@ -17,7 +18,8 @@ from protofleet.exchange.published import About, Bank
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.topics import TopicParts
 from protofleet.values.prototypes import Prototypes
-from tests.coordinator.made import CONTRACT, LEARNT, banks, frozen, learnt, receipts
+from tests.contributing import arrived, message
+from tests.coordinator.made import CONTRACT, LEARNT, banks, frozen, learnt, ledger, receipts
 
 
 @pytest.fixture
@@ -317,3 +319,14 @@ def test_classes_of_an_earlier_release_stay_and_are_nobody_s(made):
 def test_prototypes_are_no_contribution_to_an_extractor_that_all_share(made):
     frozen(made, Bank(About("extractor:e", ()), Prototypes([], np.zeros((0, 3)))))
     assert reason(made, offer(made, vector=(5, 5, 5))) == "no-prototypes"
+
+
+def test_a_class_that_was_renamed_and_removed_is_let_in_again_by_the_name_it_is_shown_by(tmp_path):
+    made = ledger(tmp_path)
+    made.take([arrived("a", message("a", ["plum", "owl"]))], 1.0)
+    for words in (("rename", {"name": "owl", "to": "eagle"}), ("remove", {"name": "eagle"})):
+        made.classes(*words, 2.0)
+    (row,) = [row for row in glance.classes(made)["classes"] if row["name"] == "eagle"]
+    assert row["removed"]
+    answer, _ = made.classes("admit", {"name": "eagle"}, 3.0)
+    assert not any(row["removed"] for row in answer["classes"])

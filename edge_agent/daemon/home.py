@@ -25,19 +25,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from edge_agent.config import Config
 from edge_agent.daemon.outbound import Outbound
 from edge_agent.daemon.status import Status
+from edge_agent.recent import poster
+from edge_agent.recent.labelling import Labelling
 from edge_agent.store import Store
 from edge_agent.updates import sight
+from edge_agent.updates.sight import Sight
+from protofleet.errors import FleetError
 from protofleet.homeassistant import discovery
 from protofleet.homeassistant.discovery import Entity, HomeDevice
 from protofleet.mqtt.link.events import Publication
 from protofleet.util.logs import Log
 
 LOOK = 1.0  # seconds between looks for an answer
+PICTURES = 5.0  # seconds between two pictures
 EVERY = 5.0  # seconds between two words of how the device is getting on
 BURST, REFILL = 5.0, 2.0
 NOTED = "homeassistant"  # the prefix under which this device was made known
@@ -61,11 +67,16 @@ class HomeNews:
     ) -> None:
         self._config, self._outbound, self._store = config, outbound, store
         self._log, self._clock, self._buttons = log, clock, dict(buttons)
+        # What is named becomes a photo: there must be a folder that photos are learned from.
+        source = Path(config.data.source)
+        if config.data.source and source.is_dir():
+            self._buttons["confirm"] = lambda: self._confirm(source)
         self._said: dict[str, Any] = {}
         self._say_at, self._announced = 0.0, False
         self._bundle = config.data_dir / "fleet.pfb"
-        self._stamp = 0  # of the answer that was shown last
-        self._tokens = dict.fromkeys(buttons, (BURST, 0.0))
+        self._stamp, self._shown = 0, Sight()  # of the answer that was shown last, and itself
+        self._poster, self._poster_at = 0, 0.0  # the picture that was shown last, and when the next
+        self._tokens = dict.fromkeys(self._buttons, (BURST, 0.0))
         self._remarked: set[str] = set()
         self.enabled = config.homeassistant.discovery
         if self.enabled and not discovery.fits(config.id):
@@ -83,7 +94,8 @@ class HomeNews:
 
     def connected(self) -> None:
         """A broker that forgot is told anew."""
-        self._announced, self._said, self._say_at, self._stamp = False, {}, 0.0, 0
+        self._announced, self._said, self._say_at = False, {}, 0.0
+        self._stamp = self._poster = 0
 
     def due(self) -> float:
         """When to look again; never, if nothing is shown."""
@@ -97,6 +109,7 @@ class HomeNews:
             self._announced = self._all_said(self._announcement())
         if self.enabled and self._announced:
             self._show_answer()
+            self._show_picture()
             if self._clock() >= self._say_at:
                 self._show_state(shown(status, counted=counted))
 
@@ -116,7 +129,28 @@ class HomeNews:
             return
         document = _json(sight.shown(outlook.newest))
         if self._say(Publication(topics.sighting(self._config.id), document, 1, True)):
-            self._stamp = stamp
+            self._stamp, self._shown = stamp, outlook.newest
+
+    def _show_picture(self) -> None:
+        if not self._config.homeassistant.pictures or self._clock() < self._poster_at:
+            return
+        stamp, topic = poster.stamp(self._bundle), self._outbound.topics.picture(self._config.id)
+        picture = poster.read(self._bundle) if stamp not in (0, self._poster) else b""
+        if picture and self._say(Publication(topic, picture, 1, True)):
+            self._poster, self._poster_at = stamp, self._clock() + PICTURES
+
+    def _confirm(self, source: Path) -> str:
+        """The answer that was shown is right: its picture becomes a sample."""
+        sight = self._shown
+        if sight.unknown or not sight.label:
+            return "there is no answer to confirm"
+        if not sight.key:
+            return f"{sight.label}: its picture was not kept, as the fleet is sure of it"
+        try:
+            more = Labelling(self._bundle, source).label([sight.key], sight.label)
+        except (FleetError, OSError) as error:
+            return f"{sight.label}: {error}"
+        return f"{sight.label}: {'one more sample' if more else 'it was named already'}"
 
     def press(self, button: str, payload: bytes, *, retained: bool) -> None:
         """Somebody pressed a button, or says so."""
@@ -149,6 +183,7 @@ class HomeNews:
         said: list[Publication] = []
         if before and not (self.enabled and before == home.prefix):
             said += discovery.forgotten(topics, config.id, before)
+        poster.wish(self._bundle, self.enabled and home.pictures)
         if self.enabled:
             self._store.note(**{NOTED: home.prefix})
             model = "edge device"

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edge_agent.inference.classifier import Answer, InUse
-from edge_agent.recent import glance
+from edge_agent.recent import glance, poster
 from edge_agent.recent.queue import SURE, AnsweredPicture, RecentBounds, RecentQueue
 from edge_agent.recent.window import RecentWindow
 from edge_agent.updates.sight import Sight, Sights
@@ -71,6 +71,8 @@ class Memory:
             if show:
                 self._shown_at = at
                 glance.show(self._bundle, sighting)
+                if sighting.picture and poster.is_wished(self._bundle):
+                    poster.show(self._bundle, sighting.picture)
             if worth:
                 # A full disk, or a picture beyond all bounds: looking goes on without it.
                 with suppress(DataError, OSError):

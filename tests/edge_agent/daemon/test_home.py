@@ -3,16 +3,22 @@ its owner says so; and buttons that nobody can press by accident.
 """
 
 import json
+import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from edge_agent.daemon.home import BURST, EVERY, NOTED, REFILL, HomeNews, shown
+from edge_agent.config import DataSection
+from edge_agent.daemon.home import BURST, EVERY, NOTED, PICTURES, REFILL, HomeNews, shown
 from edge_agent.daemon.status import Status
+from edge_agent.recent import poster
+from edge_agent.recent.queue import AnsweredPicture, RecentQueue
 from edge_agent.store import Store
 from edge_agent.updates.sight import Sight, Sights
 from protofleet.settings.home import DeviceHome
 from tests.edge_agent.fakes import TOPICS, FakeLink, config, log, outbound_to
+from tests.edge_agent.recent.test_poster import jpeg
 
 STATUS = Status("a", "f", "mqtt://x", 1, samples=3, bundle="ab" * 32, refusal="the disk is full")
 
@@ -20,10 +26,11 @@ STATUS = Status("a", "f", "mqtt://x", 1, samples=3, bundle="ab" * 32, refusal="t
 class Home:
     """A device whose clock and link are the test's."""
 
-    def __init__(self, folder, agent="a", **settings):
+    def __init__(self, folder, agent="a", source="", **settings):
         self.link, self.store, self.now, self.pressed = FakeLink(), Store(folder), 0.0, []
         words, self.lines = log()
         section = replace(config(folder, agent), homeassistant=DeviceHome(**settings))
+        section = replace(section, data=DataSection(str(source)))
         outbound = outbound_to(self.link, folder)
         outbound.config = section
         buttons = {"contribute": self._contribute}
@@ -68,7 +75,7 @@ def test_it_is_made_known_once_a_connection_and_pictures_only_where_that_was_sai
     said = configs(device.look())
     assert said["sensor", "a", "answer"]["unique_id"] == "protofleet_f_a_answer"
     assert said["image", "a", "picture"] is None  # taken back, should it have been there
-    assert said["button", "a", "confirm"] is None  # nothing here could do it
+    assert said["button", "a", "confirm"] is None  # there is no folder to learn photos from
     assert said["button", "a", "contribute"]
     assert all(retain for _, _, retain in device.link.published)
     assert not configs(device.look(later=60))
@@ -132,6 +139,48 @@ def test_an_answer_that_was_left_is_shown_once(home, tmp_path):
     Sights(tmp_path / "fleet.pfb").add(Sight("mug", 0.9, at=5.0))
     assert json.loads(device.look()[topic])["label"] == "mug"
     assert topic not in device.look(later=60)
+
+
+def test_a_picture_is_shown_where_its_owner_said_so_and_is_taken_back(home, tmp_path):
+    bundle, topic = tmp_path / "fleet.pfb", TOPICS.picture("a")
+    device = home(discovery=True, pictures=True)
+    device.look()
+    assert poster.is_wished(bundle)
+    poster.show(bundle, jpeg(64, 48))
+    shown = device.look()[topic]
+    assert shown.startswith(b"\xff\xd8")
+    assert topic not in device.look(later=PICTURES)
+    poster.show(bundle, jpeg(48, 64))
+    assert topic in device.look(later=PICTURES)
+    assert home(discovery=True).look()[topic] == b""
+    assert not poster.is_wished(bundle)
+
+
+def test_what_is_confirmed_is_the_answer_that_was_shown(home, tmp_path):
+    photos, bundle = tmp_path / "photos", tmp_path / "fleet.pfb"
+    (photos / "mug").mkdir(parents=True)
+    picture = jpeg(32, 32)
+    feature, now = np.zeros(4, np.float32), time.time()
+    kept = AnsweredPicture(picture, "mug", 0.6, False, now, "door", "l", feature)
+    RecentQueue(bundle).add(kept)
+    device = home(discovery=True, source=photos)
+    assert configs(device.look())["button", "a", "confirm"]
+
+    def press(sight):
+        Sights(bundle).add(sight)
+        device.look()
+        device.news.press("confirm", b"PRESS", retained=False)
+        device.now += REFILL
+        return device.lines.getvalue().splitlines()[-1]
+
+    device.news.press("confirm", b"PRESS", retained=False)
+    assert "there is no answer" in device.lines.getvalue()
+    assert "not kept" in press(Sight("mug", 0.99, at=1.0))
+    assert "there is no answer" in press(Sight("mug", 0.2, unknown=True, at=2.0, key=kept.key))
+    assert not list(photos.rglob("*.jpg"))
+    assert "mug: one more sample" in press(Sight("mug", 0.6, at=5.0, key=kept.key))
+    assert [file.read_bytes() for file in photos.glob("mug/*.jpg")] == [picture]
+    assert "named already" in press(Sight("mug", 0.6, at=5.0, key=kept.key))
 
 
 def test_a_press_is_taken_if_it_is_one(home):

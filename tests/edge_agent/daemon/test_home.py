@@ -3,12 +3,17 @@ its owner says so; and buttons that nobody can press by accident.
 """
 
 import json
+import subprocess
+import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
+import jinja2
 import numpy as np
 import pytest
 
+from coordinator.service.control import ask
 from edge_agent.config import DataSection
 from edge_agent.daemon.home import BURST, EVERY, NOTED, PICTURES, REFILL, HomeNews, shown
 from edge_agent.daemon.status import Status
@@ -16,9 +21,14 @@ from edge_agent.recent import poster
 from edge_agent.recent.queue import AnsweredPicture, RecentQueue
 from edge_agent.store import Store
 from edge_agent.updates.sight import Sight, Sights
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import running_broker
+from protofleet.mqtt.link.events import Arrival
 from protofleet.settings.home import DeviceHome
 from tests.edge_agent.fakes import TOPICS, FakeLink, config, log, outbound_to
 from tests.edge_agent.recent.test_poster import jpeg
+from tests.linking import connect, link_to
+from tests.serving import coordinator
 
 STATUS = Status("a", "f", "mqtt://x", 1, samples=3, bundle="ab" * 32, refusal="the disk is full")
 
@@ -228,3 +238,55 @@ def test_where_a_fleet_has_a_budget_nobody_is_told_how_many_samples_there_are():
     assert (shown(STATUS)["samples"], shown(STATUS)["classes"]) == (3, 0)
     withheld = shown(STATUS, counted=False)
     assert (withheld["samples"], withheld["classes"]) == (None, None)
+
+
+def test_a_real_device_is_discovered_becomes_unavailable_and_is_forgotten(tmp_path):
+    """By processes, at a real broker: what a home hears from the first birth to the last word."""
+    if mosquitto.find() is None:
+        pytest.skip("mosquitto is not installed")
+    rows = np.random.default_rng(0).normal(size=(20, 64)).astype(np.float32)
+    np.savez(tmp_path / "samples.npz", x=rows, y=np.arange(20) % 2, classes=["a", "b"])
+    with ExitStack() as stack:
+        broker = stack.enter_context(running_broker(tmp_path / "broker", prefer="mosquitto"))
+        url = str(broker.address)
+        text = f'[agent]\nid = "a"\n[broker]\nurl = "{url}"\n[fleet]\nname = "f"\n'
+        text += "[homeassistant]\ndiscovery = true\n[limits]\nmin_free_mb = 0\n"
+        (tmp_path / "agent.toml").write_text(text + '[data]\nsource = "samples.npz"\n')
+        words = ("run", "--config", str(tmp_path / "agent.toml"))
+        device = subprocess.Popen(
+            [sys.executable, "-m", "edge_agent", *words], stderr=subprocess.DEVNULL
+        )
+        stack.callback(device.kill)
+        link = link_to(broker.address, "homeassistant")
+        stack.callback(link.stop, patience=0.0)
+        link.subscribe([("homeassistant/#", 1), (TOPICS.state("a"), 1), (TOPICS.home("a"), 1)])
+        connect(link)
+        stack.enter_context(coordinator(url, tmp_path / "headquarters"))
+        retained = {}
+
+        def hears(enough):
+            end = time.monotonic() + 120
+            while not enough():
+                assert time.monotonic() < end, sorted(retained)
+                for event in link.poll(1.0):
+                    if isinstance(event, Arrival):
+                        retained[event.topic] = event.payload
+                        link.ack(event)
+
+        answer = "homeassistant/sensor/a/answer/config"
+        hears(lambda: {answer, TOPICS.home("a"), TOPICS.state("a")} <= retained.keys())
+        known = configs({t: p for t, p in retained.items() if p})
+        (presence,) = known["sensor", "a", "answer"]["availability"]
+        assert presence["topic"] == TOPICS.state("a")
+        template = jinja2.Template(presence["value_template"])
+        assert _available(template, retained) == "online"
+        device.kill()  # its power went
+        device.wait()
+        hears(lambda: _available(template, retained) == "offline")
+        ask(tmp_path / "headquarters" / "coordinator-data", "forget", agent="a")
+        hears(lambda: not any(retained[t] for t in retained if t.startswith("homeassistant/")))
+        assert len(retained) > len(known)
+
+
+def _available(template, retained):
+    return template.render(value=retained[TOPICS.state("a")].decode("latin-1"))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import jinja2
@@ -21,6 +21,7 @@ from edge_agent.recent import poster
 from edge_agent.recent.queue import AnsweredPicture, RecentQueue
 from edge_agent.store import Store
 from edge_agent.updates.sight import Sight, Sights
+from protofleet.errors import FleetError
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
 from protofleet.mqtt.link.events import Arrival
@@ -283,7 +284,8 @@ def test_a_real_device_is_discovered_becomes_unavailable_and_is_forgotten(tmp_pa
         device.kill()  # its power went
         device.wait()
         hears(lambda: _available(template, retained) == "offline")
-        ask(tmp_path / "headquarters" / "coordinator-data", "forget", agent="a")
+        with suppress(FleetError):  # on a busy machine it is done, and answered too late
+            ask(tmp_path / "headquarters" / "coordinator-data", "forget", agent="a")
         hears(lambda: not any(retained[t] for t in retained if t.startswith("homeassistant/")))
         assert len(retained) > len(known)
 

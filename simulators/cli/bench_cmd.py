@@ -8,6 +8,7 @@ from simulators.cli.bench_align_cmd import align
 from simulators.cli.bench_attacks_cmd import attacks
 from simulators.cli.bench_budget_cmd import budget
 from simulators.cli.bench_bytes_cmd import against_bytes
+from simulators.cli.bench_cameras_cmd import cameras
 from simulators.cli.bench_codec_cmd import codec
 from simulators.cli.bench_cross_cmd import cross
 from simulators.cli.bench_device_cmd import device
@@ -36,6 +37,7 @@ for command in (
     attacks,
     budget,
     against_bytes,
+    cameras,
     codec,
     cross,
     device,

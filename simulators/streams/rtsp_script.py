@@ -3,7 +3,8 @@
     python3 rtsp_script.py PICTURES COUNT WIDTH HEIGHT FPS SLOT CODEC PORT
 
 PICTURES holds COUNT pictures of raw RGB; which one is shown follows from the clock (`slides`). The
-server is at rtsp://127.0.0.1:PORT/slides (0: any port); its first line of output is the port.
+server is at rtsp://127.0.0.1:PORT/slides (0: any port); its first line of output is the port,
+and each further one how many frames were shown to a viewer so far.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ CODECS = {
 }
 
 
+TOLD_EVERY = 100  # frames
+
+
 class Show:
     """Pushes the picture of the moment whenever the pipeline wants one, at a steady rate."""
 
     def __init__(self, gst: Any, pictures: list[bytes], fps: float, slot: float) -> None:
         self._gst, self._pictures, self._fps, self._slot = gst, pictures, fps, slot
-        self._number, self._began = 0, time.monotonic()
+        self._number, self._began, self._pushed = 0, time.monotonic(), 0
 
     def push(self, source: Any, _length: int) -> None:
         """Called by GStreamer."""
@@ -40,6 +44,9 @@ class Show:
         buffer.duration = int(self._gst.SECOND / self._fps)
         source.emit("push-buffer", buffer)
         self._number += 1
+        self._pushed += 1
+        if self._pushed % TOLD_EVERY == 0:
+            print(self._pushed, flush=True)
 
 
 def main() -> None:

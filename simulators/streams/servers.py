@@ -115,6 +115,7 @@ class RtspServer:
     fps: float = 25.0
     codec: str = "h264"
     port: int = 0
+    frames: int = 0  # that were sent, to all viewers
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -138,6 +139,16 @@ class RtspServer:
         if not line.strip().isdigit():
             raise DataError("GStreamer's RTSP server does not start")
         self.port = int(line)
+        threading.Thread(target=self._count, args=(self._process,), daemon=True).start()
+
+    def _count(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        before = 0
+        for line in process.stdout:
+            number = int(line)
+            # It counts from the start again for the next viewer.
+            self.frames += number - before if number > before else number
+            before = number
 
     def stop(self) -> None:
         """Cut the line."""

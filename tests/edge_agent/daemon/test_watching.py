@@ -1,19 +1,28 @@
 """The process that watches cameras, as its daemon sees it."""
 
 import io
+import itertools
 import json
 import os
 import threading
+import time
 from dataclasses import replace
 
 import pytest
 
 from edge_agent.config import CameraSection
 from edge_agent.daemon.watching import FIRST_WAIT, CameraChild
+from protofleet import registry
+from protofleet.contract import Contract, Input
 from protofleet.errors import LinkBusy
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import running_broker
 from protofleet.mqtt.link.events import Ticket
+from tests.edge_agent.cameras.test_child import show
 from tests.edge_agent.fakes import config, log
+from tests.edge_agent.scripted import Device, Scripted, until
 from tests.linking import eventually
+from tests.watching import knowing_bundle, scene
 
 ANSWER = json.dumps({"camera": "door", "region": "bin", "label": "a"})
 
@@ -184,3 +193,41 @@ def test_when_the_daemon_leaves_it_may_leave_in_good_order(stage):
     assert process.stdin.closing
     assert not process.killed
     process.end(0)
+
+
+@pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+def test_a_daemon_says_what_its_cameras_see_on_its_own_topic(tmp_path):
+    bundle, folder = knowing_bundle(tmp_path / "x.pfb"), tmp_path / "in"
+    folder.mkdir()
+    for name in "ab":
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(4):
+            show(tmp_path / "photos" / name, f"{number}.png", scene(1))
+    contract = Contract("f", "r", 0, ("a", "b"), Input("image", (32, 32, 3)), 4)
+    with running_broker(tmp_path / "broker", prefer="mosquitto") as broker:
+        port = broker.address.port
+        coordinator = Scripted(port, contract, "fedproto", registry.load("fedproto").hyper())
+        coordinator.publish_state()
+        settings = {
+            "sources": f"yard={folder}",
+            "bundle": bundle,
+            "fleet": "yes",
+            "hold": 1,
+            "motion": 0,
+            "every": 0.1,
+        }
+        words = [w for name, text in settings.items() for w in ("--set", f"camera.{name}={text}")]
+        device = Device(
+            tmp_path, "cam", "--data", str(tmp_path / "photos"), *words, port=port, fleet="f"
+        )
+        topic, numbers = coordinator.topics.sees("cam", "yard"), itertools.count()
+
+        def answered():
+            show(folder, f"{next(numbers)}.png", scene(1))
+            time.sleep(0.3)
+            return [payload for at, payload in list(coordinator.heard) if at == topic]
+
+        (payload, *_) = until(answered, "an answer")
+        assert json.loads(payload)["label"] == "a"
+        device.stop()
+        coordinator.stop()

@@ -12,6 +12,7 @@ def test_the_tables_there_are():
         "attacks",
         "budget",
         "bytes",
+        "cameras",
         "codec",
         "cross",
         "device",

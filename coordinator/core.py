@@ -517,10 +517,6 @@ class Core:
                 self.allowance.count("drift")
             self.devices = devices.alive(self.devices, agent, now)
             return []
-        if isinstance(message.body.get("runs"), dict):
-            runs = devices.what_runs(message.body["runs"])
-            self.devices = devices.alive(self.devices, agent, now, runs=runs)
-            return []
         if isinstance(message.body.get("notice"), str):
             notice = message.body["notice"][: devices.LONGEST_WORDS]
             self.devices = devices.alive(self.devices, agent, now, notice=notice)

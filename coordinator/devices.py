@@ -21,7 +21,6 @@ from typing import Any
 ABOUT = {"version": str, "wire": list, "backbone": str, "device": str, "samples": int}
 MOST_CLASSES = 1024  # names that are kept of one device
 LONGEST_WORDS = 250  # of what a device says of itself
-RUNS = ("bundle", "state", "trouble")  # what it answers by, and why not by the newest
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,6 @@ class DeviceRecord:
     accuracy: Mapping[str, float] = field(default_factory=dict)
     declines: str = ""  # why it does not train just now
     notice: str = ""  # what it leaves out, or cannot use
-    runs: Mapping[str, str] = field(default_factory=dict)  # of its report, what RUNS names
 
     def gone(self, now: float, patience: Patience) -> bool:
         """Whether nobody need wait for it."""
@@ -146,12 +144,6 @@ def gone(devices: Devices, agents: Iterable[str], now: float, patience: Patience
     return frozenset(
         agent for agent in agents if agent not in devices or devices[agent].gone(now, patience)
     )
-
-
-def what_runs(report: Mapping[str, Any]) -> dict[str, str]:
-    """What a device says that it answers by, as far as it is text."""
-    texts = {name: report.get(name) for name in RUNS}
-    return {name: text[:LONGEST_WORDS] for name, text in texts.items() if isinstance(text, str)}
 
 
 def _about(birth: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def _why_not(awaited: list[str], rows: list[dict[str, Any]]) -> str:
     words = []
     for agent in awaited[:NAMED]:
         row = by_name.get(agent, {})
-        reasons = row.get("runs", {}).get("trouble"), row.get("refused"), row.get("notice")
+        reasons = row.get("refused"), row.get("notice")
         reason = next(filter(None, reasons), "silent" if row.get("gone") else "nothing yet")
         words.append(f"{agent}: {reason}")
     more = [f"and {len(awaited) - NAMED} more"] * (len(awaited) > NAMED)

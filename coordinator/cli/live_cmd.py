@@ -208,10 +208,8 @@ def agents(data_dir: Path, as_json: bool) -> None:
 
 def _says(device: dict[str, Any]) -> list[str]:
     """What a device is, runs, leaves out and was refused."""
-    runs = device.get("runs", {})
     words = [f"version {device['version']}"] if device.get("version") else []
-    words += [f"runs {runs['bundle'][:12]}"] if runs.get("bundle") else []
-    words += [f"cannot use the newest: {runs['trouble']}"] if runs.get("trouble") else []
+    words += [f"runs {device['runs'][:12]}"] if device.get("runs") else []
     refused = f"refused: {device['refused']}" if device.get("refused") else ""
     return [*words, device["declines"], device.get("notice", ""), refused]
 

@@ -142,7 +142,6 @@ def agents(core: Core, now: float, traffic: Mapping[str, int] = NO_TRAFFIC) -> d
                 "accuracy": dict(d.accuracy),
                 "declines": d.declines,
                 "notice": d.notice,
-                "runs": dict(d.runs),
                 "bytes": traffic.get(d.agent, 0),
                 "refused": core.intake.counters.newest.get(d.agent, ""),
                 **d.about,

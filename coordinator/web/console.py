@@ -160,7 +160,6 @@ def line(row: Mapping[str, Any]) -> dict[str, Any]:
     troubles = [
         row.get("refused", ""),
         row.get("notice", ""),
-        row.get("runs", {}).get("trouble", ""),
         *row.get("suspects", ()),
         drift["sentence"] if drift is not None and drift["changed"] else "",
         "not heard: most others contradict it" if row.get("doubted") else "",
@@ -171,7 +170,7 @@ def line(row: Mapping[str, Any]) -> dict[str, Any]:
         "standing": standing(row),
         "seen": coarse(row["seen_seconds_ago"]),
         "version": row.get("version", ""),
-        "runs": {name: text[:12] for name, text in row.get("runs", {}).items()},
+        "runs": row.get("runs", "")[:12],
         "round": row["round"],
         "samples": sum(contributed.values()) or row.get("samples"),
         "classes": len(contributed) or len(row.get("classes", ())),

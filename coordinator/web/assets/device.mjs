@@ -34,8 +34,7 @@ function facts(page, row) {
   const pairs = [
     ["Last heard", ago(row.seen_seconds_ago)],
     ["Version", row.version],
-    ["Bundle", row.runs.bundle?.slice(0, 16)],
-    ["State", row.runs.state?.slice(0, 16)],
+    ["Runs bundle", row.runs?.slice(0, 16)],
     ["Backbone", row.backbone],
     ["Computes with", row.device],
     ["Trains on", row.samples !== undefined && `${row.samples} samples of ${row.classes?.length ?? 0} classes`],
@@ -56,7 +55,6 @@ function odd(row) {
   const words = [
     row.refused && `Refused: ${row.refused}`,
     row.notice && `It says: ${row.notice}`,
-    row.runs.trouble && `It cannot use the newest: ${row.runs.trouble}`,
     row.declines && `It does not train: ${row.declines}`,
     ...(row.suspects || []).map((words) => words.replace(`${row.agent}: i`, "I")),
     row.doubted && "Most others contradict it: it is not heard.",

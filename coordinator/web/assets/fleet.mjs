@@ -38,7 +38,7 @@ function wrong(row) {
 function table(page, devices) {
   const { text = "", only = "all" } = page.words;
   const rows = devices
-    .filter((row) => row.agent.includes(text) || row.version.includes(text) || (row.runs.bundle || "").includes(text))
+    .filter((row) => row.agent.includes(text) || row.version.includes(text) || row.runs.includes(text))
     .filter((row) => only === "all" || (only === "wrong" ? wrong(row) : row.standing === only))
     .sort((a, b) => wrong(b) - wrong(a));
   const tested = devices.some((row) => row.accuracy !== null);
@@ -62,7 +62,7 @@ function table(page, devices) {
 }
 
 function line(row, tested) {
-  const runs = [row.runs.bundle && `bundle ${row.runs.bundle.slice(0, 8)}`, row.runs.state && `state ${row.runs.state.slice(0, 8)}`, row.round !== null && !row.runs.bundle && `round ${row.round}`].filter(Boolean);
+  const runs = row.runs || (row.round !== null ? `round ${row.round}` : "");
   const odd = [...row.troubles, ...(row.declines ? [`does not train: ${row.declines}`] : []), ...(row.unsaid ? [`${row.unsaid} ${row.unsaid > 1 ? "classes" : "class"} left out: too few samples`] : [])]
     .map((words) => words.replace(`${row.agent}: `, ""));
   return h("tr", { "data-key": row.agent },
@@ -70,7 +70,7 @@ function line(row, tested) {
     h("td", {}, h("span", { class: `badge ${LOOK[row.standing]}` }, row.standing)),
     h("td", { "data-label": "heard" }, ago(row.seen)),
     h("td", { "data-label": "version" }, row.version),
-    h("td", { "data-label": "runs", class: "mono" }, runs.join(", ")),
+    h("td", { "data-label": "runs", class: "mono" }, runs),
     h("td", { "data-label": "contributed", class: "number" }, row.samples === null || row.samples === undefined ? "" : `${row.samples} of ${row.classes}`),
     tested && h("td", { "data-label": "right", class: "number" }, row.accuracy === null ? "" : percent(row.accuracy)),
     h("td", { "data-label": "sent", class: "number" }, row.bytes ? bytes(row.bytes) : ""),

@@ -56,7 +56,7 @@ def test_devices_that_do_not_contribute_in_time_are_named_with_why(tmp_path, mon
     source = packed_bundle(tmp_path / "b.pfb", ANTS)
     rows = [
         {"agent": "a", "refused": "features of another extractor"},
-        {"agent": "b", "runs": {"trouble": "its self-test fails"}},
+        {"agent": "b", "notice": "its self-test fails"},
         {"agent": "c", "gone": True},
         {"agent": "d"},
     ]

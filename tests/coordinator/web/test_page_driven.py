@@ -329,7 +329,7 @@ ROW = {
     "accuracy": {"test": 0.9},
     "declines": "",
     "version": "1.2.3",
-    "runs": {"bundle": "b" * 64},
+    "runs": "b" * 64,
     "classes": ["a"],
 }
 STATUS = {

@@ -36,11 +36,11 @@ export function render(page) {
 
 function group(one) {
   const counts = Object.entries(one).filter(([name, value]) => !["group", "share", "opened"].includes(name) && typeof value === "number");
-  const proven = one.proven ?? 0, all = one.members ?? one.devices ?? one.size ?? counts.reduce((sum, [, n]) => sum + n, 0);
+  const proven = one.proven, all = counts.reduce((sum, [, number]) => sum + number, 0);
   return h("li", { "data-key": `g${one.group}` },
     h("strong", {}, `Group ${one.group}: ${percent(one.share, 0)} of the fleet`), one.opened ? "" : h("span", { class: "soft" }, " – not open yet"),
     meter(all ? proven / all : 0, `${proven} of ${all} proven`, 0),
-    h("span", { class: "soft small" }, counts.map(([name, value]) => `${value} ${name}`).join(", ")));
+    h("span", { class: "soft small" }, counts.filter(([, value]) => value).map(([name, value]) => `${value} ${name}`).join(", ") || "nobody yet"));
 }
 
 function devices(rollout) {

@@ -359,7 +359,7 @@ ROLLOUT = {
     "words": "",
     "group": 1,
     "groups": [
-        {"group": 1, "share": 0.05, "opened": True, "members": 50, "proven": 20, "failed": 0}
+        {"group": 1, "share": 0.05, "opened": True, "waiting": 30, "proven": 20, "silent": 0}
     ],
     "canaries": [],
     "error": 0.02,

@@ -328,7 +328,7 @@ def load(
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
     _contract_is_whole(config.contract, recipe)
     if config.trust.secure_sum:
-        _can_be_masked(config.serve, recipe)
+        _can_be_masked(config.serve, config.contract, recipe)
     return replace(config, settings=settings)
 
 
@@ -347,7 +347,7 @@ def _contract_is_whole(section: ContractSection, recipe: Recipe[Any]) -> None:
         )
 
 
-def _can_be_masked(serve: ServeSection, recipe: Recipe[Any]) -> None:
+def _can_be_masked(serve: ServeSection, section: ContractSection, recipe: Recipe[Any]) -> None:
     """What masked sums do not go with, as far as it is known without a contract."""
     from protofleet.recipe import no_rooms
 
@@ -356,10 +356,10 @@ def _can_be_masked(serve: ServeSection, recipe: Recipe[Any]) -> None:
             "trust.secure_sum: the sums of a group are those of one round, nothing is late in it",
             'mode = "sync" and max_staleness = 0',
         )
-    if recipe.traits.frozen:
+    if recipe.traits.frozen and not section.classes:
         raise SettingError(
-            f"trust.secure_sum: the ledger of {recipe.name} has contributions of single devices",
-            "`protofleet simulate --secure-sum` masks them in the laboratory",
+            "trust.secure_sum: rows of a masked sum are of classes that all devices agree on",
+            "[contract] classes names them",
         )
     if recipe.rooms is no_rooms:
         raise SettingError(

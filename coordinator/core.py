@@ -27,6 +27,7 @@ from coordinator.ledger import display
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.extractor import read_bundle
+from coordinator.ledger.gathering import Gathering
 from coordinator.ledger.keeper import Forgotten, Keeper, LedgerTerms
 from coordinator.ledger.versions import VersionTerms
 from coordinator.messages import Messages
@@ -34,7 +35,7 @@ from coordinator.rounds import machine
 from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.rounds.tally import RoundTally
 from coordinator.uploads.aggregate import AGREED, Aggregator
-from coordinator.uploads.assembly import Assembly
+from coordinator.uploads.assembly import Assembly, of_round
 from coordinator.uploads.fuse import fuse_total, noised, start_state
 from coordinator.uploads.intake import Intake
 from coordinator.uploads.validation import Expected, Refusal
@@ -151,7 +152,7 @@ class Core:
         anyone = terms.everyone or rules.cut is not None
         masked = terms.expected.contract.masks is not None
         self.assembly = (
-            Assembly(journal, terms.expected, terms.hyper, messages, log) if masked else None
+            Assembly(journal, terms.expected.contract, messages, log) if masked else None
         )
         self.intake = Intake(
             journal,
@@ -173,6 +174,18 @@ class Core:
             journal, self.catalogue, messages, ledger_terms(terms), log, self.intake.refuse
         )
         self.allowance, self.tally = Allowance(), RoundTally()
+        self.gathering: Gathering | None = None
+        if self.assembly is not None and self.is_ledger:
+            contract = terms.expected.contract
+            self.gathering = Gathering(
+                journal,
+                self.keeper,
+                self.assembly,
+                contract,
+                log,
+                self.intake.refuse,
+                rules.timeout,
+            )
         self.devices: devices.Devices = {}
         self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them
         self._forgotten: set[str] = set()  # devices, since the journal was written last
@@ -197,7 +210,7 @@ class Core:
             with self.journal.commit():
                 self.journal.add_state(*newest)
         self.intake.recover(newest[0])
-        self.keeper.recover(now)
+        self._recover_ledger(now)
         self._stand_at(*newest)
         self._follow_ledger()
         # Known devices count as just lost until they speak, so that a restart does not change who
@@ -362,16 +375,20 @@ class Core:
                 raise UsageError(verdict.sentence)
         answer, changed = self.catalogue.execute(command, arguments, self.base_round, self.state)
         if self.catalogue.extractor() != extractor:
-            self.keeper.recover(now)  # another lineage, another ledger
+            self._recover_ledger(now)  # another lineage, another ledger
             self._follow_ledger()
             answer, _ = self.catalogue.execute("list", {}, self.base_round, self.state)
         return answer, self._channel() if changed else []
 
     def forget(self, agent: str, now: float) -> tuple[Forgotten, list[Publication]]:
         """A device leaves for good, with all that it contributed."""
-        if agent not in self.devices and not self.keeper.ledger.of(agent):
+        known = agent in self.devices or agent in self.keeper.ledger.agents
+        if not known and not self.keeper.ledger.of(agent):
             raise UsageError(f"there is no device {agent!r}", "`coordinator agents` shows them")
-        gone = self.keeper.forget(agent, now)
+        if self.gathering is not None:
+            gone = self.gathering.forget(agent, now)
+        else:
+            gone = self.keeper.forget(agent, now)
         self._follow_ledger()
         self.devices = {name: d for name, d in self.devices.items() if name != agent}
         self._written.pop(agent, None)
@@ -425,6 +442,8 @@ class Core:
             envelope, body = wire.unseal(payload)
         except WireError as error:
             return self.intake.refuse(agent, 0, "", Refusal(error.code, error.words))
+        if self.gathering is not None and envelope.t == "letter":
+            return self.gathering.take(agent, payload, now)
         if self.assembly is not None:
             refusal = Refusal(Reason.MASKED, "sums are masked here: nothing is said that is not")
             return self.intake.refuse(agent, 0, "", refusal)
@@ -572,6 +591,10 @@ class Core:
 
     def _look_at_ledger(self, now: float) -> list[Publication]:
         began = self.tally.clock()
+        called = []
+        if self.gathering is not None:
+            present = devices.eligible(self.devices, now, self.terms.patience)
+            called = self.gathering.look(present, now)
         published, publications = self.keeper.look(now)
         if published:
             self.tally.versions = self.tally.versions.plus(self.tally.clock() - began)
@@ -580,7 +603,12 @@ class Core:
                 *self.catalogue.publications(self.base_round, self.state),
                 *publications,
             ]
-        return publications
+        return called + publications
+
+    def _recover_ledger(self, now: float) -> None:
+        self.keeper.recover(now)
+        if self.gathering is not None:
+            self.gathering.recover(now)
 
     def _follow_ledger(self) -> None:
         """Where there is nothing else, its version is the run's state."""
@@ -649,8 +677,9 @@ class Core:
         """Instead of a cut: those who are ready are called to a masked sum."""
         assert self.assembly is not None  # a round is masked by its contract
         ready = self.aggregator.ready(self.journal.uploads(number, "accepted"))
-        deadline = now + self.rules.timeout
-        failed = self.assembly.convene(number, reason, ready, deadline)
+        recipe, turn = self.terms.expected.recipe, self.aggregator.turn(number)
+        agenda = of_round(number, reason, recipe, turn)
+        failed = self.assembly.convene(agenda, ready, now + self.rules.timeout)
         if failed:
             self._close(CutRecord(number, reason, (), failed))
         return self.assembly.words()
@@ -665,6 +694,8 @@ class Core:
         meeting, number = assembly.meeting, assembly.number
         if meeting.step != "over":
             return publications
+        if self.gathering is not None:
+            return publications + self.gathering.conclude(now)
         survivors = () if meeting.failed else meeting.survivors
         counted = tuple((number, agent, 1) for agent in survivors)
         self._close(CutRecord(number, assembly.reason, counted, meeting.failed))

@@ -425,6 +425,14 @@ class Journal:
 
     # upkeep
 
+    def drop_gathered(self, but: Collection[bytes] = ()) -> None:
+        """What groups of a ledger said, but of these sessions; their bytes go with them."""
+        with self.commit():
+            self.minutes.drop_gathered(but)
+        live_files = self._db.execute("SELECT DISTINCT file FROM logged")
+        self._segments.close()
+        self._segments.drop(but=[file for (file,) in live_files])
+
     def forget(self, keep: int) -> None:
         """Drop the bytes of all but the last `keep` rounds; hashes, cuts and who sent what stay."""
         with self.commit():

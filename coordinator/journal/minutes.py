@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -42,8 +42,15 @@ class MinuteTables:
 
     def group(self, round: int) -> GroupRecord | None:
         """The group of a round."""
-        sql = "SELECT session, round, reason, agreement, shapes FROM meetings WHERE round=?"
-        row = self._db.execute(sql, (round,)).fetchone()
+        return self._group("round", round)
+
+    def of_session(self, session: bytes) -> GroupRecord | None:
+        """The group of this session."""
+        return self._group("session", session)
+
+    def _group(self, column: str, key: int | bytes) -> GroupRecord | None:
+        sql = f"SELECT session, round, reason, agreement, shapes FROM meetings WHERE {column}=?"
+        row = self._db.execute(sql, (key,)).fetchone()
         if row is None:
             return None
         session, round, reason, agreement, shapes = row
@@ -60,6 +67,15 @@ class MinuteTables:
         shapes = json.dumps(dict(group.shapes))
         values = (group.session, group.round, group.reason, group.agreement, shapes, self._wall())
         self._db.execute("INSERT INTO meetings VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def drop_gathered(self, but: Collection[bytes]) -> None:
+        """All groups of no round but these, and the places of what they said."""
+        for (session,) in self._db.execute("SELECT session FROM meetings WHERE round=0").fetchall():
+            if bytes(session) not in but:
+                blobs = "SELECT blob FROM minutes WHERE session=?"
+                self._db.execute(f"DELETE FROM logged WHERE blob IN ({blobs})", (session,))
+                for table in ("minutes", "meetings"):
+                    self._db.execute(f"DELETE FROM {table} WHERE session=?", (session,))
 
     def put(self, rows: Iterable[tuple[bytes, str, str, int | None]]) -> None:
         """Session, kind, agent and place."""

@@ -61,6 +61,7 @@ from coordinator.ledger.versions import (
     VersionTerms,
     read_contribution,
     read_ledger,
+    read_summand,
     read_tally,
     version,
 )
@@ -69,6 +70,7 @@ from coordinator.uploads.validation import Refusal
 from protofleet.errors import FusionError, WireError
 from protofleet.exchange import contributed
 from protofleet.exchange.contributed import Contributed, CountReport
+from protofleet.exchange.gathered import GROUP, GroupTotal
 from protofleet.mqtt.link.events import Publication
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.statistics.adoption import Standard
@@ -262,7 +264,7 @@ class Keeper:
         sources = ledger.of(agent)
         for source in sources:
             ledger = ledger.without(
-                agent, read_contribution(tables, self._catalogue.lineage, agent, source)
+                agent, read_summand(tables, self._catalogue.lineage, agent, source)
             )
         book = self._catalogue.versions[-1]
         without = admission.without_device(agent, book, ledger)
@@ -284,6 +286,36 @@ class Keeper:
         after = self.version.state.sha256
         self._log.info("forgotten", agent=agent, contributions=len(sources), state=after[:16])
         return Forgotten(agent, before, after, len(sources), tables.changes)
+
+    def take_group(
+        self, group: GroupTotal, body: bytes, now: float, also: Callable[[], None]
+    ) -> None:
+        """A group's total, in the place of all that was there; `also` is of the same commit."""
+        lineage = self._catalogue.lineage
+        empty = Ledger(lineage, buckets=self._terms.version.buckets)
+        ledger = empty.plus(GROUP, group)
+        members, samples = group.claim.members, sum(group.samples.values())
+        with self._journal.commit():
+            record = ContributionRecord(GROUP, "", group.digest)
+            self._journal.ledger.put_contribution(lineage, record, body)
+            self._journal.add_event("gathered", devices=len(members), samples=samples)
+            also()
+        self.ledger = ledger
+        self._changed("", now)
+        self._log.info("contributions of a group", devices=len(members), samples=samples)
+
+    def take_counted(
+        self, total: str, group: GroupTotal, body: bytes, now: float, also: Callable[[], None]
+    ) -> None:
+        """What a group counted together against this total."""
+        tally = CountTotal().with_group(total, group)
+        with self._journal.commit():
+            record = CountsRecord(GROUP, total, group.digest, body)
+            self._journal.ledger.put_counts(self._catalogue.lineage, record)
+            also()
+        self._counted_at = min(self._counted_at, now)
+        self.tally = tally
+        self._log.info("counts of a group", devices=len(tally.members))
 
     def take_drift(self, agent: str, document: object, now: float) -> bool:
         """What a device reports of its newest samples: no more than a word about itself. False if
@@ -325,7 +357,7 @@ class Keeper:
             self._terms.devices,
         )
         limits = AdmissionLimits(
-            self._catalogue.lineage, self._width, len(agreed) + MOST_CLASSES, self._terms.limits
+            self._catalogue.lineage, self.width, len(agreed) + MOST_CLASSES, self._terms.limits
         )
         outcome = admission.admitted(message, limits) or admission.placed(agent, claim, standing)
         if isinstance(outcome, Refusal):
@@ -523,6 +555,8 @@ class Keeper:
 
     def _offer(self, now: float) -> None:
         share = min(1.0, self._terms.rules.asked / max(self.version.devices, 1))
+        if GROUP in {agent for agent, _ in self.ledger.entries}:
+            share = 1.0  # of a group that was chosen anew each time the differences would tell
         self.offered = OfferedTotal(
             self._catalogue.lineage, self.version.total, self.version.samples, share
         )
@@ -552,14 +586,14 @@ class Keeper:
     def _owing(self) -> set[str]:
         """Who is to count and has not."""
         drawn = {agent for agent in self.ledger.agents if self.offered.is_for(agent)}
-        return drawn - self.tally.counts.keys() if self.tally.total == self.offered.total else drawn
+        return drawn - self.tally.devices if self.tally.total == self.offered.total else drawn
 
     def _compare(self, now: float) -> None:
         """The next device that was not compared with the others since they changed."""
         self._compare_at = now + PAUSE
         agent, self.comparisons = self.comparisons.next(self.ledger.agents)
-        if not agent or self.version.knowledge is None:
-            return
+        if not self.ledger.of(agent) or self.version.knowledge is None:
+            return  # nobody to compare, or what a device said is in a group's total
         own = [
             read_contribution(self._journal.ledger, self._catalogue.lineage, agent, source)
             for source in self.ledger.of(agent)
@@ -585,7 +619,8 @@ class Keeper:
         return self._messages.topics.proto(TOTAL)
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
+        """Of features under the extractor that there is."""
         extractor = self._catalogue.extractor()
         if extractor is None:
             return 0

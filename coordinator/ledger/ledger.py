@@ -26,6 +26,9 @@ in, taking away and replacing are one and the same operation.
 # that the fleet agreed on, in their order, then all others that are there, by name. Only the means
 # are re-keyed for it, a row a class; the scatter has one key and knows no classes.
 #
+# Where sums are masked a group's total is one entry, under the name of no device: it takes the
+# place of the group's earlier one, and can be taken away whole and no other way.
+#
 # A class that nobody has any more has no number, and leaves no trace either.
 #
 # Where the fleet has buckets (`protofleet.statistics.voices`) a row is of a class and a bucket, and
@@ -44,12 +47,14 @@ import numpy as np
 
 from protofleet.errors import FusionError
 from protofleet.exchange.contributed import Contributed
+from protofleet.exchange.gathered import GroupTotal
 from protofleet.statistics import contribution, voices
 from protofleet.statistics.contribution import MEANS, Grid
 from protofleet.values import sums
 from protofleet.values.sums import Partial, Sum
 
 Place = tuple[str, str]  # agent and source
+Summand = Contributed | GroupTotal
 GRID = Grid()  # of every lineage: extractors bring their features to where it holds them
 
 
@@ -59,10 +64,14 @@ class Entry:
 
     digest: str
     classes: Mapping[str, int]  # samples
+    members: tuple[str, ...] = ()  # whose total it is, where sums are masked
 
     @staticmethod
-    def of(contributed: Contributed) -> Entry:
+    def of(contributed: Contributed | GroupTotal) -> Entry:
         """As it came."""
+        if isinstance(contributed, GroupTotal):
+            claim = contributed.claim
+            return Entry(contributed.digest, contributed.samples, claim.members)
         counts = contributed.contribution.means.counts
         assert counts is not None  # a contribution has them
         names = contributed.claim.classes
@@ -84,19 +93,20 @@ class Ledger:
     total: Partial = field(default_factory=dict)
     buckets: int = 1
 
-    def plus(self, agent: str, new: Contributed, old: Contributed | None = None) -> Ledger:
+    def plus(self, agent: str, new: Summand, old: Summand | None = None) -> Ledger:
         """With this contribution, which replaces `old`: what the device said before."""
-        place = agent, new.claim.source
+        place = agent, _source(new)
         rest = self if old is None else self.without(agent, old)
         if place in rest.entries:
             raise FusionError("a contribution is there already: it is to be replaced")
-        ids = _with_ids(rest.ids, new.claim.classes)
+        entry = Entry.of(new)
+        ids = _with_ids(rest.ids, tuple(entry.classes))
         total = sums.merge(rest.total, self._folded(agent, new, ids))
-        return replace(rest, entries={**rest.entries, place: Entry.of(new)}, ids=ids, total=total)
+        return replace(rest, entries={**rest.entries, place: entry}, ids=ids, total=total)
 
-    def without(self, agent: str, old: Contributed) -> Ledger:
+    def without(self, agent: str, old: Summand) -> Ledger:
         """As if it had never come."""
-        place = agent, old.claim.source
+        place = agent, _source(old)
         entry = self.entries.get(place)
         if entry is None or entry.digest != old.digest:
             raise FusionError("what is to be taken away was never added")
@@ -126,8 +136,11 @@ class Ledger:
 
     @property
     def agents(self) -> list[str]:
-        """Who contributed."""
-        return sorted({agent for agent, _ in self.entries})
+        """Who contributed, alone or in a group."""
+        everyone: set[str] = set()
+        for (agent, _), entry in self.entries.items():
+            everyone |= {*entry.members} or {agent}
+        return sorted(everyone)
 
     @property
     def samples(self) -> int:
@@ -165,14 +178,21 @@ class Ledger:
         """Which contributions a class is in."""
         return [place for place, entry in self.entries.items() if name in entry.classes]
 
-    def _folded(self, agent: str, own: Contributed, ids: Mapping[str, int]) -> Partial:
+    def _folded(self, agent: str, own: Summand, ids: Mapping[str, int]) -> Partial:
         """What it adds to a total with these keys."""
-        partial = contribution.fold(own.contribution, GRID)
+        if isinstance(own, GroupTotal):
+            partial = own.partial
+        else:
+            partial = contribution.fold(own.contribution, GRID)
         means = partial[MEANS]
         assert isinstance(means, Sum)
         # Its own ids are places among the names that it came with.
         keys = [ids[own.claim.classes[place]] for place in means.keys.tolist()]
         return voices.placed({**partial, MEANS: means.keyed(keys)}, agent, self.buckets)
+
+
+def _source(of: Summand) -> str:
+    return "" if isinstance(of, GroupTotal) else of.claim.source
 
 
 def _with_ids(ids: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:

@@ -11,16 +11,18 @@ from hashlib import sha256
 
 from coordinator.journal.tables import LedgerTables
 from coordinator.ledger.display import Learnt
-from coordinator.ledger.ledger import Ledger
+from coordinator.ledger.ledger import Ledger, Summand
 from coordinator.uploads.fuse import as_published
 from protofleet.contract import Wire
 from protofleet.errors import FusionError, WireError
-from protofleet.exchange import contributed, learned
+from protofleet.exchange import contributed, gathered, learned
 from protofleet.exchange.contributed import Claim, Contributed, CountReport
+from protofleet.exchange.gathered import GROUP, GroupTotal
 from protofleet.exchange.published import About
 from protofleet.exchange.state import GlobalState
 from protofleet.statistics import agreement, voices
 from protofleet.statistics.counts import Counts
+from protofleet.statistics.counts import total as counts_of
 from protofleet.statistics.knowledge import Knowledge
 from protofleet.values import sums
 from protofleet.values.prototypes import Head, Prototypes
@@ -43,6 +45,19 @@ class CountTotal:
 
     total: str = ""
     counts: Mapping[str, tuple[str, Counts]] = field(default_factory=dict)
+    members: tuple[str, ...] = ()  # who counted, where nobody sees who counted what
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Who counted."""
+        return frozenset(self.members or self.counts)
+
+    def with_group(self, total: str, group: GroupTotal) -> CountTotal:
+        """What a group counted together against this total."""
+        counted = counts_of(group.partial)
+        if counted is None:
+            raise FusionError("nobody of the group counted")
+        return CountTotal(total, {GROUP: (group.digest, counted)}, group.claim.members)
 
     def but(self, doubted: Collection[str]) -> Counts | None:
         """The sum of all others' than these; None where nobody counted."""
@@ -152,6 +167,14 @@ def read_contribution(tables: LedgerTables, lineage: str, agent: str, source: st
     return message
 
 
+def read_summand(tables: LedgerTables, lineage: str, agent: str, source: str) -> Summand:
+    """The same, or a group's total."""
+    body = tables.contribution(lineage, agent, source)
+    if body is not None and agent == GROUP:
+        return gathered.read(body)
+    return read_contribution(tables, lineage, agent, source)
+
+
 def read_ledger(
     tables: LedgerTables, empty: Ledger, but: Iterable[str] = (), like: Ledger | None = None
 ) -> tuple[Ledger, list[str]]:
@@ -168,7 +191,7 @@ def read_ledger(
         ledger = like
     for agent, source in sorted(digests.keys() - ledger.digests.keys()):
         try:
-            ledger = ledger.plus(agent, read_contribution(tables, lineage, agent, source))
+            ledger = ledger.plus(agent, read_summand(tables, lineage, agent, source))
         except (FusionError, WireError):
             damaged.append(agent)
     return ledger, damaged
@@ -178,6 +201,9 @@ def read_tally(tables: LedgerTables, lineage: str) -> CountTotal:
     """What devices counted, from the journal."""
     tally = CountTotal()
     for record in tables.counts(lineage):
+        if record.agent == GROUP:  # then there is no other
+            tally = CountTotal().with_group(record.total, gathered.read(record.body))
+            continue
         report = contributed.read(record.body)
         if isinstance(report, CountReport):
             tally = tally.plus(record.agent, report)

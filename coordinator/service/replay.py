@@ -13,6 +13,7 @@ from coordinator.core import Terms, ledger_terms
 from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import CutRecord
+from coordinator.ledger import gathering
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import LedgerVersion, read_ledger, read_tally, version
@@ -21,6 +22,7 @@ from coordinator.service.build import agreed
 from coordinator.uploads.aggregate import Aggregator
 from coordinator.uploads.fuse import fuse_total, noised, start_state
 from coordinator.uploads.validation import Expected
+from protofleet.exchange.gathered import GROUP
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 
@@ -91,8 +93,15 @@ def _ledger_state(journal: Journal) -> list[Replayed]:
         return []
     if (newest.changes, newest.lineage) != (journal.ledger.changes, again.lineage):
         return [Replayed(newest.version, newest.sha256, "compacted")]
-    same = again.state.sha256 == newest.sha256
+    same = again.state.sha256 == newest.sha256 and _groups_are_whole(journal)
     return [Replayed(newest.version, newest.sha256, "same" if same else "differs")]
+
+
+def _groups_are_whole(journal: Journal) -> bool:
+    """Whether totals of masked sums are what their minutes come to."""
+    contract, _, _ = agreed(journal)
+    bodies = (*journal.ledger.bodies(), *journal.ledger.counted())
+    return all(gathering.again(journal, contract, body) for agent, body in bodies if agent == GROUP)
 
 
 def _whole(journal: Journal, cut: CutRecord) -> bool:

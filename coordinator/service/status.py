@@ -95,7 +95,7 @@ def ledger(core: Core) -> dict[str, Any] | None:
     """What devices contributed comes to; None where nothing is frozen."""
     keeper, book = core.keeper, core.catalogue.book
     # Whether there is anything newer comes first: the version that is read after it has all of it.
-    settled, counted = keeper.is_settled, len(keeper.tally.counts)
+    settled, counted = keeper.is_settled, len(keeper.tally.devices)
     held_out = keeper.held_out
     version = keeper.version
     if not version.lineage:

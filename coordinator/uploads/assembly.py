@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,16 +38,41 @@ from coordinator.journal.minutes import GroupRecord, Minute
 from coordinator.messages import Messages
 from coordinator.rounds import meeting as meetings
 from coordinator.rounds.meeting import WENT_ON, Answer, HandOut, Meeting, SayToAll
-from coordinator.uploads.validation import Expected
-from protofleet.errors import FleetError, FusionError
-from protofleet.masking.group import SESSION, Agreement, Convener, GroupFailed, Readiness
+from coordinator.uploads.validation import Refusal
+from protofleet.contract import Contract
+from protofleet.errors import FleetError, FusionError, WireError
+from protofleet.masking.group import (
+    SESSION,
+    Agreement,
+    Boxes,
+    Convener,
+    GroupFailed,
+    MaskedSum,
+    PublicKeys,
+    Readiness,
+    Reveal,
+)
+from protofleet.masking.layout import Layout, Shapes
 from protofleet.masking.letters import decode_letter, encode_letter
 from protofleet.masking.shares import Draw
 from protofleet.mqtt.link.events import Publication
 from protofleet.recipe import Recipe, Turn
 from protofleet.util.logs import Log
 from protofleet.values.sums import Partial
-from protofleet.wire.codes import UploadStatus
+from protofleet.wire import Message
+from protofleet.wire.codes import Reason, UploadStatus
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What a group is called for: a round, or (0) a ledger; why just now; and the numbers that so
+    many devices of these shapes send.
+    """
+
+    number: int
+    reason: str
+    purpose: str
+    layout: Callable[[Shapes, int], Layout]
 
 
 @dataclass
@@ -55,8 +80,7 @@ class Assembly:
     """The group of the round that is closing, if one is."""
 
     journal: Journal
-    expected: Expected
-    hyper: Any
+    contract: Contract
     messages: Messages
     log: Log
     draw: Draw = os.urandom
@@ -66,13 +90,10 @@ class Assembly:
     _fresh: list[tuple[Minute, str]] = field(default_factory=list)  # with digests of messages
     _last: dict[str, str] = field(default_factory=dict)  # digest of each device's newest letter
 
-    def convene(
-        self, number: int, reason: str, ready: Mapping[str, Readiness], deadline: float
-    ) -> str:
+    def convene(self, agenda: Agenda, ready: Mapping[str, Readiness], deadline: float) -> str:
         """Call those who can be added up; in words why there is no group, if there is none."""
-        masks, recipe = self.expected.contract.masks, self.expected.recipe
+        masks, number = self.contract.masks, agenda.number
         assert masks is not None  # else nobody asks for a group
-        turn = Turn(self.expected.contract, self.hyper, number)
         ballots = Counter(repr(sorted(one.shapes.items())) for one in ready.values())
         most = max(sorted(ballots), key=ballots.__getitem__, default="")
         alike = {n: one for n, one in ready.items() if repr(sorted(one.shapes.items())) == most}
@@ -80,18 +101,17 @@ class Assembly:
             return f"{len(alike)} devices for a masked sum, {masks.least} are due"
         shapes = alike[min(alike)].shapes
         try:
-            layout = recipe.layout(turn, shapes, len(alike))
-            terms = masks.dropouts, layout.digest(), purpose(number)
+            layout = agenda.layout(shapes, len(alike))
+            terms = masks.dropouts, layout.digest(), agenda.purpose
             agreement = Agreement(self.draw(SESSION), tuple(sorted(alike)), *terms)
         except FleetError as error:
             return error.words
-        record = GroupRecord(
-            agreement.session, number, reason, encode_letter(agreement), dict(shapes)
-        )
+        letter = encode_letter(agreement)
+        record = GroupRecord(agreement.session, number, agenda.reason, letter, dict(shapes))
         with self.journal.commit():
             self.journal.minutes.put_group(record)
         self.meeting, self.number = Meeting(Convener(agreement), deadline), number
-        self.reason, self._fresh, self._last = reason, [], {}
+        self.reason, self._fresh, self._last = agenda.reason, [], {}
         left_out = sorted(ready.keys() - alike.keys())
         if left_out:
             self.log.warning(f"of other shapes than most: {', '.join(left_out)}", round=number)
@@ -100,13 +120,15 @@ class Assembly:
 
     def recover(self, number: int, deadline: float) -> bool:
         """Stand where the journal says; whether this round has a group."""
+        return self.resume(self.journal.minutes.group(number), deadline)
+
+    def resume(self, group: GroupRecord | None, deadline: float) -> bool:
+        """Stand where the minutes of this group end, if there is one."""
         self.meeting, self._fresh, self._last = None, [], {}
-        group = self.journal.minutes.group(number)
-        if group is None:
-            return False
-        self.meeting = read_meeting(self.journal, group, deadline)
-        self.number, self.reason = number, group.reason
-        return True
+        if group is not None:
+            self.meeting = read_meeting(self.journal, group, deadline)
+            self.number, self.reason = group.round, group.reason
+        return group is not None
 
     def take(self, agent: str, letter: Answer, body: bytes, digest: str) -> list[Publication]:
         """A letter of the group that is open: answered when it is written, or at once."""
@@ -120,6 +142,11 @@ class Assembly:
         minute = Minute(type(letter).__name__.lower(), agent, body)
         self._fresh.append((minute, digest))
         return []
+
+    @property
+    def session(self) -> str:
+        """Of the group that is open, in hexadecimal; empty where none is."""
+        return "" if self.meeting is None else self.meeting.agreement.session.hex()
 
     @property
     def has_news(self) -> bool:
@@ -183,9 +210,26 @@ class Assembly:
         return self.messages.receipt(agent, self.number, digest, status.value)
 
 
-def purpose(number: int) -> str:
-    """What a round's group adds up, in its terms."""
-    return f"round {number}"
+def of_round(number: int, reason: str, recipe: Recipe[Any], turn: Turn[Any]) -> Agenda:
+    """What a round's group is called for."""
+
+    def layout(shapes: Shapes, devices: int) -> Layout:
+        return recipe.layout(turn, shapes, devices)
+
+    return Agenda(number, reason, f"round {number}", layout)
+
+
+def letter_of(agent: str, message: Message) -> Readiness | Answer | Refusal:
+    """The letter that a device may have sent, or why it is none."""
+    try:
+        letter = decode_letter(message.body)
+    except WireError as error:
+        return Refusal(error.code, error.words)
+    if not isinstance(letter, Readiness | Boxes | PublicKeys | MaskedSum | Reveal):
+        return Refusal(Reason.NOT_NOW, "devices do not say that")
+    if letter.device != agent:
+        return Refusal(Reason.WRONG_AGENT, "the letter is of another device")
+    return letter
 
 
 def read_meeting(journal: Journal, group: GroupRecord, deadline: float = 0.0) -> Meeting:

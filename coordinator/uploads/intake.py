@@ -12,16 +12,14 @@ from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, RoundRecord, UploadRecord
 from coordinator.messages import Messages
 from coordinator.rounds.machine import RunState
-from coordinator.rounds.meeting import Answer
 from coordinator.uploads import validation
 from coordinator.uploads.aggregate import Aggregator
-from coordinator.uploads.assembly import Assembly
+from coordinator.uploads.assembly import Assembly, letter_of
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import WireError
 from protofleet.exchange.state import Upload
-from protofleet.masking.group import Boxes, MaskedSum, PublicKeys, Readiness, Reveal
-from protofleet.masking.letters import decode_letter
+from protofleet.masking.group import Readiness
 from protofleet.mqtt.link.events import Publication
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Parts, count_floats
@@ -149,7 +147,7 @@ class Intake:
     ) -> list[Publication]:
         """What a device says for a masked sum."""
         digest, assembly = message.digest, self.assembly
-        letter = _of_device(agent, message)
+        letter = letter_of(agent, message)
         if assembly is None or isinstance(letter, Refusal):
             nobody = Refusal(Reason.NOT_NOW, "nobody asked for such a letter")
             refusal = letter if isinstance(letter, Refusal) else nobody
@@ -321,19 +319,6 @@ class Intake:
         if self.assembly is not None and not late and self._is_masked(round):
             status = UploadStatus.NOTED  # its group is still to come, or at it
         return [self.messages.receipt(agent, round, digest, status)]
-
-
-def _of_device(agent: str, message: Message) -> Readiness | Answer | Refusal:
-    """The letter that a device may have sent, or why it is none."""
-    try:
-        letter = decode_letter(message.body)
-    except WireError as error:
-        return Refusal(error.code, error.words)
-    if not isinstance(letter, Readiness | Boxes | PublicKeys | MaskedSum | Reveal):
-        return Refusal(Reason.NOT_NOW, "devices do not say that")
-    if letter.device != agent:
-        return Refusal(Reason.WRONG_AGENT, "the letter is of another device")
-    return letter
 
 
 def _short(digest: str) -> int:

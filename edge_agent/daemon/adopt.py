@@ -64,12 +64,13 @@ from edge_agent.config import Config
 from edge_agent.contributing import statement
 from edge_agent.daemon.deliver import COUNTS, FIRST_WAIT, LONGEST_WAIT, OWN, Deliveries
 from edge_agent.daemon.outbound import Outbound
+from edge_agent.daemon.summing import LedgerSums
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
 from protofleet import wire
 from protofleet.errors import LinkBusy, TrustError, WireError
-from protofleet.exchange import archive, published
+from protofleet.exchange import archive, gathered, published
 from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.exchange.published import STABLE, About
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor
@@ -120,12 +121,14 @@ class Adoption:
         log: Log,
         clock: Callable[[], float],
         start: Start,
-        plainly: Callable[[str], bool] = lambda run: True,
+        sums: LedgerSums | None = None,
     ) -> None:
-        self._plainly = plainly  # whether a run's coordinator is told what may be read
+        self._sums = sums  # where what is said to a ledger may have to be masked
         self._config, self._outbound, self._log = config, outbound, log
         self._clock, self._start = clock, start
         self.deliveries = Deliveries(config, outbound, uploads, log, clock)
+        if sums is not None:
+            sums.offer = self.deliveries.offer
         folder = config.data_dir
         self.file = folder / "fleet.pfb"
         spool = folder / "bundle-spool"
@@ -283,7 +286,7 @@ class Adoption:
         if may_send:
             with suppress(LinkBusy):
                 self._receiver.ask_due()
-                if self._plainly(self._run):
+                if self._sums is None or self._sums.may_speak(self._run):
                     self.deliveries.look()
 
     def stop(self) -> None:
@@ -397,6 +400,9 @@ class Adoption:
         minimum, even = int(rules.get("--minimum", "5")), rules.get("--covariance") == "off"
         classes = cache.enrolled(self.file, self._about.lineage)
         self._enrolled = len(classes)
+        if classes and self._sums is not None and self._sums.is_masked(self._run):
+            self._log.warning("classes that were enrolled stay here: sums are masked")
+            return
         for each_class in classes:
             if each_class.photos >= minimum:
                 message = each_class.contributed.evened() if even else each_class.message
@@ -469,11 +475,20 @@ class Adoption:
         with suppress(OSError):
             write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
             if report.get("samples") and self._speaks:
-                self.deliveries.offer(OWN, (folder / statement.CONTRIBUTION).read_bytes())
+                message = (folder / statement.CONTRIBUTION).read_bytes()
+                self._say(OWN, message, gathered.contributing(self._about.lineage))
             if counting and report.get("total") == counting == self._about.total:
                 message = (folder / statement.COUNTS).read_bytes()
-                self.deliveries.offer(COUNTS, message, mark=counting)
+                self._say(COUNTS, message, gathered.counting(counting), counting)
         self._want_total()
+
+    def _say(self, name: str, message: bytes, purpose: str, mark: str = "") -> None:
+        """Bring it to the ledger; or that there is such a message, where sums are masked."""
+        said: bytes | None = message
+        if self._sums is not None and self._sums.is_masked(self._run):
+            said = self._sums.ready(self._run, purpose, message)
+        if said is not None:
+            self.deliveries.offer(name, said, mark)
 
     def _remark(self, report: Mapping[str, Any]) -> None:
         """What was read, and once what is not in it."""

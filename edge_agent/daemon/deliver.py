@@ -13,7 +13,8 @@ it has its receipt; what was accepted is not said again.
 #   a newer one of the same name           takes its place
 #   a receipt: missing                     the chunks that it names are sent
 #   a receipt: accepted, duplicate,        noted in `taken.json`, across restarts: not said again
-#     waiting (for the operator)
+#     waiting (for the operator), noted (a
+#     letter of a masked sum: `summing`)
 #   a receipt: anything else               one line in the log; offered again on a new connection
 #   no receipt                             again after 10, 20, … 600 s, and on a new connection
 #   the coordinator has another run        nothing was taken: all is offered anew
@@ -44,7 +45,9 @@ from protofleet.wire.codes import UploadStatus
 
 FIRST_WAIT, LONGEST_WAIT = 10.0, 600.0  # seconds to the next attempt, twice as long each time
 OWN, COUNTS = "own", "counts"  # names of messages; others are `class/…`
-_SETTLED = frozenset({UploadStatus.ACCEPTED, UploadStatus.DUPLICATE, UploadStatus.WAITING})
+_SETTLED = frozenset(
+    {UploadStatus.ACCEPTED, UploadStatus.DUPLICATE, UploadStatus.WAITING, UploadStatus.NOTED}
+)
 
 
 @dataclass(frozen=True)

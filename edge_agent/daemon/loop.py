@@ -56,6 +56,7 @@ from edge_agent.daemon.home import HomeNews
 from edge_agent.daemon.inbound import InboundDecoder
 from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.status import Status
+from edge_agent.daemon.summing import LedgerSums
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.daemon.watching import CameraChild
 from edge_agent.joining.renewal import Renewal
@@ -154,9 +155,10 @@ class Daemon:
             wire.DEFAULT.message,
         )
         self.masker = Masker(config.id, store, log, deps.member, config.trust.secure_sum)
-        plainly = self.masker.speaks_plainly
+        sums = LedgerSums(self.masker, config.fleet.name)
+        self.masker.on_ledger = sums.hears
         self.adoption = Adoption(
-            config, self.outbound, self.transfers, log, clock, deps.start, plainly
+            config, self.outbound, self.transfers, log, clock, deps.start, sums
         )
         self.drift = DriftNews(self.adoption.file, clock)
         self.decoder = InboundDecoder(self.topics, store, self.transfers, self.masker)

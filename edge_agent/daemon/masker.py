@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -45,6 +46,10 @@ from protofleet.util.logs import Log
 MASKED = "masked/"  # and the run: what the store notes
 
 
+def unheard(run: str, word: Letter) -> None:
+    """Where there is no ledger to be spoken to."""
+
+
 @dataclass(frozen=True)
 class _Agreed:
     """What a run was told."""
@@ -64,6 +69,7 @@ class Masker:
     member: FleetMember | None = None
     only: bool = False  # take part where sums are masked, and nowhere else
     draw: Draw = os.urandom
+    on_ledger: Callable[[str, Letter], None] = unheard  # words of no round
     _plain: set[str] = field(default_factory=set)  # runs that were announced in this life
     _agreed: dict[str, _Agreed | None] = field(default_factory=dict)
     _ready: dict[tuple[str, int], bytes] = field(default_factory=dict)
@@ -105,7 +111,7 @@ class Masker:
         """
         agreed = self._of(upload.run)
         assert agreed is not None  # the caller asked
-        seat = self._seat(upload.run, upload.round)
+        seat = self.seat(upload.run, upload.round)
         if seat is not None:
             return seat.letter
         place = upload.run, upload.round
@@ -118,7 +124,7 @@ class Masker:
 
     def digest(self, run: str, round: int) -> str:
         """What a receipt calls that; empty where nothing was said."""
-        seat = self._seat(run, round)
+        seat = self.seat(run, round)
         if seat is not None:
             return seat.digest
         ready = self._ready.get((run, round))
@@ -126,21 +132,24 @@ class Masker:
 
     def hears(self, run: str, round: int, word: Letter) -> bool:
         """A word of the group's: whether there is a new answer to send, which is on disk then."""
+        if round == 0:
+            self.on_ledger(run, word)
+            return False  # who carries it knows
         agreed, upload = self._of(run), self.store.upload(run, round)
         if agreed is None or upload is None:
             return False
-        seat = self._seat(run, round)
+        seat = self.seat(run, round)
         try:
             own = self._sums(agreed, upload)
-            after = seats.answered(seat, word, own, self._identity, self.draw)
+            after = seats.answered(seat, word, own, self.identity, self.draw)
         except FleetError as error:
             self.log.warning(f"no part in a masked sum: {error}", round=round)
             if seat is not None:
-                self.store.take_seat(run, round, _record(seat.left))
+                self.keep(run, round, seat.left)
             return False
         if after is None:
             return False
-        self.store.take_seat(run, round, _record(after))
+        self.keep(run, round, after)
         return True
 
     def _first_letter(self, agreed: _Agreed, turn: Turn[Any], upload: OutboxEntry) -> bytes:
@@ -166,7 +175,25 @@ class Masker:
             lambda devices: recipe.layout(turn, shapes, devices),
         )
 
-    def _seat(self, run: str, round: int) -> Seat | None:
+    def keep(self, run: str, round: int, seat: Seat) -> None:
+        """On disk when this returns."""
+        memory = b"" if seat.member is None else encode_member(seat.member)
+        self.store.take_seat(run, round, SeatRecord(seat.session, memory, seat.letter))
+
+    def contract(self, run: str) -> Contract:
+        """Of a run that is masked."""
+        agreed = self._of(run)
+        assert agreed is not None  # the caller asked
+        return agreed.contract
+
+    def least(self, run: str) -> int:
+        """Devices below which there is no group."""
+        masks = self.contract(run).masks
+        assert masks is not None  # else the run would not be one of masked sums
+        return masks.least
+
+    def seat(self, run: str, round: int) -> Seat | None:
+        """The place that is on disk."""
         record = self.store.seat(run, round)
         if record is None:
             return None
@@ -180,7 +207,7 @@ class Masker:
         return self._agreed[run]
 
     @property
-    def _identity(self) -> Vouching:
+    def identity(self) -> Vouching:
         """Who joined a fleet vouches for its keys, and believes vouched keys alone."""
         if self.member is None:
             return Vouching()
@@ -201,8 +228,3 @@ def _read(document: dict[str, Any]) -> _Agreed:
     recipe = registry.load(document["method"])
     contract = from_plain(Contract, document["contract"], "contract")
     return _Agreed(contract, recipe, from_plain(recipe.hyper, document["hyper"], "hyper"))
-
-
-def _record(seat: Seat) -> SeatRecord:
-    memory = b"" if seat.member is None else encode_member(seat.member)
-    return SeatRecord(seat.session, memory, seat.letter)

@@ -79,10 +79,14 @@ class GroupFailed(FusionError):
 
 @dataclass(frozen=True)
 class Readiness:
-    """A device has sums to be added up; of rows whose shapes only its network knows, these."""
+    """A device has sums to be added up; of rows whose shapes only its network knows, these. Where
+    the same is added up again and again, for what, and a mark that is another once they changed.
+    """
 
     device: str
     shapes: Mapping[str, tuple[int, ...]]
+    purpose: str = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ class Planned:
     trained: tuple[str, ...]
     counted: tuple[tuple[int, str, int], ...] | None
     talks: bool
+    failed: bool = False  # nothing came of its cut: the state stayed
 
 
 class ScheduledDevice(Protocol):
@@ -92,7 +93,10 @@ def read(journal: Journal) -> list[Planned]:
         cut = journal.cut(opened.round)
         trained = tuple(upload.agent for upload in journal.uploads(opened.round))
         counted = None if cut is None else cut.counted
-        plan.append(Planned(opened.round, opened.base_round, trained, counted, opened.talks))
+        failed = cut is not None and bool(cut.failed)
+        plan.append(
+            Planned(opened.round, opened.base_round, trained, counted, opened.talks, failed)
+        )
     return plan
 
 
@@ -149,7 +153,9 @@ def follow(
                 devices[agent].work(step.round), contract.wire, recipe.precision
             )
             uploads[step.round, agent] = Upload(agent, step.round, base.base, parts)
-        if step.counted is None or not step.talks:
+        if step.failed:
+            states[step.round] = before
+        if step.failed or step.counted is None or not step.talks:
             continue
         total: Partial = {}
         for round, agent, weight in step.counted:

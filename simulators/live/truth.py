@@ -61,7 +61,7 @@ def compare_engines(
     config = LabConfig(run, PartitionOptions(alpha=0.3), settings=SETTINGS.get(method, ()))
     setup, live = prepare(config), prepare(replace(config, masks=masks))
     if setup.recipe.traits.frozen:
-        return _of_a_ledger(live)
+        return _of_a_ledger(live)  # its laboratory adds up plainly, whatever the fleet does
     began = time.perf_counter()
     here = lab.run(setup, lab.LabOptions(), lambda row: None).state.sha256
     between, masked = time.perf_counter(), ""

@@ -213,9 +213,9 @@ def banks(publications):
     return [published.read(p.payload).bank for p in topics]
 
 
-def ledger(folder, *, classes=("plum", "apple"), **changes):
+def ledger(folder, *, classes=("plum", "apple"), masks=None, **changes):
     """A core whose run is a ledger, under an extractor that knows no class; nothing waits."""
-    contract = replace(CONTRACT, classes=classes)
+    contract = replace(CONTRACT, classes=classes, masks=masks)
     rules = changes.pop("rules", LedgerSection(interval=0.0, settle=10.0))
     made = core(folder, method="fleet", contract=contract, ledger=rules, **changes)
     made.recover(0.0)

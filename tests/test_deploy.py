@@ -180,16 +180,16 @@ def eventually(ask, what):
     return answer
 
 
-PAGE = """
-import importlib, sys
+DEVICE = """
+import sys
 from pathlib import Path
+from edge_agent.metrics.scrape import scraped
 from protofleet.metrics.route import metrics_route
 from protofleet.pages.feed import Feed
 from protofleet.pages.server import policy_of, serve
 from protofleet.pages.site import BASE, Site, application
 from protofleet.settings.page import ListenAddress, PageSection
-room, folder = sys.argv[1], Path(sys.argv[2])
-scraped = importlib.import_module(room + ".metrics.scrape").scraped
+folder = Path(sys.argv[1])
 section = PageSection(listen="127.0.0.1:0")
 policy, _ = policy_of(section, folder, "test")
 say = lambda url: print(url, flush=True)
@@ -198,13 +198,18 @@ serve(application(site, policy), ListenAddress.parse(section.listen), say)
 """
 
 
-def page(stack, log, room, folder):
+def page(stack, log, *words):
     """A page's process: its port, once it listens."""
     file = log.open("w")
-    words = ("-c", PAGE, room, folder)
     stack.enter_context(process(sys.executable, *words, stdout=file, stderr=file))
-    found = eventually(lambda: re.search(r":(\d+)/", log.read_text()), f"{room}: {log}")
+    found = eventually(lambda: re.search(r"http://[^/]*:(\d+)/", log.read_text()), str(log))
     return int(found[1])
+
+
+def operators_page(stack, log, folder):
+    """As an operator starts it beside a coordinator."""
+    words = ("coordinator", "web", "--data-dir", folder, "--http", "127.0.0.1:0")
+    return page(stack, log, "-m", *words)
 
 
 def answering(folder):
@@ -227,8 +232,7 @@ def answering(folder):
         if request.command == "agents":
             return status.agents(made, 100.0)
         whole = status.status(made, made.messages, 100.0, 1.0, True, made.allowance.dropped)
-        raised = [{"kind": kind, "sentence": "?"} for kind in ("silent", "disk")]
-        return {**whole, "alerts": raised, "vitals": vitals(made, {"outgoing": 0, "requests": 0})}
+        return {**whole, "vitals": vitals(made, {"outgoing": 0, "requests": 0})}
 
     control = Control(folder, SimpleQueue(), lambda: None, look)
 
@@ -285,7 +289,7 @@ def _coordinator(stack, folder, url):
     log = (folder / "coordinator.log").open("w")
     stack.enter_context(process(sys.executable, "-m", "coordinator", *words, stderr=log))
     eventually((folder / "coordinator-data" / "control.sock").exists, "its socket")
-    return page(stack, folder / "web.log", "coordinator", folder / "coordinator-data")
+    return operators_page(stack, folder / "web.log", folder / "coordinator-data")
 
 
 def _ledger(stack, folder, news):
@@ -293,7 +297,7 @@ def _ledger(stack, folder, news):
     control, goes_on = answering(folder)
     stack.callback(control.close)
     news.append(goes_on)
-    return page(stack, folder / "web.log", "coordinator", folder)
+    return operators_page(stack, folder / "web.log", folder)
 
 
 def _device(stack, folder, url, news):
@@ -317,7 +321,7 @@ def _device(stack, folder, url, news):
 
     looks()
     news.append(looks)
-    return page(stack, folder / "device.log", "edge_agent", folder / "agent-data")
+    return page(stack, folder / "device.log", "-c", DEVICE, folder / "agent-data")
 
 
 def _member(stack, folder):
@@ -330,7 +334,7 @@ def _member(stack, folder):
     office.close()
     membership.write(FleetMember("f", "camera-08", "mqtts://x", folder / membership.FOLDER))
     shutil.copy(files[1], folder / membership.FOLDER / "device.pem")
-    return page(stack, folder / "web.log", "edge_agent", folder)
+    return page(stack, folder / "web.log", "-c", DEVICE, folder)
 
 
 def _prometheus(stack, program, folder, news):

@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator.alerts import KINDS
 from protofleet.metrics.durations import of_document
 from protofleet.metrics.families import Family, Point, by, capped, counter, gauge, histogram, info
 
@@ -284,7 +285,7 @@ def _learning(status: Document, vitals: Document) -> list[Family]:
 def _upkeep(status: Document, vitals: Document) -> list[Family]:
     disk = vitals.get("disk", {})
     alerts = status.get("alerts")
-    counted = None if alerts is None else Counter(str(alert["kind"]) for alert in alerts)
+    counted = None if alerts is None else Counter(alert["kind"] for alert in alerts)
     return [
         by(
             "gauge",
@@ -311,7 +312,7 @@ def _upkeep(status: Document, vitals: Document) -> list[Family]:
                     "protofleet_alerts",
                     "What a person should look at, by kind.",
                     "kind",
-                    counted,
+                    {kind: counted[kind] for kind in KINDS},
                 )
             ]
         ),

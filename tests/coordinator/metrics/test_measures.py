@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from coordinator.alerts import KINDS
 from coordinator.metrics.measures import MOST_DEVICES, measures
 from coordinator.service import status
 from coordinator.service.vitals import vitals
@@ -105,6 +106,14 @@ def test_a_thousand_devices_cost_bounded_series(made):
     assert families["protofleet_devices_unlisted"].points[0].value == 1000 - MOST_DEVICES
     present = {dict(p.labels)["presence"]: p.value for p in families["protofleet_devices"].points}
     assert present["online"] == 1000
+
+
+def test_every_kind_of_alert_has_a_number_before_there_is_one(made):
+    raised = [{"kind": "silent", "sentence": "?"}] * 2
+    families = {f.name: f for f in measures({**document(made), "alerts": raised})}
+    numbers = {dict(p.labels)["kind"]: p.value for p in families["protofleet_alerts"].points}
+    assert set(numbers) == set(KINDS)
+    assert (numbers["silent"], numbers["disk"]) == (2, 0)
 
 
 def test_what_nobody_measured_is_not_there(tmp_path):

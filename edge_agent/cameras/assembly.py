@@ -30,11 +30,10 @@ from edge_agent.inference.classifier import Classifier
 from edge_agent.recent.memory import Memory
 from edge_agent.updates import cache
 from edge_agent.updates.freshness import Freshness
-from protofleet.errors import SettingError, UsageError
+from protofleet.errors import SettingError
 from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.link.reconnect import jittered
 from protofleet.settings.broker import BrokerSection
-from protofleet.util.extras import check_installed
 from protofleet.util.files import Locked, lock
 from protofleet.util.logs import Log
 
@@ -51,18 +50,6 @@ class WatchPlan:
     say: Say  # called for everything, in the watching thread
     senders: Mapping[str, Sender]  # by what they are called in the log
     each_frame: bool = False
-
-
-def cameras_of(section: CameraSection) -> tuple[Origin, ...]:
-    """The cameras that are named; `SettingError` if there are none, or any cannot be."""
-    logins = origins.logins_of(Path(section.logins)) if section.logins else {}
-    cameras = origins.parse(section.sources, logins)
-    if not cameras:
-        raise UsageError("no camera is named", origins.EXAMPLE)
-    if any(camera.kind != "folder" for camera in cameras):
-        check_installed("av", "camera", "cameras")
-    check_installed("PIL", "camera", "pictures")
-    return cameras
 
 
 def senders_of(
@@ -104,7 +91,7 @@ def watching(
 ) -> Iterator[Watcher]:
     """A watcher that is ready to run; what it could not say is kept when the block ends."""
     log, section = log or Log(sys.stderr), plan.camera
-    cameras = cameras_of(section)
+    cameras = origins.cameras_of(section)
     parts = regions.parse(section.regions, [camera.name for camera in cameras])
     bell, fresh = threading.Event(), Freshness(plan.bundle)
     terms = FeedTerms(section.every, opened, jittered(random.Random()), log)

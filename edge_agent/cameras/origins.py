@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from protofleet.errors import SettingError
+from edge_agent.config import CameraSection
+from protofleet.errors import SettingError, UsageError
+from protofleet.util.extras import check_installed
 
 Kind = Literal["rtsp", "mjpeg", "device", "folder"]
 # Shorter than a device's name, so that a camera's and a region's make one level of a topic.
@@ -42,6 +44,18 @@ def parse(texts: Sequence[str], logins: Mapping[str, str] | None = None) -> tupl
         if name not in {origin.name for origin in origins}:
             raise SettingError(f"a login for {name!r}, but no camera is called that")
     return tuple(origins)
+
+
+def cameras_of(section: CameraSection) -> tuple[Origin, ...]:
+    """The cameras that are named; `SettingError` if there are none, or any cannot be."""
+    logins = logins_of(Path(section.logins)) if section.logins else {}
+    cameras = parse(section.sources, logins)
+    if not cameras:
+        raise UsageError("no camera is named", EXAMPLE)
+    if any(camera.kind != "folder" for camera in cameras):
+        check_installed("av", "camera", "cameras")
+    check_installed("PIL", "camera", "pictures")
+    return cameras
 
 
 def logins_of(path: Path) -> dict[str, str]:

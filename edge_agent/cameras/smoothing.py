@@ -25,8 +25,7 @@
 # Without probabilities (nobody calibrated the scores) a frame is a vote: VOTE for its best class,
 # the rest for the others.
 #
-# `protofleet bench cameras --only smoothing` measures means of ln p, means of p and votes side by
-# side.
+# `protofleet bench smoothing` measures means of ln p, means of p and votes side by side.
 
 from __future__ import annotations
 

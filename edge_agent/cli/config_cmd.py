@@ -20,6 +20,7 @@ def config() -> None:
 @device_options
 def check(file: Path | None, **flags: Any) -> None:
     """Read the settings and the samples as `run` would, and say what was found."""
+    from edge_agent.cameras.origins import cameras_of
     from edge_agent.daemon import start
     from edge_agent.data.source import survey
 
@@ -31,6 +32,8 @@ def check(file: Path | None, **flags: Any) -> None:
     click.echo(f"device   {config.id} in fleet {config.fleet.name}")
     click.echo(f"broker   {broker}")
     click.echo(f"keeps    {config.data_dir}")
+    if config.camera.sources:
+        click.echo(f"watches  {', '.join(camera.shown for camera in cameras_of(config.camera))}")
     click.echo(f"learns   {samples.samples} samples of {len(classes)} classes: {_few(classes)}")
 
 

@@ -37,6 +37,11 @@ def check(config: Config, environ: Mapping[str, str]) -> Address:
     check_name("device", config.id)
     check_name("fleet", config.fleet.name)
     _check_signatures(config)
+    if config.camera.sources:
+        from edge_agent.cameras import origins, regions
+
+        cameras = origins.cameras_of(config.camera)
+        regions.parse(config.camera.regions, [camera.name for camera in cameras])
     return config.broker.address(environ)
 
 

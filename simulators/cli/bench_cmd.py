@@ -23,6 +23,7 @@ from simulators.cli.bench_papers_cmd import papers
 from simulators.cli.bench_photos_cmd import photos
 from simulators.cli.bench_rogues_cmd import rogues
 from simulators.cli.bench_silence_cmd import silence
+from simulators.cli.bench_smoothing_cmd import smoothing
 from simulators.cli.bench_truth_cmd import truth
 
 
@@ -52,6 +53,7 @@ for command in (
     photos,
     rogues,
     silence,
+    smoothing,
     truth,
 ):
     bench.add_command(command)

@@ -38,6 +38,21 @@ class Taught:
     slides: Slides
 
 
+@dataclass(frozen=True, eq=False)
+class Lessons:
+    """What was learned from, and the photographs of each class that were not."""
+
+    names: tuple[str, ...]
+    features: Floats
+    labels: NDArray[np.int64]
+    others: tuple[Sequence[Path], ...]
+
+    @property
+    def rest(self) -> tuple[tuple[str, ...], tuple[Sequence[Path], ...]]:
+        """Names and photographs side by side."""
+        return self.names, self.others
+
+
 def teach(bundle: Path, features: Floats, labels: NDArray[np.int64], names: Sequence[str]) -> None:
     """What a fleet of one device comes to that has these samples."""
     own = contribution(features, labels, Grid())
@@ -72,23 +87,28 @@ def of_photographs(bundle: Path, folder: Path, seed: int = 0) -> Taught:
     """Of photographs in `<domain>/<class>/`; shown is one of each class that was not learned
     from.
     """
-    classifier, rng = Classifier(bundle), np.random.default_rng(seed)
-    kind = classifier.bundle.manifest.input
+    classifier = Classifier(bundle)
+    own = lessons(classifier, folder, EACH, seed)
+    teach(bundle, own.features, own.labels, own.names)
+    cache.settled(classifier, bundle)
+    shown = [_shown(classifier, name, paths) for name, paths in zip(*own.rest, strict=True)]
+    return Taught(bundle, Slides(np.stack(shown), own.names))
+
+
+def lessons(classifier: Classifier, folder: Path, each: int, seed: int) -> Lessons:
+    """So many photographs of each class, looked at, and where the others are."""
+    rng, kind = np.random.default_rng(seed), classifier.bundle.manifest.input
     every = files.find(folder)
-    names = sorted({file.label for file in every})
-    features, labels, rest = [], [], []
-    for number, name in enumerate(names):
+    names = tuple(sorted({file.label for file in every}))
+    features, others = [], []
+    for name in names:
         paths = [file.path for file in every if file.label == name]
         own = [paths[place] for place in rng.permutation(len(paths)).tolist()]
-        learned_from, others = own[:EACH], own[EACH:]
-        looks = [images.fitted(files.picture(path, WIDTH), kind) for path in learned_from]
+        looks = [images.fitted(files.picture(path, WIDTH), kind) for path in own[:each]]
         features.append(classifier.embed(np.stack(looks)))
-        labels += [number] * len(looks)
-        rest.append(others)
-    teach(bundle, np.concatenate(features), np.array(labels), names)
-    cache.settled(classifier, bundle)
-    shown = [_shown(classifier, name, paths) for name, paths in zip(names, rest, strict=True)]
-    return Taught(bundle, Slides(np.stack(shown), tuple(names)))
+        others.append(own[each:])
+    labels = np.concatenate([np.full(len(rows), n) for n, rows in enumerate(features)])
+    return Lessons(names, np.concatenate(features), labels, tuple(others))
 
 
 def _shown(classifier: Classifier, name: str, paths: Sequence[Path]) -> NDArray[np.uint8]:

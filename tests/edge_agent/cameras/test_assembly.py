@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from edge_agent.cameras import assembly
-from edge_agent.cameras.assembly import WatchPlan, cameras_of, senders_of, watching
+from edge_agent.cameras import assembly, origins
+from edge_agent.cameras.assembly import WatchPlan, senders_of, watching
 from edge_agent.cameras.saying.answers import SceneAnswer
 from edge_agent.cameras.saying.outlets import Unsaid
 from edge_agent.config import CameraSection
 from edge_agent.inference.classifier import Classifier
 from edge_agent.updates import cache
-from protofleet.errors import SettingError, UsageError
+from protofleet.errors import SettingError
 from protofleet.util.logs import Log
 from tests.edge_agent.cameras.test_album import put, upcoming
 from tests.watching import knowing_bundle, teach
@@ -20,21 +20,6 @@ from tests.watching import knowing_bundle, teach
 
 def section(folder, **settings):
     return replace(CameraSection(sources=(f"yard={folder}",)), **settings)
-
-
-def test_cameras_are_named_or_it_is_a_usage_error(tmp_path):
-    (yard,) = cameras_of(section(tmp_path))
-    assert (yard.name, yard.kind) == ("yard", "folder")
-    with pytest.raises(UsageError, match="no camera"):
-        cameras_of(CameraSection())
-
-
-def test_streams_name_the_package_that_they_need(monkeypatch):
-    from protofleet.util import extras
-
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"protofleet\[camera\]"):
-        cameras_of(CameraSection(sources=("rtsp://cam/s",)))
 
 
 def test_each_way_to_say_answers_is_named_without_its_secrets(tmp_path):
@@ -45,7 +30,7 @@ def test_each_way_to_say_answers_is_named_without_its_secrets(tmp_path):
 
 
 def test_a_folder_is_opened_without_a_process(tmp_path):
-    (yard,) = cameras_of(section(tmp_path))
+    (yard,) = origins.cameras_of(section(tmp_path))
     player = assembly.opened(yard)
     put(tmp_path, "a.png", 9)
     assert upcoming(player).image.shape == (40, 50, 3)

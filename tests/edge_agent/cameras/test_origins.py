@@ -3,7 +3,8 @@
 import pytest
 
 from edge_agent.cameras import origins
-from protofleet.errors import SettingError
+from edge_agent.config import CameraSection
+from protofleet.errors import SettingError, UsageError
 
 
 def one(text, **logins):
@@ -67,3 +68,18 @@ def test_logins_are_a_line_each_and_no_line_is_repeated_in_an_error(tmp_path):
     assert "secret" not in str(refused.value)
     with pytest.raises(SettingError, match="no camera is called"):
         origins.parse(["door=rtsp://cam/s"], {"yard": "me:secret"})
+
+
+def test_cameras_are_named_or_it_is_a_usage_error(tmp_path):
+    (yard,) = origins.cameras_of(CameraSection(sources=(f"yard={tmp_path}",)))
+    assert (yard.name, yard.kind) == ("yard", "folder")
+    with pytest.raises(UsageError, match="no camera"):
+        origins.cameras_of(CameraSection())
+
+
+def test_streams_name_the_package_that_they_need(monkeypatch):
+    from protofleet.util import extras
+
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"protofleet\[camera\]"):
+        origins.cameras_of(CameraSection(sources=("rtsp://cam/s",)))

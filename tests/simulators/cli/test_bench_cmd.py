@@ -27,6 +27,7 @@ def test_the_tables_there_are():
         "photos",
         "rogues",
         "silence",
+        "smoothing",
         "truth",
     }
 

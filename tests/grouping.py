@@ -11,6 +11,7 @@ from pathlib import Path
 from coordinator.uploads.fuse import fuse_round
 from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.outbound import upload_message
+from edge_agent.membership import FleetMember
 from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import Checkpoint, OutboxEntry
 from edge_agent.store import Store
@@ -50,6 +51,7 @@ class SeatedDevice:
     said: list[str] = field(default_factory=list)  # kinds of letters
     store: Store | None = None
     masker: Masker | None = None
+    member: FleetMember | None = None
 
     def start(self):
         """A new life."""
@@ -57,7 +59,7 @@ class SeatedDevice:
             self.store.close()
         self.store = Store(self.folder)
         self.store.take_over("boot")
-        self.masker = Masker(self.name, self.store, self.log)
+        self.masker = Masker(self.name, self.store, self.log, self.member)
 
     def trains(self, core, number, base, parts):
         """As a training process leaves it."""
@@ -103,12 +105,14 @@ class MaskedFleet:
     method: str = "fedproto"
     parts_of: object = made.parts_of
     hyper: object = None
+    members: dict = field(default_factory=dict)  # by device, of a fleet by invitation
 
     def __post_init__(self):
         self.now, self.letters, self.agreements = 0.0, [], []
         self.opened, self.final = None, {}  # by device, the last receipt's status
         self.devices = {n: SeatedDevice(n, self.folder / n, made_log()) for n in AGENTS}
         for device in self.devices.values():
+            device.member = self.members.get(device.name)
             device.start()
         self._core()
 

@@ -61,7 +61,7 @@ def run(setup: Setup, folder: Path, watch: Watch, prefer: Prefer = "auto") -> Ou
     with running_broker(folder / "broker", prefer=prefer) as broker:
         fleet.write(setup, folder, str(broker.address))
         with fleet.members(setup, folder) as members:
-            status = _settled(setup, folder, members)
+            status = settled(setup, folder, members)
     journal = fleet.reader(folder)
     try:
         version = refolded(journal)
@@ -114,7 +114,7 @@ def _own(setup: Setup, shard: Shard, classifier: Classifier) -> OwnFeatures | No
     return OwnFeatures(features, y[rows], statement(features, y[rows], setup.hyper))
 
 
-def _settled(setup: Setup, folder: Path, members: list[FleetProcess]) -> Mapping[str, Any]:
+def settled(setup: Setup, folder: Path, members: list[FleetProcess]) -> Mapping[str, Any]:
     """The coordinator's word on its ledger, once nothing is missing in it."""
     enough = [
         shard.agent

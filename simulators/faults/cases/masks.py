@@ -10,16 +10,22 @@ from __future__ import annotations
 from coordinator.core import Core
 from coordinator.journal.journal import Journal
 from coordinator.journal.minutes import MinuteTables
+from coordinator.service.extractors import RANDOM
+from coordinator.service.replay import replayed
 from coordinator.uploads.assembly import Assembly
 from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.masker import Masker
 from edge_agent.store import Store
 from simulators.faults.case import Attempt, Case, pause
 from simulators.faults.cases.deaths import Table, draw_failpoint
+from simulators.faults.cases.trained import restarted
 from simulators.faults.crowd import crowd
 from simulators.faults.failpoint import STATEMENT
 from simulators.faults.testbed import Testbed, until
 from simulators.faults.verdict import PromiseBroken, judge, receipts
+from simulators.live import contributions, fleet
+from simulators.run.config import LabConfig, MaskOptions, Run
+from simulators.run.setup import prepare
 
 DEVICES, ROUNDS = 5, 2
 MASKED = {"secure_sum": True, "dropouts": 1}
@@ -142,9 +148,40 @@ def too_many_lost(attempt: Attempt) -> str:
     return str(death)
 
 
+def ledger_killed(attempt: Attempt) -> str:
+    """Real devices and a ledger: three deaths at seeded moments, and nobody is lost; so the ledger
+    ends in the laboratory's plain sums.
+    """
+    rng, words = attempt.rng(), []
+    run = Run(method="fleet", dataset="digits", agents=4, partition="iid", seed=attempt.seed)
+    setup = prepare(LabConfig(run, masks=MaskOptions(secure_sum=True, dropouts=1)))
+    folder = attempt.folder / "fleet"
+    folder.mkdir()
+    with attempt.broker() as broker:
+        fleet.write(setup, folder, str(broker.address))
+        with fleet.members(setup, folder) as members:
+            bundle = folder / "coordinator-data" / RANDOM
+            until(bundle.exists, "an extractor", 120.0)
+            for _ in range(3):
+                pause(rng.uniform(0.5, 4.0))
+                words.append(restarted(folder, members, rng.randrange(len(members))))
+            contributions.settled(setup, folder, members)
+    journal = fleet.reader(folder)
+    try:
+        wrong = [state for state in replayed(journal) if state.verdict != "same"]
+        newest = journal.ledger.newest()
+    finally:
+        journal.close()
+    here = contributions.laboratory(setup, bundle).sha256
+    if wrong or newest is None or newest.sha256 != here:
+        raise PromiseBroken(f"a masked ledger ended elsewhere than the plain sums: {wrong}")
+    return ", ".join(words)
+
+
 CASES = (
-    Case("coordinator killed, masked", coordinator_killed, soak=30),
-    Case("device killed, masked", device_killed, soak=18),
-    Case("device lost, masked", device_lost, soak=18),
+    Case("coordinator killed, masked", coordinator_killed, soak=30, signed=True),
+    Case("device killed, masked", device_killed, soak=18, signed=True),
+    Case("device lost, masked", device_lost, soak=18, signed=True),
     Case("too many lost, masked", too_many_lost, soak=4),
+    Case("ledger killed, masked", ledger_killed, soak=4, brokers=("mosquitto",)),
 )

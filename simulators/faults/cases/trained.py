@@ -80,6 +80,12 @@ def _death(
             return "no training to be killed"
         os.kill(pid, signal.SIGKILL)
         return f"training of {victim.name}"
+    return restarted(folder, members, index)
+
+
+def restarted(folder: Path, members: list[FleetProcess], index: int) -> str:
+    """`kill -9` of a member, and its next life."""
+    victim = members[index]
     victim.process.kill()
     victim.process.wait()
     command = ["coordinator", "serve", "--config", str(folder / "fleet.toml")]

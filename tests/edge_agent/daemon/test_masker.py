@@ -1,19 +1,23 @@
 """What a device sends in a masked run, and what never leaves it."""
 
 import io
+import time
 
 import pytest
 
+from coordinator.members.office import Office
 from edge_agent.daemon.masker import Masker
 from edge_agent.protocol.events import RoundSpec
+from protofleet import wire
 from protofleet.errors import FusionError, LinkError
 from protofleet.masking.group import Agreement, Readiness
 from protofleet.masking.letters import decode_letter
 from protofleet.settings.fields import to_plain
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
+from tests import membership
 from tests.coordinator import made
-from tests.grouping import MaskedFleet
+from tests.grouping import AGENTS, MaskedFleet
 
 
 @pytest.fixture
@@ -99,3 +103,36 @@ def test_words_of_runs_and_rounds_that_are_not_here(fleet):
     assert not device.masker.hears("r1", 9, word)
     assert not device.masker.hears("another", 1, word)
     assert device.masker.digest("another", 1) == ""
+
+
+def joined(folder, names):
+    """Members of one fleet, by name."""
+    office = Office(folder, "orchard", time.time)
+    try:
+        return {name: membership.joined(office, name, folder / name) for name in names}
+    finally:
+        office.close()
+
+
+def test_members_mask_with_members(tmp_path):
+    trial = MaskedFleet(tmp_path / "fleet", members=joined(tmp_path / "trust", AGENTS))
+    assert trial.run() == trial.plain(AGENTS)
+    (sent,) = {m for name, kind, m in trial.letters if (name, kind) == ("a", "PublicKeys")}
+    assert len(decode_letter(wire.unseal(sent)[1]).voucher) > 300
+    trial.close()
+
+
+@pytest.mark.parametrize("how", ["by nobody", "by another fleet"])
+def test_a_device_that_a_coordinator_made_up_is_masked_with_by_no_member(tmp_path, how):
+    members = joined(tmp_path / "trust", AGENTS[:-1])
+    if how == "by another fleet":
+        members |= joined(tmp_path / "elsewhere", AGENTS[-1:])
+    trial = MaskedFleet(tmp_path / "fleet", dropouts=1, members=members)
+    before = trial.core.journal.state(0)[1].sha256
+    assert trial.run() == before
+    assert "shared their secrets" in trial.core.journal.cut(1).failed
+    for name in AGENTS[:-1]:
+        words = trial.devices[name].log.stream.getvalue()
+        assert words.count("no part in a masked sum") == 1
+    assert not trial.masked()
+    trial.close()

@@ -10,6 +10,7 @@ MOSQUITTO = {
     "device killed, masked": (2,),
     "device lost, masked": (),
     "too many lost, masked": (),
+    "ledger killed, masked": (),
 }
 
 

@@ -108,10 +108,10 @@ def frames(container: Any, question: Question) -> Iterator[tuple[Any, float]]:
     alone, clock = stream.codec_context.name in ALONE, StreamClock()
     arrivals: dict[int, float] = {}
     behind = False
-    for packet, arrival, waited in _packets(container, stream):
+    for packet, arrival, wait in _packets(container, stream):
         when = None if packet.pts is None else float(packet.pts * packet.time_base)
         # A JPEG's part of a page says no time of its own.
-        lag = 0.0 if container.format.name == "mpjpeg" else clock.lag(arrival, when, waited)
+        lag = clock.lag(arrival, None if container.format.name == "mpjpeg" else when, wait)
         behind = lag > (CAUGHT_UP if behind else BEHIND) or (behind and not packet.is_keyframe)
         if behind:
             continue
@@ -129,15 +129,16 @@ def frames(container: Any, question: Question) -> Iterator[tuple[Any, float]]:
             del arrivals[min(arrivals)]
 
 
-def _packets(container: Any, stream: Any) -> Iterator[tuple[Any, float, bool]]:
-    """Each packet, when it arrived, and whether it had to be waited for."""
+def _packets(container: Any, stream: Any) -> Iterator[tuple[Any, float, float | None]]:
+    """Each packet, when it arrived, and how long it was waited for, if it was."""
     packets = container.demux(stream)
     while True:
-        before = _waits()
+        before, began = _waits(), time.monotonic()
         packet = next(packets, None)
         if packet is None or not packet.size:
             return
-        yield packet, time.monotonic(), _waits() > before
+        arrival = time.monotonic()
+        yield packet, arrival, arrival - began if _waits() > before else None
 
 
 def _waits() -> int:

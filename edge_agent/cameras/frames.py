@@ -15,6 +15,8 @@ from protofleet.errors import DataError
 
 SIDE = 1920  # pixels of the longer side of what is handed on
 FRESH = 1.0  # seconds: nothing older is answered
+SLACK = 0.25  # seconds that a wait may take above the usual
+ANEW = 1.0  # seconds by which a stream's time goes back if it begins anew
 # Width, height, and the moment at which the picture was the present, by the clock that all
 # processes of a machine share.
 _HEAD = struct.Struct("<4sHHd")
@@ -50,27 +52,45 @@ def read_head(data: bytes, now: float) -> tuple[tuple[int, int, int], float]:
 
 
 class StreamClock:
-    """How far what is read lags behind what is sent, where a stream's packets say their time."""
+    """How far what is read lags behind what is sent."""
 
-    # A packet that had to be waited for is the present: nothing else was there to be read. Packets
-    # that come without any wait were there before; how long, the stream's own time says: it went on
-    # by less than ours since the last packet that was waited for.
+    # A packet that had to be waited for is the present, unless the wait took longer than waits of
+    # this stream do: then this process may have been the one that stood still (stopped, or starved
+    # of the processor) while the packet lay there. Packets that come without any wait lay there
+    # before, too; how long, the stream's own time says, where packets have one (RTSP): it went on
+    # by less than ours since the last packet that was the present.
     #
-    #   waited for     lag = 0, and offset := arrival − time
-    #   there already  lag = arrival − time − offset, not less than 0
+    #   the packet was      with a time of its own              without (MJPEG)
+    #   waited for, as      lag = 0, offset := arrival − time   lag = 0
+    #   usual
+    #   waited for longer   arrival − time − offset             what the wait took above the usual
+    #   there already       arrival − time − offset             as the packet before it
     #
     # A camera's clock that runs slow or fast does no harm, as nearly every packet of a stream that
-    # is followed is waited for.
+    # is followed is waited for; one that begins anew begins the offset anew.
 
     def __init__(self) -> None:
         self._offset: float | None = None
+        self._usual: float | None = None
+        self._time, self._lag = 0.0, 0.0
 
-    def lag(self, arrival: float, time: float | None, waited: bool) -> float:
-        """Seconds by which this packet is late."""
+    def lag(self, arrival: float, time: float | None, wait: float | None) -> float:
+        """Seconds by which this packet is late; `wait` is how long it was waited for, none if it
+        was there already.
+        """
+        usual, longer = self._usual, 0.0
+        if wait is not None:
+            longer = 0.0 if usual is None else wait - usual
+            # A camera that slows down is learned, one long wait is not.
+            step = 0.0 if usual is None else min(wait, 4 * usual + SLACK) - usual
+            self._usual = wait if usual is None else usual + step / 8
+        present = wait is not None and longer <= SLACK
         if time is None:
-            return 0.0
-        offset = arrival - time
-        if waited or self._offset is None or offset < self._offset:
+            if wait is not None:
+                self._lag = 0.0 if present else longer
+            return self._lag
+        offset, before = arrival - time, self._time
+        self._time = time
+        if self._offset is None or present or offset < self._offset or time < before - ANEW:
             self._offset = offset
-            return 0.0
         return offset - self._offset

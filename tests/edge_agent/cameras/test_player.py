@@ -1,6 +1,7 @@
 """A stream through a process that decodes it: what it shows, how old that is, and how it ends."""
 
 import os
+import signal
 import time
 
 import numpy as np
@@ -156,7 +157,11 @@ def test_the_real_servers_frames_are_of_now(opened, kind, tmp_path):
     server = MjpegServer(slides) if kind == "mjpeg" else RtspServer(slides, tmp_path)
     with serving_slides(server):
         seen, ages = _patient(opened, server.url), []
-        for _ in range(6):
+        for look in range(6):
+            if look == 3:  # a device that stood still sees nothing of what it missed
+                os.kill(seen.pid, signal.SIGSTOP)
+                time.sleep(1.7)
+                os.kill(seen.pid, signal.SIGCONT)
             frame = seen.next()
             moment = time.time() - frame.age(time.monotonic())
             ages.append(slides.age(slides.labels[_nearest(slides, frame.image)], moment))

@@ -24,6 +24,7 @@ class Rate:
 RATES = {
     "birth": Rate(30, 1),
     "report": Rate(200, 20),
+    "reported": Rate(60, 2),
     "join": Rate(60, 10),
     "offer": Rate(20, 0.2),
     "request": Rate(60, 4),

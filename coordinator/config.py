@@ -153,6 +153,26 @@ class LedgerSection:
 
 
 @dataclass(frozen=True)
+class RolloutSection:
+    """When classes are shown to a few devices before all have them."""
+
+    versions: float = setting(
+        0.0,
+        "share of the devices that new versions of a ledger and of its classes are shown to first,"
+        " and held to their labelled samples; 0: to all at once",
+        low=0,
+        high=0.5,
+    )
+    error: float = setting(0.1, "share of them that may find it worse", low=0, high=1)
+    trigger: float = setting(0.9, "share of them that must have proved it", low=0, high=1)
+    margin: float = setting(0.03, "accuracy that it may lose", low=0, high=1)
+    settle: float = setting(30.0, "seconds in use before a device has proved it", low=0)
+    patience: float = setting(
+        600.0, "seconds that a device may take, or the whole share be away", low=1
+    )
+
+
+@dataclass(frozen=True)
 class TrustSection:
     """Who is believed, how devices that are invited come to the fleet, and how much what is
     published may tell.
@@ -241,6 +261,7 @@ class FleetConfig:
     broker: ServingBroker = field(default_factory=ServingBroker)
     admission: Bounds = field(default_factory=Bounds)
     ledger: LedgerSection = field(default_factory=LedgerSection)
+    rollout: RolloutSection = field(default_factory=RolloutSection)
     trust: TrustSection = field(default_factory=TrustSection)
     homeassistant: HomeSection = field(default_factory=HomeSection)
     page: PageSection = field(default_factory=PageSection)
@@ -453,6 +474,7 @@ def as_toml(limits: UploadLimits | None = None) -> str:
         "contract.training": Training(),
         "admission": Bounds() if limits is None else Bounds(**vars(limits)),
         "ledger": LedgerSection(),
+        "rollout": RolloutSection(),
         "trust": TrustSection(),
         "homeassistant": HomeSection(),
         "page": PageSection(),

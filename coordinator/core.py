@@ -8,7 +8,7 @@ import itertools
 import math
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from coordinator import devices
 from coordinator.allowance import Allowance
-from coordinator.config import LedgerSection
+from coordinator.config import LedgerSection, RolloutSection
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
@@ -31,6 +31,8 @@ from coordinator.ledger.gathering import Gathering
 from coordinator.ledger.keeper import Forgotten, Keeper, LedgerTerms
 from coordinator.ledger.versions import VersionTerms
 from coordinator.messages import Messages
+from coordinator.rollouts import summary
+from coordinator.rollouts.steering import LONGEST_NAME, Rollouts, RolloutTerms
 from coordinator.rounds import machine
 from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.rounds.tally import RoundTally
@@ -44,10 +46,12 @@ from protofleet.budget.noise import Sampler, drawn
 from protofleet.budget.private import Private
 from protofleet.errors import FusionError, UsageError, WireError
 from protofleet.exchange import contributed
+from protofleet.exchange.rollouts import TrialTerms
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.recipe import Turn
+from protofleet.settings.fields import from_plain
 from protofleet.statistics.adoption import Verdict
 from protofleet.trust.sequence import Numbers
 from protofleet.util.logs import Log
@@ -116,6 +120,8 @@ HEARD_EPOCH = "heard epoch"  # what the journal calls the highest that a device 
 LOOK = 1.0  # seconds between looks at who of those asked is gone
 MEASURES = 16  # of accuracy, by name: evaluators have few
 NAMED = 20  # of missing devices, where they are written down or logged
+# What an operator says of a rollout that begins.
+STARTING = ("groups", "canaries", "error", "trigger", "patience", "trial")
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,7 @@ class Terms:
     enrol: Policy = "auto"
     devices: int = 10_000  # at most; beyond them a new one takes the place of one that is gone
     ledger: LedgerSection = field(default_factory=LedgerSection)
+    rollout: RolloutSection = field(default_factory=RolloutSection)
     private: Private | None = None  # the method under a budget, where there is one
     sampler: Sampler = drawn  # of its noise
 
@@ -173,6 +180,7 @@ class Core:
         self.keeper = Keeper(
             journal, self.catalogue, messages, ledger_terms(terms), log, self.intake.refuse
         )
+        self.rollouts = Rollouts(journal, self.catalogue, messages, terms.rollout, log)
         self.allowance, self.tally = Allowance(), RoundTally()
         self.gathering: Gathering | None = None
         if self.assembly is not None and self.is_ledger:
@@ -210,6 +218,7 @@ class Core:
             with self.journal.commit():
                 self.journal.add_state(*newest)
         self.intake.recover(newest[0])
+        self.rollouts.recover(now)
         self._recover_ledger(now)
         self._stand_at(*newest)
         self._follow_ledger()
@@ -262,6 +271,8 @@ class Core:
             # A ledger's state is in its channel, and its sums are nobody's to fetch.
             *([] if self.is_ledger else [self.messages.train(self.base_round, self.state)]),
             *self._own_parts(self.base_round, self.state),
+            # Before what all are to have: a device may be one of those that have to try it first.
+            *self.rollouts.greetings(),
             *self._channel(),
             *self._group_words(),
         ]
@@ -317,6 +328,8 @@ class Core:
         publications += self._advance(events, now)
         publications += self._assemble(now)
         publications += self._look_at_ledger(now)
+        look = self.rollouts.look
+        publications += self._steered(lambda: look(self.devices, self.terms.patience, now), now)
         # A batch of its own: a round that opened just now may be full already.
         return publications + self._advance([self._tick(now)], now)
 
@@ -364,21 +377,73 @@ class Core:
         """An operator's word on the fleet's classes or its extractor: the answer, and what the
         fleet is told by it.
         """
+        if command == "freeze":
+            said = self._freeze(arguments, now)
+            return self.catalogue.execute("list", {}, self.base_round, self.state)[0], said
+        if command in ("back", "remove"):
+            self.rollouts.at_once()
         extractor = self.catalogue.extractor()
-        if command == "freeze" and self.terms.private is not None:
-            words = "a run with a budget keeps the extractor that it began with"
-            raise UsageError(words, "another one is another run")
-        if command == "freeze" and arguments.get("if_better"):
-            other, _ = read_bundle(Path(str(arguments["file"])))
-            verdict = Verdict(self.keeper.held_out, other.held_out)
-            if not verdict.is_better:
-                raise UsageError(verdict.sentence)
         answer, changed = self.catalogue.execute(command, arguments, self.base_round, self.state)
         if self.catalogue.extractor() != extractor:
-            self._recover_ledger(now)  # another lineage, another ledger
+            self._recover_ledger(now)
             self._follow_ledger()
             answer, _ = self.catalogue.execute("list", {}, self.base_round, self.state)
         return answer, self._channel() if changed else []
+
+    def _freeze(self, arguments: Mapping[str, Any], now: float) -> list[Publication]:
+        """A rollout whose first group is everybody, who hold it to its self-test and no more."""
+        file = Path(str(arguments["file"]))
+        self._must_be_free()
+        if arguments.get("if_better"):
+            other, _ = read_bundle(file)
+            verdict = Verdict(self.keeper.held_out, other.held_out)
+            if not verdict.is_better:
+                raise UsageError(verdict.sentence)
+        by = str(arguments.get("by", ""))[:LONGEST_NAME]
+        terms = RolloutTerms(error=0.5, trial=TrialTerms(compare=False, soak=0.0), by=by)
+        start, agents = self.rollouts.start, list(self.devices)
+        return self._steered(lambda: start(file, terms, agents, now, whole=True), now)
+
+    def rollout(
+        self, command: str, arguments: Mapping[str, Any], now: float
+    ) -> tuple[dict[str, Any], list[Publication]]:
+        """An operator's word on a rollout: how it stands, and what the fleet is told by it."""
+        rollouts, by = self.rollouts, str(arguments.get("by", ""))[:LONGEST_NAME]
+        words: dict[str, Callable[[str, float], list[Publication]]] = {
+            "halt": rollouts.halt,
+            "resume": rollouts.resume,
+            "back": rollouts.back,
+        }
+        if command == "start":
+            plain = {n: v for n, v in arguments.items() if n in STARTING}
+            file, terms = (
+                Path(str(arguments["file"])),
+                from_plain(RolloutTerms, {**plain, "by": by}),
+            )
+            self._must_be_free()
+            start, agents = rollouts.start, list(self.devices)
+            said = self._steered(lambda: start(file, terms, agents, now, whole=False), now)
+        elif command in words:
+            said = self._steered(lambda: words[command](by, now), now)
+        else:
+            raise UsageError(f"rollout: no command {command!r}")
+        return summary.status(rollouts, now), said
+
+    def _must_be_free(self) -> None:
+        if self.terms.private is not None:
+            words = "a run with a budget keeps the extractor that it began with"
+            raise UsageError(words, "another one is another run")
+
+    def _steered(self, steer: Callable[[], list[Publication]], now: float) -> list[Publication]:
+        """What is said of rollouts, and the channel where all devices are to run something else."""
+        extractor, stamp = self.catalogue.extractor(), self.rollouts.stamp
+        said = steer()
+        if self.rollouts.stamp == stamp:
+            return said
+        if self.catalogue.extractor() != extractor:
+            self._recover_ledger(now)  # another lineage, another ledger
+            self._follow_ledger()
+        return [*said, *self._channel()]
 
     def forget(self, agent: str, now: float) -> tuple[Forgotten, list[Publication]]:
         """A device leaves for good, with all that it contributed."""
@@ -394,6 +459,7 @@ class Core:
         self._written.pop(agent, None)
         with self.journal.commit():
             self.journal.drop_agents([agent])
+            self.rollouts.forget(agent)
         self._stand_at(self.base_round, self.state)
         return gone, self._channel()
 
@@ -434,6 +500,11 @@ class Core:
                 self._postponed[agent] = payload
         if kind == "report" and self.allowance.spend("report", agent, now):
             events += self._take_report(agent, payload, now)
+        if kind == "reported" and payload and self.allowance.spend("reported", agent, now):
+            # Retained: of a device that nobody knows it may be years old.
+            fits = agent not in self.devices or self.rollouts.take(agent, payload)
+            if not fits:
+                self.allowance.count("reported")
         return []
 
     def _take_offer(self, agent: str, payload: bytes, now: float) -> list[Publication]:
@@ -457,7 +528,9 @@ class Core:
             if self.intake.counters.refusals == refusals:
                 self.intake.counters.newest.pop(agent, None)
             return answers
-        return self.catalogue.take_offer(agent, payload, self.base_round, self.state)
+        return self.rollouts.staged(
+            self.catalogue.take_offer(agent, payload, self.base_round, self.state)
+        )
 
     def _births_due(self, now: float) -> list[tuple[str, bytes]]:
         """Births that had to wait, of devices that may say another by now."""
@@ -599,16 +672,18 @@ class Core:
         if published:
             self.tally.versions = self.tally.versions.plus(self.tally.clock() - began)
             self._follow_ledger()
-            publications = [
-                *self.catalogue.publications(self.base_round, self.state),
-                *publications,
-            ]
+            publications = [*self._stable_channel(), *publications]
         return called + publications
 
     def _recover_ledger(self, now: float) -> None:
         self.keeper.recover(now)
         if self.gathering is not None:
             self.gathering.recover(now)
+
+    def _stable_channel(self) -> list[Publication]:
+        """What all devices classify with."""
+        said = self.catalogue.publications(self.base_round, self.state)
+        return self.rollouts.staged(said)
 
     def _follow_ledger(self) -> None:
         """Where there is nothing else, its version is the run's state."""
@@ -617,10 +692,7 @@ class Core:
 
     def _channel(self) -> list[Publication]:
         """What devices classify with, and what they count against."""
-        return [
-            *self.catalogue.publications(self.base_round, self.state),
-            *self.keeper.greetings(),
-        ]
+        return [*self._stable_channel(), *self.keeper.greetings()]
 
     # rounds
 
@@ -848,7 +920,7 @@ class Core:
         self._show(state)
         return [
             self.messages.train(number, state),
-            *self.catalogue.publications(number, state),
+            *self.rollouts.staged(self.catalogue.publications(number, state)),
             *self._own_parts(number, state),
         ]
 

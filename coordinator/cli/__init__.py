@@ -11,6 +11,7 @@ from coordinator.cli.freeze_cmd import freeze
 from coordinator.cli.journal_cmd import backup, compact, limits, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
 from coordinator.cli.members_cmd import audit, devices, invite, keys, revoke
+from coordinator.cli.rollout_cmd import rollout
 from coordinator.cli.serve_cmd import init, serve
 from coordinator.cli.web_cmd import web
 from protofleet.cli.main import run
@@ -26,6 +27,7 @@ def coordinator() -> None:
     coordinator serve --config fleet.toml               take in what devices say, fuse, publish
     coordinator status --watch                          how it is getting on
     coordinator web                                     the same in a browser, and to steer by
+    coordinator rollout start X.pfb --groups 5%,100%    a new bundle, a few devices first
     coordinator replay coordinator-data                 compute every state again and compare hashes
     """
 
@@ -40,6 +42,7 @@ for command in (
     show,
     classes,
     freeze,
+    rollout,
     forget,
     publish,
     pause,

@@ -45,6 +45,9 @@ def freeze(source: Path, wait: float, if_better: bool, data_dir: Path, as_json: 
     or what `protofleet export` takes: a run's directory or one of its checkpoints. The bundle is
     announced on the channel; devices fetch it, test it, and contribute what they see through it,
     which adds up to the fleet's classifier. `coordinator classes back` returns to an earlier one.
+
+    This is a rollout of one group, the whole fleet: where most devices refuse the bundle, all go
+    back to what they had. `coordinator rollout start` brings it to a few devices first.
     """
     if source.suffix in NETWORKS:
         raise UsageError(
@@ -53,11 +56,17 @@ def freeze(source: Path, wait: float, if_better: bool, data_dir: Path, as_json: 
     with bundle_file(source, data_dir) as file:
         arguments = {"file": str(file.resolve()), "if_better": if_better}
         listing = ask(data_dir, "classes", what="freeze", **arguments)
-    end = time.monotonic() + wait
+    end, refusals = time.monotonic() + wait, dict[str, str]()
     while wait and listing["awaited"] and time.monotonic() < end:
         time.sleep(NAP)
+        refusals = _refusals(ask(data_dir, "rollout", what="status"))
         listing = ask(data_dir, "classes", what="list")
+        if set(listing["awaited"]) <= refusals.keys():
+            break
     echo_classes(listing, as_json)
+    if refusals:
+        words = "; ".join(f"{agent}: {why}" for agent, why in list(refusals.items())[:NAMED])
+        raise FleetError(f"{len(refusals)} devices do not take it: {words}")
     if wait and listing["awaited"]:
         raise FleetError(_why_not(listing["awaited"], ask(data_dir, "agents")["agents"]))
 
@@ -73,6 +82,12 @@ def _why_not(awaited: list[str], rows: list[dict[str, Any]]) -> str:
         words.append(f"{agent}: {reason}")
     more = [f"and {len(awaited) - NAMED} more"] * (len(awaited) > NAMED)
     return f"{len(awaited)} devices did not contribute in time: {'; '.join([*words, *more])}"
+
+
+def _refusals(document: dict[str, Any]) -> dict[str, str]:
+    """Who does not take what was rolled out last, and why; the whole, where it went back."""
+    fallen = {d["agent"]: d["words"] for d in document["devices"] if d["is"] == "failed"}
+    return fallen if document["rollout"] else {}
 
 
 @contextmanager

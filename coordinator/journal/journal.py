@@ -16,6 +16,7 @@ from typing import Any, Literal, TextIO
 
 from coordinator.errors import JournalError
 from coordinator.journal.minutes import GroupRecord, Minute, MinuteTables
+from coordinator.journal.progress import RolloutTables
 from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.segments import SegmentLog, Span
 from coordinator.journal.signatures import SignatureTables
@@ -62,14 +63,14 @@ from protofleet.values.sums import Partial
 # alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`; 6 the tables
 # of the ledger (`coordinator.journal.tables`), in place of class means, which do not add up to it;
 # 7 those of signatures (`coordinator.journal.signatures`); 8 those of masked sums
-# (`coordinator.journal.minutes`); 9 `noise`.
+# (`coordinator.journal.minutes`); 9 `noise`; 10 those of rollouts (`coordinator.journal.progress`).
 #
 # One holder. Two processes that write would each be right alone; a lock on the directory keeps the
 # second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
 #
 # Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
-SCHEMA = 9
+SCHEMA = 10
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
 _NOISE = "noise"
@@ -115,6 +116,11 @@ class Journal:
     def minutes(self) -> MinuteTables:
         """What groups of devices said in masked sums."""
         return MinuteTables(self._db, self._wall)
+
+    @property
+    def rollouts(self) -> RolloutTables:
+        """Who is to run what, and who did when."""
+        return RolloutTables(self._db, self._wall)
 
     @classmethod
     def read(cls, directory: Path) -> Journal:
@@ -294,6 +300,10 @@ class Journal:
         self._db.execute(
             "INSERT INTO files VALUES (?, ?) ON CONFLICT(name) DO NOTHING", (name, body)
         )
+
+    def put_file(self, name: str, body: bytes) -> None:
+        """Keep a file in the place of the one that had this name."""
+        self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", (name, body))
 
     def drop_files(self, but: Collection[str]) -> None:
         """Forget every file but these."""

@@ -96,8 +96,9 @@ class Catalogue:
         self.ledger = Ledger()  # of the frozen extractor, and what it comes to
         self.learnt: Learnt | None = None
         self.by_rounds = False  # what devices say through the extractor is said in rounds alone
+        self.reserved: frozenset[str] = frozenset()  # files that are no version's yet
         self._text, self._versions = "", [Book()]
-        self._frozen: tuple[str, Bank | None] = "", None
+        self._frozen: dict[str, Bank] = {}  # of the newest books that were asked for
 
     @property
     def versions(self) -> list[Book]:
@@ -122,19 +123,19 @@ class Catalogue:
                 "another one is another run: name another data directory",
             )
         if extractor.bundle != self.versions[-1].bundle:
-            self._freeze(extractor, data, 0)
+            book, files = self.with_extractor(book_of(extractor)), {extractor.blob: data}
+            self._write(book, f"freeze {extractor.bundle[:16]}", 0, files)
         with self.journal.commit():
             self.journal.set_meta(NAMED, extractor.bundle)
 
-    def _freeze(self, extractor: FrozenExtractor, data: bytes, round: int) -> None:
-        prototypes = b64encode(extractor.prototypes).decode()
-        book = Book(prototypes, extractor.bundle, extractor.blob, extractor.size)
+    def with_extractor(self, other: Book) -> Book:
+        """The newest decisions, under the extractor of another book."""
         before = self.versions[-1]
-        if before.frozen:
-            # Whose a class is, and what it is called, is said of its name and not of any features.
-            names = {name: getattr(before, name) for name in BY_NAME}
-            book = replace(book, **names)
-        self._write(book, f"freeze {extractor.bundle[:16]}", round, {extractor.blob: data})
+        book = replace(other, why="", by="")
+        if not before.frozen:
+            return book
+        # Whose a class is, and what it is called, is said of its name and not of any features.
+        return replace(book, **{name: getattr(before, name) for name in BY_NAME})
 
     def bank(self, round: int, state: GlobalState, book: Book | None = None) -> Bank | None:
         """What is published; None while there is nothing to classify with."""
@@ -164,10 +165,12 @@ class Catalogue:
     def extractor(self, book: Book | None = None) -> Bank | None:
         """The lineage that is frozen, and the prototypes that its bundle came with."""
         book, frozen = book or self.versions[-1], self._frozen
-        if book.frozen != frozen[0]:
-            bank = published.read(b64decode(book.frozen)).bank if book.frozen else None
-            frozen = self._frozen = book.frozen, bank
-        return frozen[1]
+        if not book.frozen:
+            return None
+        if book.frozen not in frozen:
+            bank = published.read(b64decode(book.frozen)).bank
+            frozen = self._frozen = {**dict(list(frozen.items())[-1:]), book.frozen: bank}
+        return frozen[book.frozen]
 
     @property
     def lineage(self) -> str:
@@ -263,9 +266,6 @@ class Catalogue:
         """An operator's command: the answer, and whether the channel changed."""
         if command == "list":
             return self.listing(round, state, self.versions), False
-        if command == "freeze":
-            self._freeze(*read_bundle(Path(str(arguments["file"]))), round)
-            return self.listing(round, state, self.versions), True
         now = replace(self.versions[-1], by="")
         changes: dict[str, Callable[[Book], Book]] = {
             "admit": lambda book: self._admit(book, str(arguments["name"])),
@@ -349,7 +349,7 @@ class Catalogue:
             self.journal.keep_file(name, data)
         # Bundles are large: those that no version can go back to are of no use, nor is what devices
         # contributed through them.
-        self.journal.drop_files({version.parcel for version in versions})
+        self.journal.drop_files({version.parcel for version in versions} | self.reserved)
         if book.frozen != before[-1].frozen:
             lineages = (self.extractor(version) for version in versions)
             self.journal.ledger.drop_lineages({b.about.lineage for b in lineages if b is not None})
@@ -463,6 +463,12 @@ class Catalogue:
                 f"there is no version {version}", f"there are 0 to {len(versions) - 1}"
             )
         return replace(versions[version], by="")
+
+
+def book_of(extractor: FrozenExtractor) -> Book:
+    """Nothing decided but which extractor."""
+    prototypes = b64encode(extractor.prototypes).decode()
+    return Book(prototypes, extractor.bundle, extractor.blob, extractor.size)
 
 
 def _without(messages: Mapping[str, str], name: str) -> dict[str, str]:

@@ -294,6 +294,7 @@ def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: 
         serve.enrol or "manual",
         plan.admission.devices,
         plan.ledger,
+        plan.rollout,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
 from coordinator.messages import Messages
+from coordinator.rollouts import summary
 from coordinator.service import glance, status
 from coordinator.service.blobs import BlobServer, is_descriptor
 from coordinator.service.control import Request
@@ -77,6 +78,8 @@ NAP = 0.5  # seconds at most between turns: deadlines are met to within it
 REPLY = 1.0  # seconds between answers to another coordinator
 RETRY = 2.0  # seconds between attempts to write to a journal that cannot be written
 
+LOOKS = ("", "status")  # at a rollout, for which nobody has to wait
+
 Arrivals = list[tuple[TopicParts, bytes]]
 Answer = tuple[dict[str, Any], list[broker.Publication]]
 
@@ -128,6 +131,8 @@ class Service:
     def look(self, request: Request) -> dict[str, Any] | None:
         """The answer to a request that need not wait for the loop; called by other threads."""
         try:
+            if request.command == "rollout" and request.arguments.get("what", "") in LOOKS:
+                return summary.status(self.deps.core.rollouts, self.deps.clock())
             return self._look(request.command, request.arguments)
         except FleetError as error:
             return {"error": str(error), "code": error.code}
@@ -378,8 +383,9 @@ class Service:
                 return {"paused": paused}, core.pause(paused, now)
             case "publish":
                 return {"published": core.base_round}, core.greetings()
-            case "classes":
-                return self._classes(arguments)
+            case "classes" | "rollout":
+                carry = self._classes if command == "classes" else self._rollout
+                return carry(arguments)
             case "forget":
                 agent = str(arguments["agent"])
                 forgotten, more = core.forget(agent, now)
@@ -404,6 +410,17 @@ class Service:
         with journal.commit():
             journal.add_event("revoked", agent=agent)
         return {"revoked": agent}
+
+    def _rollout(self, arguments: dict[str, Any]) -> Answer:
+        core = self.deps.core
+        command = str(arguments.pop("what", "status"))
+        if command == "list":
+            return summary.every(core.journal.rollouts), []
+        if command == "history":
+            number = arguments.get("number")
+            tables, last = core.journal.rollouts, int(arguments.get("last", 1000))
+            return summary.history(tables, None if number is None else int(number), last), []
+        return core.rollout(command, arguments, self.deps.clock())
 
     def _classes(self, arguments: dict[str, Any]) -> Answer:
         core = self.deps.core

@@ -12,6 +12,7 @@ from coordinator.core import Core
 from coordinator.devices import DeviceRecord
 from coordinator.journal.journal import Journal
 from coordinator.messages import Messages
+from coordinator.rollouts import summary
 from protofleet.errors import UsageError
 from protofleet.exchange import learned
 
@@ -67,6 +68,7 @@ def status(
         "verdict": "" if verdict is None else verdict.sentence,
         "ledger": None if core.terms.private is not None else ledger(core),
         "budget": budget(core),
+        "rollout": summary.glance(core.rollouts, now),
         "connected": connected,
         "uptime_seconds": uptime,
     }

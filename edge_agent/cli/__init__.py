@@ -16,6 +16,7 @@ from edge_agent.cli.join_cmd import join
 from edge_agent.cli.run_cmd import run as run_command
 from edge_agent.cli.status_cmd import status
 from edge_agent.cli.summarise_cmd import summarise
+from edge_agent.cli.trial_cmd import trial
 from edge_agent.cli.unknowns_cmd import unknowns
 from edge_agent.cli.watch_cmd import watch
 from protofleet.cli.main import run
@@ -52,6 +53,7 @@ for command in (
     forget,
     unknowns,
     summarise,
+    trial,
 ):
     agent.add_command(command)
 

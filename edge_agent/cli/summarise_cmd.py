@@ -15,6 +15,7 @@ import click
 from edge_agent.cli.common import device_options, settings, warned
 from edge_agent.cli.infer_cmd import bundle_option
 from protofleet.errors import DataError, FleetError
+from protofleet.exchange.archive import BundleError
 from protofleet.util.allocator import give_freed_memory_back, keep_no_large_block
 
 if TYPE_CHECKING:
@@ -103,7 +104,12 @@ def summarise(
     keep_no_large_block()
     if to is not None:
         sandbox.tried(bundle, name)
-    path, kind = to or bundle, open_bundle(bundle).manifest.input
+    try:
+        path, kind = to or bundle, open_bundle(bundle).manifest.input
+    except BundleError:
+        if as_json:  # the daemon fetches it anew
+            click.echo(json.dumps({"damaged": True}))
+        raise
     where = os.environ.get("PROTOFLEET_DATA")
     samples = partial(labelled.samples, config.data, Path(where) if where else None, kind)
     if path != bundle:

@@ -37,6 +37,11 @@ by one that passed its self-test and by no other.
 #   the state asks this device to count    the total is fetched, the process counts, the counts are
 #                                          offered; once a total, and only after the device's own
 #                                          contribution was taken
+#   another one is rolled out to this      it is tried beside the one in use (`candidate`), and is
+#     device                               in use once it passed; then as above
+#   the channel names the one before       it lies beside as `previous.pfb`, and is in use at once
+#   the channel has none any more          the one in use becomes `previous.pfb`
+#   a byte of fleet.pfb is damaged         it is removed, and fetched anew
 #   a class was enrolled, or things        the total is fetched: a row of the class takes it, and
 #     were seen, no total here             to tell which unknown ones are alike, and from drift
 #
@@ -49,15 +54,13 @@ by one that passed its self-test and by no other.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any
 
 from edge_agent import membership
 from edge_agent.config import Config
@@ -66,13 +69,17 @@ from edge_agent.daemon.deliver import COUNTS, FIRST_WAIT, LONGEST_WAIT, OWN, Del
 from edge_agent.daemon.outbound import Outbound
 from edge_agent.daemon.summing import LedgerSums
 from edge_agent.daemon.transfers import Transfers
+from edge_agent.trials.candidate import Candidate
+from edge_agent.trials.progress import ChannelState, Course
 from edge_agent.updates import cache
 from edge_agent.updates.fetch import Fetch, Fetched
+from edge_agent.worker.process import ChildProcess, Start, last_words, report_of
 from protofleet import wire
 from protofleet.errors import LinkBusy, TrustError, WireError
 from protofleet.exchange import archive, gathered, published
 from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.exchange.published import STABLE, About
+from protofleet.exchange.rollouts import CANARY
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor
 from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts
@@ -80,7 +87,6 @@ from protofleet.trust.listing import BundleList
 from protofleet.trust.sequence import DAEMON
 from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.util.logs import Log
-from protofleet.util.processes import without_secrets
 
 POLL = 0.2  # seconds between looks at the process
 LOOK = 1.0  # seconds between looks for classes that were enrolled
@@ -93,21 +99,13 @@ SPOKEN_BY = ("minimum", "changed", "rank")  # what the fleet's settings say of c
 NOTHING = About("none", ())
 
 
-class ChildProcess(Protocol):
-    """As much of a process as is needed."""
+@dataclass(frozen=True)
+class _ChannelWord:
+    """What a channel said last: the message, what is in it, and of which run."""
 
-    @property
-    def stdout(self) -> IO[bytes] | None: ...
-
-    @property
-    def stderr(self) -> IO[bytes] | None: ...
-
-    def poll(self) -> int | None: ...
-
-    def terminate(self) -> None: ...
-
-
-Start = Callable[[Sequence[str]], ChildProcess]
+    payload: bytes
+    state: ChannelState
+    run: str
 
 
 class Adoption:
@@ -141,7 +139,11 @@ class Adoption:
         listed = None if self._listing is None else self._listing.check
         self._fetch = Fetch(self._receiver, listed)
         self._in_use = archive.name_of(self.file)
-        self._about, self._run = NOTHING, ""  # the channel's
+        self.candidate = Candidate(config, self.file, outbound, log, clock, start)
+        self._channels: dict[str, _ChannelWord] = {}
+        self._about, self._run = NOTHING, ""  # of what is followed
+        before = cache.read(cache.state_file(self.file))
+        self._lineage = "" if before is None else before.bank.about.lineage  # of what is in use
         self._state = b""
         self._rules: tuple[str, ...] = ()  # the fleet's, as flags
         self._speech_due = False  # of the samples as they are, by the bundle that the channel names
@@ -170,7 +172,7 @@ class Adoption:
     @property
     def _new(self) -> Path:
         """Where a bundle waits for its test."""
-        return self.file.with_name(f"fleet-{self._named[:16] or 'none'}.pfb")
+        return self.candidate.waiting_file(self._named)
 
     @property
     def ready(self) -> bool:
@@ -194,11 +196,19 @@ class Adoption:
 
     def _take_in(self, place: TopicParts, payload: bytes) -> None:
         match place.kind, place.rest:
-            case "proto", (channel_name,) if channel_name == STABLE and payload:
-                self._blob_complete(self._state_blob(place, payload))
+            case "proto", (channel_name,) if channel_name in (STABLE, CANARY):
+                if payload:
+                    self._blob_complete(self._state_blob(place, payload))
+                else:
+                    self._channels.pop(channel_name, None)
+                    self._none_said(channel_name)
+            case "rollout", _:
+                self.candidate.take_plan(payload)
+                self._fetch.allow()
+                self._steer()
             case "proto", (channel_name,) if channel_name == TOTAL:
                 self._total_announced(place, payload)
-            case "bundle", (channel_name,) if channel_name == STABLE:
+            case "bundle", (channel_name,) if channel_name in (STABLE, CANARY):
                 self._follow_fetch(lambda: self._fetch.announced(place, payload))
             case "listing", _ if payload and self._listing is not None:
                 self._listing.take(payload)
@@ -217,7 +227,10 @@ class Adoption:
         size = len(payload) if message is None else BlobDescriptor.from_body(message.body).size
         if size > LARGEST_STATE:
             raise WireError(f"classes of {size} bytes, at most {LARGEST_STATE} are due")
-        return Blob(place, payload) if message is None else self._receiver.announce(place, message)
+        if message is None:
+            return Blob(place, payload)
+        owner = None if place.rest == (STABLE,) else CANARY
+        return self._receiver.announce(place, message, owner)
 
     def _total_announced(self, place: TopicParts, payload: bytes) -> None:
         """A total is fetched by those alone who need it."""
@@ -241,9 +254,10 @@ class Adoption:
 
     def due(self, *, connected: bool) -> float:
         """When to look again; never, if nothing goes on."""
-        if self._process is not None:
+        if self._process is not None or self.candidate.busy:
             return self._clock() + POLL
         times = [self._start_at] if self._ready else []
+        times.append(self.candidate.due)
         if self._fits:
             times.append(self._clock() + LOOK)
         if connected:
@@ -265,6 +279,7 @@ class Adoption:
         """What was not answered is worth another try."""
         self._receiver.connected()
         self.deliveries.connected()
+        self.candidate.connected()
         self._retry_now()
 
     def samples_changed(self) -> None:
@@ -276,8 +291,10 @@ class Adoption:
         """Do what is due."""
         if self._process is not None:
             self._check_process(self._process)
-        elif self._ready and self._clock() >= self._start_at:
+        elif self._ready and self._clock() >= self._start_at and not self.candidate.busy:
             self._start_process()
+        else:
+            self._look_at_candidate()
         if self._fits and self._clock() >= self._enrolled_at:
             self._enrolled_at = self._clock() + LOOK
             if self._speaks:
@@ -291,8 +308,43 @@ class Adoption:
 
     def stop(self) -> None:
         """The daemon leaves."""
+        self.candidate.stop()
         if self._process is not None:
             self._process.terminate()
+
+    def report(self, run: str, epoch: int, *, may_send: bool) -> None:
+        """Say what this device runs, if that is news."""
+        if self._config.agent.take_bundle:
+            self.candidate.report(self._in_use, run, epoch, may_send=may_send)
+
+    def _look_at_candidate(self) -> None:
+        """What is rolled out to this device; it may change what is in use."""
+        candidate, stable = self.candidate, self._channels.get(STABLE)
+        if stable is None or not self._config.agent.take_bundle:
+            return  # what the fleet has is not known yet
+        at_rest, wants = self._fits or not self._named, candidate.wants
+        try:
+            changed = candidate.look(self._in_use, self._trial_states(stable), at_rest=at_rest)
+        except OSError as error:
+            self._log.warning(f"what is rolled out finds no room: {error.strerror}")
+            return
+        if changed:
+            self._in_use = archive.name_of(self.file)
+            self._steer()
+        if candidate.wants != wants:
+            self._refetch()
+
+    def _trial_states(self, stable: _ChannelWord) -> tuple[bytes, bytes]:
+        """The classes for what is in use, and for the candidate; empty: its own."""
+        plan, canary = self.candidate.plan, self._channels.get(CANARY)
+        state = self._state
+        if plan.state:
+            fits = canary is not None and canary.state.digest == plan.state
+            return state, canary.payload if canary is not None and fits else b""
+        if plan.lineage == stable.state.about.lineage:
+            return state, stable.payload
+        fits = canary is not None and canary.state.about.lineage == plan.lineage
+        return state, canary.payload if canary is not None and fits else b""
 
     def _blob_complete(self, blob: Blob | None) -> None:
         if blob is None:
@@ -303,17 +355,55 @@ class Adoption:
         elif file is not None:
             self._follow_fetch(lambda: self._fetch.whole(file))
         else:
-            self._state_came(blob.payload)
+            self._state_came(str(blob.parts.rest[0]), blob.payload)
 
-    def _state_came(self, payload: bytes) -> None:
+    def _state_came(self, channel: str, payload: bytes) -> None:
         state = published.read(payload)
-        about, run = state.bank.about, state.envelope.run or ""
-        if not (about.lineage.startswith("extractor:") and about.bundle):
+        word = ChannelState(state.bank.about, state.digest)
+        self._channels[channel] = _ChannelWord(payload, word, state.envelope.run or "")
+        self._steer()
+
+    def _none_said(self, channel: str) -> None:
+        """A channel has nothing any more."""
+        if channel == STABLE:
+            self._channels[STABLE] = _ChannelWord(b"", ChannelState(NOTHING, ""), self._run)
+        self._steer()
+
+    def _steer(self) -> None:
+        """Follow whose word counts here by now."""
+        stable, canary = self._channels.get(STABLE), self._channels.get(CANARY)
+        if stable is None:
+            return
+        course = self.candidate.course(
+            self._in_use, self._lineage, stable.state, None if canary is None else canary.state
+        )
+        word = stable if course.source == "stable" else canary
+        if course.source == "own" or word is None:
+            word = self._own_word(course)
+        about = word.state.about
+        if about.lineage.startswith("extractor:") and course.bundle:
+            about = replace(about, bundle=course.bundle)
+        else:
             about = NOTHING
+        self._follow(word.payload, about, word.run)
+
+    def _own_word(self, course: Course) -> _ChannelWord:
+        """What was said last of the bundle that this device stays with."""
+        if self._named == course.bundle:
+            return _ChannelWord(self._state, ChannelState(self._about, ""), self._run)
+        before = cache.read(cache.state_file(self.file))
+        if before is None:
+            return _ChannelWord(b"", ChannelState(NOTHING, ""), self._run)
+        about, run = before.bank.about, before.envelope.run or ""
+        payload = cache.state_file(self.file).read_bytes()
+        return _ChannelWord(payload, ChannelState(about, before.digest), run)
+
+    def _follow(self, payload: bytes, about: About, run: str) -> None:
         before, total, self._state = (self._named, self._run), self._about.total, payload
         if about.bundle != self._named:
             self._clear()
         self._about, self._run = about, run
+        self._change_back()
         if before != (self._named, self._run):
             self._speech_due = bool(self._named) and self._speaks
             folder = statement.folder_of(self.file, about.lineage) if self._named else None
@@ -321,13 +411,41 @@ class Adoption:
             self._enrolled_stamp = self._enrolled = 0
             self._retry_now()
         if self._fits:
-            write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
-        here = self._fits or self._new.exists() or self._tested == self._named
-        self._follow_fetch(lambda: self._fetch.want("" if here else self._named))
+            self._lineage = about.lineage
+            if self._state:
+                write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
+        self._refetch()
         if about.total != total:
             self._counting = ""
             self.deliveries.withdraw(COUNTS)
         self._want_total()
+
+    def _change_back(self) -> None:
+        """What was in use before is, again; and nothing is where the fleet has no extractor."""
+        if self._in_use == self._named:
+            return
+        if self.candidate.restore(self._named):
+            self._in_use = self._named
+        elif self._in_use and not self._named and self._is_withdrawn:
+            self.file.replace(self.candidate.previous)
+            self._log.warning(
+                "the fleet has no extractor any more: this device's bundle is set aside",
+                bundle=self._in_use[:16],
+                file=self.candidate.previous.name,
+            )
+            self._in_use = ""
+
+    @property
+    def _is_withdrawn(self) -> bool:
+        """Whether the fleet says that it has no bundle, and not merely none for this device."""
+        stable = self._channels.get(STABLE)
+        return stable is not None and not stable.state.about.bundle
+
+    def _refetch(self) -> None:
+        """Fetch what is to be used here, or else what is to be tried."""
+        here = self._fits or self._new.exists() or self._tested == self._named
+        wish = self.candidate.wants if here or not self._named else self._named
+        self._follow_fetch(lambda: self._fetch.want(wish))
 
     def _follow_fetch(self, fetching: Callable[[], Fetched | None]) -> None:
         try:
@@ -339,7 +457,8 @@ class Adoption:
             return
         # Nothing of it is read here: it may be anything, and its test is a process of its own.
         size = fetched.file.stat().st_size
-        fetched.file.replace(self._new)
+        fetched.file.replace(self.candidate.waiting_file(fetched.name))
+        self.candidate.wants = ""
         self._fetch.want("")
         self._log.info("the fleet's bundle came", bundle=fetched.name[:16], bytes=size)
 
@@ -440,9 +559,9 @@ class Adoption:
         if code is None:
             return
         self._process, self._tested = None, ""
-        report, (counting, file) = _report(process.stdout), self._counts
+        report, (counting, file) = report_of(process), self._counts
         self._counts = ("", ("", ""))
-        words = _last_words(process) or f"the process ended with {code}"
+        words = last_words(process) or f"the process ended with {code}"
         if code and self._new.exists():
             self._clear()
             self._fetch.refuse()
@@ -457,6 +576,12 @@ class Adoption:
         if code and counting:
             self._counted, self._speech_due = counting, True  # the next total may be of use
             self._log.warning(f"no counts for the fleet: {words}")
+        elif code and report.get("damaged"):
+            self._log.error(f"this device's bundle is damaged, and fetched anew: {words}")
+            self.file.unlink(missing_ok=True)
+            self._in_use, self._speech_due = "", True
+            self._fetch.allow()
+            self._refetch()
         elif code:
             self._speech_due = self._speaks
             self._retry_later()
@@ -527,30 +652,3 @@ def _slip(payload: bytes) -> wire.Message | None:
 
 def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(words[::2], words[1::2], strict=True))
-
-
-def _report(stream: IO[bytes] | None) -> Mapping[str, Any]:
-    """What the process printed: one JSON document; empty if it printed none."""
-    try:
-        document = json.loads(b"" if stream is None else stream.read())
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _last_words(process: ChildProcess) -> str:
-    """The last line of its errors; empty if there is none."""
-    errors = b"" if process.stderr is None else process.stderr.read()
-    lines = errors.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("error: ") if lines else ""
-
-
-def launched(words: Sequence[str]) -> ChildProcess:
-    """A process whose words are read when it is over."""
-    return subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=without_secrets(os.environ),
-    )

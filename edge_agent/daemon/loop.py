@@ -49,7 +49,7 @@ from typing import Any
 
 from edge_agent.config import Config
 from edge_agent.daemon import outbound, status, upkeep
-from edge_agent.daemon.adopt import Adoption, Start, launched
+from edge_agent.daemon.adopt import Adoption
 from edge_agent.daemon.drift import DriftNews
 from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.home import HomeNews
@@ -91,6 +91,7 @@ from edge_agent.worker.ipc import (
     TaskFailed,
     WorkerEnded,
 )
+from edge_agent.worker.process import Start, launched
 from edge_agent.worker.supervisor import Supervisor
 from protofleet import wire
 from protofleet.errors import FleetError, LinkBusy, LinkError
@@ -428,6 +429,7 @@ class Daemon:
             self._feed(BundleReady(self.adoption.ready))
         # Where what leaves is counted, answers to samples are no less telling than samples' sums.
         self.cameras.look(connected=may_send and self.me.budget is False)
+        self.adoption.report(self.me.run, self.me.epoch, may_send=may_send)
         if may_send and self.me.run and self.me.budget is False:
             self.drift.look(self._report)
         counted = self.me.budget is False

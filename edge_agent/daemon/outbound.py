@@ -13,6 +13,7 @@ from edge_agent.records import OutboxEntry
 from edge_agent.worker.ipc import DataSurvey, Measured
 from protofleet import wire
 from protofleet.errors import LinkBusy
+from protofleet.exchange.rollouts import RolloutReport, write_report
 from protofleet.mqtt.link.events import Publication, Ticket, Will
 from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics
@@ -105,6 +106,21 @@ class Outbound:
             round=round,
         )
         self.say(self.topics.report(agent), wire.encode(envelope, {"round": round, **body}), qos=0)
+
+    def reported(self, report: RolloutReport, run: str, epoch: int) -> bool:
+        """What this device runs; retained, for whoever listens later."""
+        agent = self.config.id
+        envelope = wire.Envelope(
+            t="reported",
+            fleet=self.topics.fleet,
+            run=run or None,
+            epoch=max(epoch, 0),
+            agent=agent,
+            boot=self.boot,
+            seq=self._next(),
+        )
+        topic = self.topics.reported(agent)
+        return self.say(topic, write_report(report, envelope), retain=True)
 
     def say(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> bool:
         """Whether the link took it; what is refused here is said again later by whoever keeps

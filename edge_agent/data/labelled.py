@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from edge_agent.config import DataSection
 from edge_agent.data import folders, images, source
 from protofleet.contract import Input
+
+Part = Literal["train", "test"]
 
 
 @dataclass(frozen=True)
@@ -32,26 +34,29 @@ class LabelledSample:
     read: Callable[[], NDArray[Any]]  # as the extractor takes it, or `DataError`
 
 
-def samples(section: DataSection, data_dir: Path | None, kind: Input) -> Iterator[LabelledSample]:
-    """All there are to learn from, in an order that stays."""
+def samples(
+    section: DataSection, data_dir: Path | None, kind: Input, part: Part = "train"
+) -> Iterator[LabelledSample]:
+    """All there are to learn from, in an order that stays; or those that are held back from it."""
     path = Path(section.source)
     if path.is_dir() and not any(path.iterdir()):
         return
     if path.is_dir() and not section.rows:
-        yield from _photographs(path, kind)
+        yield from _photographs(path, kind, part)
         return
     square = kind.kind == "image" and kind.shape[0] == kind.shape[1]
     if path.is_dir() and square and not section.image_size:
         section = replace(section, image_size=kind.shape[0])  # once, and from the photograph
     pool = source.read(section, data_dir)
-    for row in pool.train:
+    for row in getattr(pool, part):
         x, label = pool.data.x[row], pool.data.classes[int(pool.data.y[row])]
         content = sha256(repr((x.shape, x.dtype.str)).encode() + np.ascontiguousarray(x).tobytes())
         yield LabelledSample(content.hexdigest(), label, partial(images.fitted, x, kind))
 
 
-def _photographs(root: Path, kind: Input) -> Iterator[LabelledSample]:
-    for file in folders.listed(root, 0.0).train:
+def _photographs(root: Path, kind: Input, part: Part) -> Iterator[LabelledSample]:
+    listing = folders.listed(root, 0.0)
+    for file in listing.train if part == "train" else listing.test:
         if not file.path.is_file():
             continue  # removed since it was listed; or a pipe, which nobody may ever fill
         try:

@@ -20,7 +20,7 @@ import numpy as np
 from edge_agent.inference.bundle import Bundle, open_bundle
 from edge_agent.inference.classifier import Classifier, Mismatch
 from protofleet.errors import FusionError, WireError
-from protofleet.exchange import contributed, published
+from protofleet.exchange import archive, contributed, published
 from protofleet.exchange.archive import BundleError
 from protofleet.exchange.contributed import Claim, Contributed
 from protofleet.exchange.published import About, Bank, Published
@@ -110,14 +110,33 @@ def enrolled(bundle: Path, lineage: str) -> list[EnrolledClass]:
 
 
 def settled(classifier: Classifier, bundle: Path) -> None:
-    """Use the newest state on disk, where it fits, and the classes that were enrolled here."""
+    """Use the newest state on disk, where it fits, and the classes that were enrolled here; and the
+    bundle itself, where a daemon put another one in its place.
+    """
     state = read(state_file(bundle))
+    if _replaced(classifier, bundle, state):
+        return
     if state is None:
         take(classifier, bundle, classifier.bundle.published)
     elif state.bank.about.lineage in classifier.bundle.manifest.lineages:
         take(classifier, bundle, state)
     else:
         _settled_elsewhere(classifier, bundle, state)
+
+
+def _replaced(classifier: Classifier, bundle: Path, state: Published | None) -> bool:
+    """Whether there is another bundle in this one's place: then it is in use."""
+    if archive.name_of(bundle) in ("", classifier.bundle.digest):
+        return False
+    with contextlib.suppress(BundleError, Mismatch):
+        other = open_bundle(bundle)
+        if state is None:
+            classifier.change(other)
+            return True
+        if state.bank.about.lineage in other.manifest.lineages:
+            classifier.change(other, with_enrolled(bundle, state.bank), state.digest)
+            return True
+    return False
 
 
 def _settled_elsewhere(classifier: Classifier, bundle: Path, state: Published) -> None:

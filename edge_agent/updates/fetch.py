@@ -31,7 +31,8 @@ class Fetch:
 
     def __init__(self, receiver: BlobReceiver, listed: Listed | None = None) -> None:
         self._receiver, self._listed = receiver, listed
-        self._announced: tuple[TopicParts, wire.Message] | None = None
+        # By channel: a bundle that is tried is on another one than the fleet's.
+        self._announced: dict[str, tuple[TopicParts, wire.Message]] = {}
         # The digest of what turned out to be of no use: it is not fetched again, else a bad bundle
         # on a channel would cost every device the traffic of fetching it for ever.
         self._bad: str | None = None
@@ -47,16 +48,22 @@ class Fetch:
 
     def announced(self, parts: TopicParts, payload: bytes) -> Fetched | None:
         """What a channel says of its bundle; `WireError` if that is nothing."""
+        (channel,) = parts.rest
         if not payload:
-            self._announced = None
-            return self._begin()
+            before = self._announced.pop(channel, None)
+            ended = before is not None and before[1].body.get("bundle") == self.wanted
+            return self._begin() if ended or not self.under_way else None
         message = wire.decode(payload)
         if message.envelope.t != "slip" or message.body.get("of") != "bundle":
             raise WireError("bundle: a slip for a bundle is due")
-        before = self._announced
+        before = self._announced.get(channel)
+        self._announced[channel] = (parts, message)
         if before is not None and before[1].body == message.body and self.under_way:
             return None  # retained, it comes again with each connection
-        self._announced = (parts, message)
+        if self.under_way and message.body.get("bundle") != self.wanted:
+            ours = before is not None and before[1].body.get("bundle") == self.wanted
+            if not ours:
+                return None  # another channel's
         return self._begin()
 
     def again(self) -> Fetched | None:
@@ -73,18 +80,28 @@ class Fetch:
 
     def refuse(self) -> None:
         """The bundle that came last is of no use: do not fetch it again."""
-        self._bad = None if self._announced is None else str(self._announced[1].body.get("digest"))
+        offer = self._offer
+        self._bad = None if offer is None else str(offer[1].body.get("digest"))
         self.under_way = False
+
+    def allow(self) -> None:
+        """What was of no use once may be worth another try: somebody asks for it anew."""
+        self._bad = None
+
+    @property
+    def _offer(self) -> tuple[TopicParts, wire.Message] | None:
+        """What is wanted, if a channel has it."""
+        every = self._announced.values()
+        return next((one for one in every if one[1].body.get("bundle") == self.wanted), None)
 
     def _begin(self) -> Fetched | None:
         if self.under_way:
             self._receiver.forget("bundle")
             self.under_way = False
-        if self._announced is None or not self.wanted:
+        offer = self._offer if self.wanted else None
+        if offer is None or offer[1].body.get("digest") == self._bad:
             return None
-        parts, message = self._announced
-        if message.body.get("bundle") != self.wanted or message.body.get("digest") == self._bad:
-            return None
+        parts, message = offer
         if self._listed is not None:
             descriptor = BlobDescriptor.from_body(message.body)
             self._listed(descriptor.digest, descriptor.size)

@@ -29,6 +29,7 @@ COMMON = {
     "g/keys": "keys",
     "g/list": "listing",
     "c/home": "fleet_home",
+    "g/rollout": "rollout",
 }
 # What stands behind d/{id}/, and its kind.
 SINGLE = {
@@ -36,6 +37,7 @@ SINGLE = {
     "down": "own_state",
     "rcpt": "receipt",
     "evt": "report",
+    "reported": "reported",
     "csr": "renewal",
     "crt": "certificate",
     "box": "box",
@@ -119,6 +121,10 @@ class Topics:
     def listing(self) -> str:
         return f"{self.prefix}/g/list"
 
+    @property
+    def rollout(self) -> str:
+        return f"{self.prefix}/g/rollout"
+
     def ask(self, invitation: str) -> str:
         return f"{self.prefix}/j/{invitation}/ask"
 
@@ -164,6 +170,9 @@ class Topics:
     def sees(self, agent: str, place: str) -> str:
         return f"{self.prefix}/d/{agent}/sees/{place}"
 
+    def reported(self, agent: str) -> str:
+        return f"{self.prefix}/d/{agent}/reported"
+
     def renewal(self, agent: str) -> str:
         return f"{self.prefix}/d/{agent}/csr"
 
@@ -190,9 +199,9 @@ class Topics:
         """What a coordinator subscribes to; its own state as well, so that two at once notice each
         other.
         """
-        # Nobody sends `reported` and `ack` yet, nor `desired` and `cmd` below. Both lists and the
-        # access rules stay as they are all the same, for they are what brokers in the field know.
-        # `parse` knows none of these topics: what arrives there is acknowledged and dropped.
+        # Nobody sends `ack` yet, nor `desired` and `cmd` below. Both lists and the access rules
+        # stay as they are all the same, for they are what brokers in the field know. `parse` knows
+        # none of these topics: what arrives there is acknowledged and dropped.
         ends = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack")
         return [
             (self.coordinator_state, 1),
@@ -220,6 +229,7 @@ class Topics:
             (self.round, 1),
             (self.shared_state, 1),
             (self.group, 1),
+            (self.rollout, 1),
             (f"{self.prefix}/g/blob/+/+", 1),
             (f"{self.prefix}/g/+/proto", 1),
             (f"{self.prefix}/g/+/bundle", 1),

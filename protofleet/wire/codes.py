@@ -93,6 +93,19 @@ class Scope(StrEnum):
     DEVICE = "device"  # of no use on this device
 
 
+class Setback(StrEnum):
+    """Why a device did not take what was rolled out to it, or gave it up."""
+
+    BUNDLE = "bundle"  # its hash, its graph, its self-test
+    CRASH = "crash"  # it ended, or could not answer, on this device's own pictures
+    WORSE = "worse"
+    SLOWER = "slower"
+    LARGER = "larger"
+    SICK = "sick"  # in use: it started and never answered, or not again from the disk
+    OVERDUE = "overdue"  # never travels: no word from a device that is there
+    SILENT = "silent"  # never travels: it began, and was not heard since
+
+
 class RoundPhase(StrEnum):
     """What an announcement says of its round."""
 

@@ -22,6 +22,7 @@ from simulators.cli.bench_pages_cmd import pages
 from simulators.cli.bench_papers_cmd import papers
 from simulators.cli.bench_photos_cmd import photos
 from simulators.cli.bench_rogues_cmd import rogues
+from simulators.cli.bench_rollouts_cmd import rollouts
 from simulators.cli.bench_silence_cmd import silence
 from simulators.cli.bench_smoothing_cmd import smoothing
 from simulators.cli.bench_truth_cmd import truth
@@ -52,6 +53,7 @@ for command in (
     papers,
     photos,
     rogues,
+    rollouts,
     silence,
     smoothing,
     truth,

@@ -14,12 +14,12 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from edge_agent import membership
-from edge_agent.config import AgentSection, Config, FleetSection, LimitsSection
+from edge_agent.config import AgentSection, Config, DataSection, FleetSection, LimitsSection
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
 from edge_agent.joining.sealed_link import sealed_link
@@ -50,6 +50,7 @@ class DeviceSite:
     draw_of: Callable[[Contract], Draw] = prototypes
     keepalive: int = 30
     now: Callable[[], datetime] = datetime.now
+    data: DataSection = field(default_factory=DataSection)
 
 
 def run_device(site: DeviceSite, started: Callable[[Daemon], None]) -> None:
@@ -59,6 +60,7 @@ def run_device(site: DeviceSite, started: Callable[[Daemon], None]) -> None:
         agent=AgentSection(site.agent, str(site.folder)),
         fleet=FleetSection(site.fleet),
         limits=LimitsSection(min_free_mb=0),
+        data=site.data,
     )
     directory_lock, store = lock(site.folder), Store(site.folder)
     try:

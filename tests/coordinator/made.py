@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from coordinator.config import LedgerSection
+from coordinator.config import LedgerSection, RolloutSection
 from coordinator.core import Core, Terms
 from coordinator.devices import Patience
 from coordinator.journal.journal import Journal
@@ -54,6 +54,7 @@ def core(
     devices=10_000,
     ledger=None,
     enrol="auto",
+    rollout=None,
 ):
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
@@ -79,6 +80,7 @@ def core(
         enrol,
         devices,
         ledger or LedgerSection(),
+        rollout or RolloutSection(),
         under,
     )
     messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)

@@ -61,7 +61,8 @@ def test_devices_that_do_not_contribute_in_time_are_named_with_why(tmp_path, mon
         {"agent": "d"},
     ]
     listing = {"awaited": [row["agent"] for row in rows]}
-    answers = {"classes": listing, "agents": {"agents": rows}}
+    rollout = {"rollout": 1, "phase": "open", "devices": []}
+    answers = {"classes": listing, "agents": {"agents": rows}, "rollout": rollout}
     monkeypatch.setattr(freeze_cmd, "ask", lambda folder, command, **words: answers.get(command))
     monkeypatch.setattr(freeze_cmd, "echo_classes", lambda *_: None)
     call = {"if_better": False, "config": None, "data_dir": tmp_path, "as_json": False}
@@ -72,3 +73,15 @@ def test_devices_that_do_not_contribute_in_time_are_named_with_why(tmp_path, mon
         "4 devices did not contribute in time: a: features of another extractor; "
         "b: its self-test fails; c: silent; d: nothing yet"
     )
+
+
+def test_who_refuses_is_not_waited_for(tmp_path, monkeypatch):
+    source = packed_bundle(tmp_path / "b.pfb", ANTS)
+    devices = [{"agent": "a", "is": "failed", "words": "the self-test fails"}]
+    rollout = {"rollout": 1, "phase": "open", "devices": devices}
+    answers = {"classes": {"awaited": ["a"]}, "rollout": rollout}
+    monkeypatch.setattr(freeze_cmd, "ask", lambda folder, command, **words: answers.get(command))
+    monkeypatch.setattr(freeze_cmd, "echo_classes", lambda *_: None)
+    call = {"if_better": False, "config": None, "data_dir": tmp_path, "as_json": False}
+    with pytest.raises(FleetError, match="1 devices do not take it: a: the self-test fails"):
+        freeze_cmd.freeze.callback(source=source, wait=600.0, **call)

@@ -80,4 +80,4 @@ def test_a_journal_of_class_means_becomes_one_of_contributions(tmp_path):
         db.execute("PRAGMA user_version=5")
     again = journal(tmp_path)
     assert (again.meta("run"), again.meta("summaries")) == ("r", None)
-    assert (again.ledger.contributions("e"), again.ledger.newest(), SCHEMA) == ([], None, 9)
+    assert (again.ledger.contributions("e"), again.ledger.newest(), SCHEMA) == ([], None, 10)

@@ -1,0 +1,38 @@
+"""What a journal remembers of rollouts."""
+
+from coordinator.journal.journal import Journal
+from coordinator.journal.progress import ROLLOUTS, RolloutRecord, StepRecord
+
+
+def test_a_rollout_its_members_and_who_ran_what_when(tmp_path):
+    journal = Journal(tmp_path, lambda: 5.0)
+    tables = journal.rollouts
+    assert (tables.newest(), tables.all(), tables.steps()) == (None, [], [])
+    with journal.commit():
+        tables.put(RolloutRecord(1, {"bundle": "b"}, "open", 0, ""))
+        tables.put_members(1, {"a": {"step": "trying"}, "b": {"step": "trying"}})
+        tables.add_steps([StepRecord(1, "", "started", "x"), StepRecord(1, "a", "trying", "")])
+    with journal.commit():
+        tables.put(RolloutRecord(1, {"bundle": "b"}, "open", 1, ""))
+        tables.put_members(1, {"a": {"step": "proven"}})
+        tables.add_steps([StepRecord(1, "a", "proven", "")])
+        tables.drop_agent("b")
+    journal.close()
+    again = Journal(tmp_path, lambda: 6.0)
+    assert again.rollouts.newest() == RolloutRecord(1, {"bundle": "b"}, "open", 1, "", 5.0)
+    assert again.rollouts.members(1) == {"a": {"step": "proven"}}
+    assert [s.step for s in again.rollouts.steps(1)] == ["started", "trying", "proven"]
+    assert [s.step for s in again.rollouts.steps(1, last=1)] == ["proven"]
+    assert again.rollouts.steps(2) == []
+    again.close()
+
+
+def test_old_ones_are_forgotten(tmp_path):
+    journal = Journal(tmp_path, lambda: 0.0)
+    with journal.commit():
+        for number in range(1, ROLLOUTS + 3):
+            journal.rollouts.put(RolloutRecord(number, {}, "done", 0, ""))
+            journal.rollouts.put_members(number, {"a": {}})
+    assert [r.number for r in journal.rollouts.all()] == list(range(3, ROLLOUTS + 3))
+    assert journal.rollouts.members(2) == {}
+    journal.close()

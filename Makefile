@@ -52,18 +52,19 @@ lint: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-# Every payload of ours through Home Assistant's own schemas, in an environment of its own (400 MB): writes
-# tests/data/homeassistant/payloads.json, which the tests hold the code to.
+# Every payload of ours through Home Assistant's own schemas, and then Home Assistant itself beside a mosquitto, in
+# an environment of its own (400 MB): writes tests/data/homeassistant/payloads.json, which the tests hold the code to.
 HOMES := .venv-homeassistant
 $(HOMES)/.ready:
 	@$(PYTHON) -m venv $(HOMES)
 	@echo "installing Home Assistant into $(HOMES) (once)"
-	@$(HOMES)/bin/pip install --quiet --disable-pip-version-check homeassistant==2024.3.3 paho-mqtt==1.6.1
+	@$(HOMES)/bin/pip install --quiet --disable-pip-version-check homeassistant==2024.3.3 paho-mqtt==1.6.1 janus==1.0.0
 	@touch $@
 
 homeassistant: $(READY) $(HOMES)/.ready
 	@PYTHONPATH=. $(BIN)/python tools/homes.py
 	@$(HOMES)/bin/python tools/homes.py check
+	@$(HOMES)/bin/python tools/homes.py live
 
 bench: $(READY)
 	@$(BIN)/protofleet bench codec

@@ -4,13 +4,18 @@
 to be seen of them, in `tests/data/homeassistant/payloads.json`; the suite holds the code to that
 file. `check` runs in an environment of its own, with Home Assistant in it: every payload goes
 through Home Assistant's own discovery schema, nothing may be dropped, every template is rendered by
-its own templates.
+its own templates. `live` starts Home Assistant beside a mosquitto, says all of it there, and looks
+at what it made: entities and their states, a name that its user gave, a button, a device that lost
+its power, and that nothing is left when all is taken back.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import shutil
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -237,5 +242,145 @@ def _plain(text: str) -> str:
     return json.dumps(json.loads(text)) if text.startswith("{") else text
 
 
+def live() -> int:
+    """By a Home Assistant that runs; how many things were wrong."""
+    import asyncio
+    import logging
+    import tempfile
+    import time
+
+    logging.disable(logging.CRITICAL)  # components that nobody asked for miss their packages
+    folder, port = Path(tempfile.mkdtemp()), _free_port()
+    (folder / "configuration.yaml").write_text("")
+    settings = folder / "mosquitto.conf"
+    settings.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+    program = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+    if program is None:
+        print("mosquitto is not installed: Home Assistant was not started")
+        return 1
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([program, "-c", str(settings)], stderr=quiet, stdout=quiet) as broker:
+        try:
+            time.sleep(1.0)
+            wrong = asyncio.run(_lived(folder, port))
+        finally:
+            broker.terminate()
+    print("\n".join(wrong) or "Home Assistant lives with it: nothing wrong")
+    return len(wrong)
+
+
+async def _lived(folder: Path, port: int) -> list[str]:
+    import asyncio
+
+    from homeassistant.helpers import entity_registry
+    from paho.mqtt.client import Client
+
+    recorded = json.loads(FILE.read_text())
+    payloads, words = recorded["payloads"], recorded["words"]
+    pressed: list[str] = []
+    client = Client("fleet")
+    client.on_message = lambda _client, _data, message: pressed.append(message.topic)
+    client.connect("127.0.0.1", port)
+    client.subscribe(f"pf/1/{FLEET}/d/+/press/+")
+    client.loop_start()
+
+    def say(topic: str, payload: bytes) -> None:
+        client.publish(topic, payload, 1, True).wait_for_publish(10)
+
+    hass = await _started(folder, port)
+    entities = entity_registry.async_get(hass)
+
+    def state(unique_id: str) -> str:
+        for entry in entities.entities.values():
+            if entry.unique_id == f"protofleet_{FLEET}_{unique_id}":
+                found = hass.states.get(entry.entity_id)
+                return found.state if found else "none"
+        return "none"
+
+    wrong = []
+
+    async def until(due: str, holds: Any) -> None:
+        for _ in range(240):
+            if holds():
+                print(f"lived    {due}")
+                return
+            await asyncio.sleep(0.25)
+        wrong.append(f"not so: {due}")
+
+    for topic, payload in payloads.items():
+        say(topic, json.dumps(payload).encode())
+    for number in (0, 2, 4, 7, 9):  # who is there, an answer, both homes
+        say(words[number]["topic"], base64.b64decode(words[number]["payload"]))
+    await until(f"{len(payloads)} entities", lambda: len(entities.entities) == len(payloads))
+    for name, due in {
+        f"{AGENT}_answer": "mug",
+        f"{AGENT}_probability": "93.4",
+        f"{AGENT}_bundle": "on",
+        f"{AGENT}_connection": "on",
+        "coordinator_accuracy": "91.3",
+        "coordinator_alerts": "on",
+    }.items():
+        await until(f"{name} is {due}", lambda name=name, due=due: state(name) == due)
+    answer = next(e for e in entities.entities.values() if e.unique_id.endswith(f"{AGENT}_answer"))
+    entities.async_update_entity(answer.entity_id, name="What the door sees", area_id="hall")
+    for topic, payload in payloads.items():
+        say(
+            topic,
+            json.dumps({**payload, "device": {**payload["device"], "sw_version": "1"}}).encode(),
+        )
+    await asyncio.sleep(1.0)
+    entry = entities.async_get(answer.entity_id)
+    kept = ("What the door sees", "hall")
+    await until(
+        "a name and an area of its user's stay", lambda: (entry.name, entry.area_id) == kept
+    )
+    button = f"button.{AGENT.replace('-', '_')}_contribute"
+    await hass.services.async_call("button", "press", {"entity_id": button}, blocking=True)
+    await until(
+        "a button is pressed", lambda: pressed == [f"pf/1/{FLEET}/d/{AGENT}/press/contribute"]
+    )
+    say(words[1]["topic"], base64.b64decode(words[1]["payload"]))  # its last will
+    await until(
+        "a device without power is unavailable", lambda: state(f"{AGENT}_answer") == "unavailable"
+    )
+    await until("and not connected", lambda: state(f"{AGENT}_connection") == "off")
+    for topic in payloads:
+        say(topic, b"")
+    await until("nothing is left when it is taken back", lambda: not entities.entities)
+    client.loop_stop()
+    await hass.async_stop(force=True)
+    return wrong
+
+
+async def _started(folder: Path, port: int) -> Any:
+    """Home Assistant with nothing in it but MQTT."""
+    from homeassistant import auth, bootstrap, config_entries, loader
+    from homeassistant.core import HomeAssistant
+    from homeassistant.setup import async_setup_component
+
+    hass = HomeAssistant(str(folder))
+    hass.config.skip_pip = True
+    loader.async_setup(hass)
+    hass.config_entries = config_entries.ConfigEntries(hass, {})
+    await bootstrap.async_load_base_functionality(hass)
+    hass.auth = await auth.auth_manager_from_config(hass, [{"type": "homeassistant"}], [])
+    web = {"server_host": "127.0.0.1", "server_port": _free_port()}
+    await async_setup_component(hass, "http", {"http": web})
+    await hass.async_start()
+    broker = {"broker": "127.0.0.1", "port": port, "discovery": True, "discovery_prefix": PREFIX}
+    entry = config_entries.ConfigEntry(
+        version=1, minor_version=1, domain="mqtt", title="mqtt", data=broker, source="user"
+    )
+    await hass.config_entries.async_add(entry)
+    return hass
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+DO = {"check": check, "live": live}
+
 if __name__ == "__main__":
-    sys.exit(check() if sys.argv[1:] == ["check"] else write())
+    sys.exit(DO[sys.argv[1]]() if sys.argv[1:] else write())

@@ -112,7 +112,8 @@ class Situation:
     waiting: Sequence[str] = ()
     history: Sequence[Measurement] = ()  # oldest first
     disk: DiskSpace | None = None
-    certificates: Sequence[tuple[str, float]] = ()  # whose, and seconds until they end
+    certificates: Sequence[tuple[str, float]] = ()  # a device's, and seconds until it ends
+    own_certificates: Sequence[tuple[str, float]] = ()  # authority, coordinator, broker: likewise
 
 
 def alerts(now: Situation) -> tuple[Alert, ...]:
@@ -183,20 +184,27 @@ def _disk(now: Situation) -> list[Alert]:
 
 
 def _certificate(now: Situation) -> list[Alert]:
-    ending = sorted((seconds, name) for name, seconds in now.certificates if seconds < SOON)
     hint = "Start the device and let it reach the broker: it renews by itself; or invite it anew."
-    rows = [
+    devices = _ending(now.certificates, "", hint)
+    hint = "Start the coordinator again: it signs new ones for itself and the broker."
+    own = _ending(now.own_certificates, "the ", hint)
+    return [*own, *_few(devices, f"{len(devices)} certificates end within {lasting(SOON)}")]
+
+
+def _ending(of: Sequence[tuple[str, float]], the: str, hint: str) -> list[Alert]:
+    """Of those that end soon, the first to end first."""
+    return [
         Alert(
             "certificate",
             name,
-            f"The certificate of {name} "
+            f"The certificate of {the}{name} "
             + (f"ends in {lasting(seconds)}." if seconds > 0 else "has ended."),
             hint,
             "bad" if seconds < LAST else "warn",
         )
-        for seconds, name in ending
+        for name, seconds in sorted(of, key=lambda one: one[1])
+        if seconds < SOON
     ]
-    return _few(rows, f"{len(rows)} certificates end within {lasting(SOON)}")
 
 
 def _refused(now: Situation) -> list[Alert]:

@@ -13,6 +13,7 @@ from coordinator.alerts import Alert, DeviceGlance, DiskSpace, Measurement, Situ
 from coordinator.core import Core
 from coordinator.devices import DeviceRecord
 from coordinator.members.office import Office
+from coordinator.service.vitals import certificates
 from protofleet.errors import TrustError
 
 EVERY = 5.0  # seconds: a look at a thousand devices takes some milliseconds
@@ -81,6 +82,7 @@ class Lookout:
             self._history(),
             disk,
             self._certificates(),
+            self._own_certificates(),
         )
 
     def _glance(self, device: DeviceRecord, now: float, listening: bool) -> DeviceGlance:
@@ -111,6 +113,12 @@ class Lookout:
         except TrustError:  # its disk is full, or its file damaged: that is said elsewhere
             return []
         return [(m.name, m.ends - now) for m in members if m.revoked is None and m.ends]
+
+    def _own_certificates(self) -> list[tuple[str, float]]:
+        if self._office is None:
+            return []
+        now = self._wall()
+        return [(name, end - now) for name, end in certificates(self._office.folder).items()]
 
 
 def measurement(event: dict[str, Any]) -> Measurement | None:

@@ -28,6 +28,7 @@ WRONG = [
     (Situation(disk=DiskSpace(10**8, 10**11)), "disk", "100 MB are free"),
     (Situation(certificates=(("a", 3 * DAY),)), "certificate", "of a ends in 3 days."),
     (Situation(certificates=(("a", -5.0),)), "certificate", "of a has ended."),
+    (Situation(own_certificates=(("broker", DAY),)), "certificate", "of the broker ends in 24 h"),
 ]
 
 

@@ -19,8 +19,8 @@ from simulators.cli.common import json_option
 def pages(requests: int, devices: int, port: int, as_json: bool) -> None:
     """A round of a live coordinator alone, and beside a page that is looked at, flooded, killed.
 
-    Blocks of twenty rounds of each take turns; `more` is the median of what neighbouring blocks
-    differ by.
+    Blocks of forty rounds of each take turns; `more` is the median of what neighbouring blocks
+    differ by, and CPU the coordinator's own.
     """
     from tempfile import TemporaryDirectory
 
@@ -33,10 +33,12 @@ def pages(requests: int, devices: int, port: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=1))
         return
-    click.echo(f"{'the page is':<12}{'rounds':>8}{'a round':>12}{'more':>12}{'requests':>10}")
+    titles = f"{'a round':>12}{'more':>12}{'its CPU':>12}{'more':>12}{'requests':>10}"
+    click.echo(f"{'the page is':<12}{'rounds':>8}{titles}")
     for row in rows:
         asked = f"{row.requests:,}" if row.requests else ""
         name = "not there" if row.condition == "alone" else row.condition
         times = f"{row.round_ms:>9.1f} ms{row.more_ms:>+9.1f} ms"
+        times += f"{row.cpu_ms:>9.1f} ms{row.more_cpu_ms:>+9.1f} ms"
         refused = f"  {row.refused:,} refused" if row.refused else ""
         click.echo(f"{name:<12}{row.rounds:>8}{times}{asked:>10}{refused}")

@@ -17,8 +17,9 @@ answers every announcement at once, so that a round is little but the coordinato
 #     flooded     a page, and requests to it by four connections as fast as it answers
 #     killed      a page that is killed as soon as it answers, and started again
 #
-# A round is from one announcement to the next, as the devices hear them. Whoever floods is a
-# process of the page's own priority: it stands for another machine.
+# A round is from one announcement to the next, as the devices hear them; the coordinator's
+# processor time in it says what the page takes where the machine has other things to do, too.
+# Whoever floods is a process of the page's own priority: it stands for another machine.
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ from simulators.speed import raw
 from simulators.speed.serving import serving
 
 FLEET, CLASSES, DIM = "pages", 10, 64
-TURNS, BLOCK, FIRST = 5, 20, 5  # rounds of a block, and those before that are not counted
+TURNS, BLOCK, FIRST = 5, 40, 5  # rounds of a block, and those before that are not counted
 PATIENCE = 120.0
 DOCUMENTS = ("status", "fleet", "classes", "learning", "rounds")
 CONDITIONS = ("alone", "looked at", "flooded", "killed")
@@ -69,6 +70,8 @@ class PageCost:
     rounds: int
     round_ms: float
     more_ms: float  # than alone, in the median of neighbouring blocks
+    cpu_ms: float  # of the coordinator's process, in the mean
+    more_cpu_ms: float
     requests: int
     refused: int
 
@@ -91,12 +94,13 @@ def bench_pages(
 ) -> list[PageCost]:
     """TURNS blocks of each condition; a flooded one lasts until its share of the requests came."""
     blocks: dict[str, list[list[float]]] = {name: [] for name in CONDITIONS}
+    cpu = dict.fromkeys(CONDITIONS, 0.0)
     asked = dict.fromkeys(CONDITIONS, 0)
     refused = dict.fromkeys(CONDITIONS, 0)
     serve = {"run": "bench", "min_agents": devices, "round_timeout": 600.0}
     with (
         running_broker(folder / "broker", prefer="mosquitto") as broker,
-        serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve),
+        serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as service,
         answering(broker, devices) as announced,
     ):
         _block(announced, FIRST)
@@ -105,20 +109,26 @@ def bench_pages(
             for name in CONDITIONS:
                 with _condition(name, folder / "data", port, share) as beside:
                     _block(announced, FIRST)
+                    used = raw.cpu(service.pid)
                     block = _block(announced, BLOCK)
                     while beside.goes_on():
                         block += _block(announced, BLOCK)
+                    cpu[name] += raw.cpu(service.pid) - used
                     blocks[name].append(block)
                 asked[name] += beside.requests
                 refused[name] += beside.refused
             tell(f"turn {turn} of {TURNS}: {asked['flooded']} requests")
     middles = {name: [median(block) for block in own] for name, own in blocks.items()}
+    rounds = {name: sum(map(len, own)) for name, own in blocks.items()}
+    used_ms = {name: 1e3 * cpu[name] / rounds[name] for name in CONDITIONS}
     return [
         PageCost(
             name,
-            sum(map(len, blocks[name])),
+            rounds[name],
             median(middles[name]),
             median(a - b for a, b in zip(middles[name], middles["alone"], strict=True)),
+            used_ms[name],
+            used_ms[name] - used_ms["alone"],
             asked[name],
             refused[name],
         )

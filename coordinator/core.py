@@ -522,7 +522,7 @@ class Core:
             words = "this fleet has a budget: what devices have to say they say in its rounds"
             refusal = Refusal(Reason.BUDGET, words)
             return self.intake.refuse(agent, 0, sha256(body).hexdigest(), refusal)
-        if envelope.method in (contributed.CONTRIBUTE, contributed.COUNT):
+        if envelope.method in contributed.METHODS:
             refusals = self.intake.counters.refusals
             answers = self.keeper.take(agent, payload, now)
             if self.intake.counters.refusals == refusals:

@@ -21,6 +21,7 @@ from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting
 from protofleet.settings.home import DeviceHome
+from protofleet.settings.page import PageSection
 
 Window = tuple[time, time]  # of the day; one that ends before it begins goes over midnight
 _WINDOW = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
@@ -220,6 +221,15 @@ class CameraSection:
 
 
 @dataclass(frozen=True)
+class RecentSection:
+    """What is remembered of what this device saw, for its owner to name; on this device alone."""
+
+    pictures: int = setting(500, "pictures that wait to be named, at most", low=1)
+    megabytes: int = setting(100, "what they take on the disk, at most", low=1)
+    days: float = setting(30.0, "after which a picture goes that nobody named", low=0)
+
+
+@dataclass(frozen=True)
 class Config:
     """One device, resolved."""
 
@@ -231,6 +241,8 @@ class Config:
     limits: LimitsSection = field(default_factory=LimitsSection)
     homeassistant: DeviceHome = field(default_factory=DeviceHome)
     camera: CameraSection = field(default_factory=CameraSection)
+    recent: RecentSection = field(default_factory=RecentSection)
+    page: PageSection = field(default_factory=PageSection)
 
     @property
     def id(self) -> str:
@@ -242,7 +254,13 @@ class Config:
         """Where the device's files are."""
         return Path(self.agent.data_dir)
 
+    @property
+    def album(self) -> Path:
+        """Where pictures that are named on the page become samples."""
+        return Path(self.data.source) if self.data.source else self.data_dir / ALBUM
 
+
+ALBUM = "photos"  # of a device whose samples are what is named on its page
 PATHS = {
     "agent": ("data_dir", "export_to"),
     "broker": FILES,
@@ -270,7 +288,14 @@ def load(
         )
     sections = {f.name: type(getattr(Config(), f.name)) for f in fields(Config)}
     document = layers.laid(document, layers.from_environment(sections, environ), flags)
-    return _as_member(from_plain(Config, document))
+    return _with_album(_as_member(from_plain(Config, document)))
+
+
+def _with_album(config: Config) -> Config:
+    """Where there is a page a device may begin without a sample."""
+    if config.data.source or not config.page.listen:
+        return config
+    return replace(config, data=replace(config.data, source=str(config.album)))
 
 
 def _as_member(config: Config) -> Config:

@@ -39,7 +39,7 @@ ORDER = {
         ("recent", "client"),
         ("cameras",),
         ("trials",),
-        ("daemon",),
+        ("daemon", "page"),
         ("metrics",),
         ("cli",),
     ),

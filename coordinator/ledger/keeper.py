@@ -69,7 +69,7 @@ from coordinator.messages import Messages
 from coordinator.uploads.validation import Refusal
 from protofleet.errors import FusionError, WireError
 from protofleet.exchange import contributed
-from protofleet.exchange.contributed import Contributed, CountReport
+from protofleet.exchange.contributed import Contributed, CountReport, Withdrawal
 from protofleet.exchange.gathered import GROUP, GroupTotal
 from protofleet.mqtt.link.events import Publication
 from protofleet.settings.fields import from_plain, to_plain
@@ -230,6 +230,8 @@ class Keeper:
             return self._refuse(agent, 0, message.digest, refusal, REFUSED)
         if isinstance(message, CountReport):
             return self._take_counts(agent, message, payload, now)
+        if isinstance(message, Withdrawal):
+            return self._take_back(agent, message, now)
         return self._take_contribution(agent, message, payload, now)
 
     def look(self, now: float) -> tuple[bool, list[Publication]]:
@@ -403,6 +405,31 @@ class Keeper:
         self.ledger = ledger
         self._changed(agent, now)
         self._log.info("contribution", agent=agent, samples=samples, classes=names[:200])
+        return answer
+
+    def _take_back(self, agent: str, message: Withdrawal, now: float) -> list[Publication]:
+        """A device's own contribution goes, and nothing comes in its place."""
+        claim, ledger, tables = message.claim, self.ledger, self._journal.ledger
+        if claim.lineage != self._catalogue.lineage:
+            refusal = admission.other_lineage(self._catalogue.lineage)
+            return self._refuse(agent, 0, message.digest, refusal, REFUSED)
+        answer = [self._messages.receipt(agent, 0, message.digest, UploadStatus.ACCEPTED)]
+        if (agent, claim.source) not in ledger.entries:
+            return answer
+        try:
+            old = read_contribution(tables, claim.lineage, agent, claim.source)
+            ledger = ledger.without(agent, old)
+        except (FusionError, WireError) as error:
+            refusal = Refusal(Reason.BAD_FUSION, " ".join(str(error).split()))
+            return self._refuse(agent, 0, message.digest, refusal, REFUSED)
+        with self._journal.commit():
+            tables.drop_contribution(claim.lineage, agent, claim.source)
+            self._journal.add_event("withdrawn", agent=agent)
+        self.ledger = ledger
+        self._changed(agent, now)
+        if not ledger.of(agent):
+            self.comparisons = self.comparisons.without(agent)
+        self._log.info("withdrawn", agent=agent)
         return answer
 
     def _take_counts(

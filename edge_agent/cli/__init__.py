@@ -14,6 +14,7 @@ from edge_agent.cli.infer_cmd import infer
 from edge_agent.cli.init_cmd import init
 from edge_agent.cli.join_cmd import join
 from edge_agent.cli.run_cmd import run as run_command
+from edge_agent.cli.serve_cmd import serve
 from edge_agent.cli.status_cmd import status
 from edge_agent.cli.summarise_cmd import summarise
 from edge_agent.cli.trial_cmd import trial
@@ -36,6 +37,7 @@ def agent() -> None:
     edge-agent infer --bundle B photos/                 classify photos with what the fleet learned
     edge-agent watch --bundle B rtsp://camera/stream    say what a camera sees
     edge-agent enroll --bundle B --label owl *.jpg      a new class from a few photos
+    edge-agent serve                                    a page to name what it saw
     edge-agent unknowns --bundle B                      what it saw and knew no class for
     """
 
@@ -52,6 +54,7 @@ for command in (
     enroll,
     forget,
     unknowns,
+    serve,
     summarise,
     trial,
 ):

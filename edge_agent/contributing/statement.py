@@ -11,7 +11,8 @@ it: its contribution, and its counts against a total.
 #                      and with which one was said that is left out since its owner took one back
 #   back.json          samples that were said and that their owner took back
 #   labelled.json      how many samples of each class there are, said or not: this device's prior
-#   contribution.cbor  the message; written only when what is said has changed
+#   contribution.cbor  the message; written only when what is said has changed. Where its owner took
+#                      back all that there was, a withdrawal
 #   total.cbor         the newest total that was fetched, against which samples are counted
 #   counts.cbor        the message with the counts
 #   forecast.json      what counting told of each class, for the device's own page (`forecast`)
@@ -201,8 +202,14 @@ class Statement:
         even = settings.covariance == "off"
         how = settings.covariance if even else settings.rank
         now_terms = [speaker.fleet, speaker.agent, speaker.run, how]
-        new = bool(spoken) and (spoken != before or terms != now_terms)
-        if new:
+        # Of nothing at all is spoken once: where something was said before.
+        new = (spoken != before or terms != now_terms) if spoken else bool(before)
+        if new and not spoken:
+            message = contributed.write_withdrawal(
+                Claim(self.lineage), speaker.envelope(contributed.WITHDRAW)
+            )
+            write_whole(self.contribution, message, mode=OWN_FILE)
+        elif new:
             features, labels = self._features(cache, spoken)
             rank, grid = 0 if even else settings.rank, Grid.fitting(features)
             own = contribution(features, labels, grid, rank)

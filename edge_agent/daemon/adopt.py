@@ -599,7 +599,8 @@ class Adoption:
         self._remark(report)
         with suppress(OSError):
             write_whole(cache.state_file(self.file), self._state, mode=OWN_FILE)
-            if report.get("samples") and self._speaks:
+            # New and of no sample: all of it was taken back.
+            if (report.get("samples") or report.get("new")) and self._speaks:
                 message = (folder / statement.CONTRIBUTION).read_bytes()
                 self._say(OWN, message, gathered.contributing(self._about.lineage))
             if counting and report.get("total") == counting == self._about.total:

@@ -9,11 +9,12 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 
 from edge_agent import membership
-from edge_agent.config import Config, need_source
+from edge_agent.config import ALBUM, Config, need_source
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
 from edge_agent.joining.sealed_link import sealed_link
@@ -26,7 +27,8 @@ from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import LinkSettings
 from protofleet.mqtt.topics import Topics, check_name
 from protofleet.trust.sequence import DAEMON
-from protofleet.util.files import exposed
+from protofleet.util.extras import check_installed
+from protofleet.util.files import exposed, own_folder
 from protofleet.util.logs import Log
 from protofleet.util.systemd import Notifier
 
@@ -65,6 +67,8 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
     log = Log(sys.stderr, config.agent.log_format)
     where = check(config, environ)
     directory = lock(config.data_dir)
+    if Path(config.data.source) == config.data_dir / ALBUM:
+        own_folder(config.album)  # a camera may begin without a photo
     for words in filter(None, (exposed(config.data_dir), where.in_the_open)):
         log.warning(words)
     store = Store(config.data_dir)
@@ -103,10 +107,28 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         )
         daemon = Daemon(deps, rules, survey)
         stop.then(daemon.stop)
-        daemon.run()
+        with page_beside(config, log):
+            daemon.run()
     finally:
         store.close()
         directory.close()
+
+
+def page_beside(config: Config, log: Log) -> AbstractContextManager[object]:
+    """The owner's page in a process of its own, where there is to be one."""
+    if not config.page.listen:
+        return nullcontext()
+    check_installed("starlette", "page", "pages")
+    from protofleet.pages.child import Child
+
+    words = [sys.executable, "-m", "edge_agent", "serve", "--beside"]
+    words += ["--id", config.id, "--data-dir", str(config.data_dir), "--data", config.data.source]
+    # By flags and not by the daemon's file: its settings may have come from the environment.
+    for section in ("page", "recent"):
+        for name, value in vars(getattr(config, section)).items():
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            words += ["--set", f"{section}.{name}={text}"] if text else []
+    return Child(words, log)
 
 
 def first_survey(

@@ -18,6 +18,13 @@
 # and the largest cluster at 0.3 holds 93 to 100 % of that class, and nearly all of it that was
 # called unknown. On drawings and paintings (PACS) a class falls apart into several clusters, each
 # of one class.
+#
+# That takes the fleet's sums, and a space that many labels made. While nothing is known yet the
+# angle about the mean of all that waits has no such threshold: at 0.3 all photographs of a camera
+# are one cluster, at 0.7 some are and some are not. So `heaps` asks whether two things have the
+# same neighbours. Of 400 photographs of a camera without a label (office-caltech and PACS, eight
+# cameras) 54 of the 64 largest heaps were of one class each, and 791 of the 810 photographs in them
+# of the class that most of their heap was.
 
 from __future__ import annotations
 
@@ -34,6 +41,7 @@ from protofleet.values.prototypes import Floats, Head, Ints
 
 NEAR = 0.3  # cosine from which two are neighbours
 LEAST = 4  # neighbours of a core, itself among them
+NEAREST = (12, 8, 5)  # of which heaps are made
 
 
 def cosines(features: Floats, of: Moments, shrinkage: float) -> NDArray[np.float64]:
@@ -51,6 +59,29 @@ def by_sums(bundle: Path, bank: Bank, features: Sequence[Floats]) -> NDArray[np.
     if total is None or choice is None or not isinstance(bank.points, Head):
         return None
     return cosines(np.stack(features), total[1], choice.shrinkage)
+
+
+def heaps(cosine: NDArray[np.float64]) -> Ints:
+    """The heap of each, the largest is 0; −1 for what is alone. Where nothing tells how near near
+    is: two things are neighbours if each is among the other's nearest and half of these are the
+    same (Ertöz et al. 2003). Looked for in large heaps first, then in smaller ones of the rest.
+    """
+    count = len(cosine)
+    labels = np.full(count, -1, np.int64)
+    alike = np.where(np.eye(count, dtype=np.bool_), -np.inf, cosine)
+    order = np.argsort(-alike, 1)
+    for nearest in NEAREST:
+        rest = np.flatnonzero(labels < 0)
+        if count < 2 * nearest or len(rest) < LEAST:  # or nearly all are everybody's neighbours
+            continue
+        near = np.zeros((count, count), np.bool_)
+        near[np.arange(count)[:, None], order[:, :nearest]] = True
+        mutual = near & near.T
+        shared = mutual.astype(np.float32) @ mutual.T.astype(np.float32)
+        joined = (mutual & (shared >= nearest // 2)) | np.eye(count, dtype=np.bool_)
+        part = clustered(joined[np.ix_(rest, rest)].astype(np.float64))
+        labels[rest[part >= 0]] = part[part >= 0] + labels.max(initial=-1) + 1
+    return _by_size(labels)
 
 
 def clusters(keys: Sequence[str], labels: Ints) -> list[list[str]]:
@@ -78,8 +109,11 @@ def clustered(cosine: NDArray[np.float64], near: float = NEAR, least: int = LEAS
                 labels[fresh] = count
                 stack += fresh.tolist()
         count += 1
-    sizes = np.bincount(labels[labels >= 0], minlength=count)
-    order = np.argsort(-sizes, kind="stable")
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    return np.where(labels >= 0, rank[labels] if count else -1, -1)
+    return _by_size(labels)
+
+
+def _by_size(labels: Ints) -> Ints:
+    sizes = np.bincount(labels[labels >= 0])
+    rank = np.empty(len(sizes), np.int64)
+    rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    return np.where(labels >= 0, rank[labels] if len(sizes) else -1, -1)

@@ -26,7 +26,8 @@ from protofleet.wire import Envelope
 
 T = TypeVar("T")
 
-CONTRIBUTE, COUNT = "contribute", "count"  # as the envelope's method
+CONTRIBUTE, COUNT, WITHDRAW = "contribute", "count", "withdraw"  # as the envelope's method
+METHODS = (CONTRIBUTE, COUNT, WITHDRAW)
 _CLAIM = "about"
 
 
@@ -70,6 +71,15 @@ class CountReport:
     digest: str
 
 
+@dataclass(frozen=True, eq=False)
+class Withdrawal:
+    """A device takes back what it contributed, all of it, and has nothing to say in its place."""
+
+    claim: Claim
+    envelope: Envelope
+    digest: str
+
+
 def write_contribution(claim: Claim, own: Contribution, envelope: Envelope) -> bytes:
     """The message; half precision is no loss, as means and the rest lie on grids it holds."""
     parts = {**contribution.parts_of(own), _CLAIM: document_part(claim)}
@@ -82,8 +92,13 @@ def write_counts(claim: Claim, own: Counts, envelope: Envelope) -> bytes:
     return wire.encode(envelope, {**parts, _CLAIM: document_part(claim)}, "float32")
 
 
-def read(payload: bytes) -> Contributed | CountReport:
-    """Either, checked, or `WireError` and nothing else."""
+def write_withdrawal(claim: Claim, envelope: Envelope) -> bytes:
+    """The message."""
+    return wire.encode(envelope, {_CLAIM: document_part(claim)}, "float32")
+
+
+def read(payload: bytes) -> Contributed | CountReport | Withdrawal:
+    """One of these, checked, or `WireError` and nothing else."""
     message = wire.decode(payload)
     if message.envelope.t != "enrol":
         raise WireError(f"a message of type enrol is due, not {message.envelope.t}")
@@ -94,8 +109,12 @@ def read(payload: bytes) -> Contributed | CountReport:
             own = counts.from_parts(parts)
             own = replace(own, confused=confusion.from_parts(parts, own.samples))
             return CountReport(claim, own, message.envelope, message.digest)
+        if message.envelope.method == WITHDRAW:
+            if parts or claim.classes or claim.source:
+                raise WireError("enrol.parts: a withdrawal says nothing of classes")
+            return Withdrawal(claim, message.envelope, message.digest)
         if message.envelope.method != CONTRIBUTE:
-            raise WireError("enrol.method: contribute or count is due")
+            raise WireError("enrol.method: contribute, count or withdraw is due")
         shares = contribution.from_parts(parts)
         if shares.means.classes.tolist() != list(range(len(claim.classes))):
             raise WireError("enrol.parts: a mean of every class that is named is due")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from protofleet import wire
 from protofleet.contract import Contract
 from protofleet.errors import FusionError, SettingError, WireError
-from protofleet.exchange.contributed import Contributed, CountReport
+from protofleet.exchange.contributed import Contributed, CountReport, Withdrawal
 from protofleet.exchange.published import document_part, plain_of
 from protofleet.masking.layout import Layout
 from protofleet.settings.fields import from_plain
@@ -87,8 +87,10 @@ def layout(purpose: str, contract: Contract, width: int, devices: int) -> Layout
     return Layout.shaped(rooms, {}, devices)
 
 
-def sums_of(message: Contributed | CountReport, classes: tuple[str, ...]) -> Partial:
+def sums_of(message: Contributed | CountReport | Withdrawal, classes: tuple[str, ...]) -> Partial:
     """What a device adds; its rows are of these classes."""
+    if isinstance(message, Withdrawal):
+        raise FusionError("nothing is no part of a masked sum: the next one is made without it")
     if isinstance(message, CountReport):
         return counts.fold(message.counts)
     unknown = [name for name in message.claim.classes if name not in classes]

@@ -63,7 +63,8 @@ def forecast(of: Moments, own: Samples, shrinkage: float) -> list[ClassForecast]
     if not len(labels):
         return []
     slope = _slope(wrong, tested, there)
-    errors = wrong[0] + PRIOR * wrong[0].sum() / tested.sum()
+    # Half a wrong answer more: of few that are all right nobody knows that none will be wrong.
+    errors = wrong[0] + PRIOR * (wrong[0].sum() + 0.5) / (tested.sum() + 1)
     errors = errors[labels] / (tested[labels] + PRIOR)
     counts = of.counts[labels]
     now = errors * (counts / np.maximum(there[0][labels], 1.0)) ** -slope

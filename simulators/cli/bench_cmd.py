@@ -25,6 +25,7 @@ from simulators.cli.bench_rogues_cmd import rogues
 from simulators.cli.bench_rollouts_cmd import rollouts
 from simulators.cli.bench_silence_cmd import silence
 from simulators.cli.bench_smoothing_cmd import smoothing
+from simulators.cli.bench_taps_cmd import taps
 from simulators.cli.bench_truth_cmd import truth
 
 
@@ -56,6 +57,7 @@ for command in (
     rollouts,
     silence,
     smoothing,
+    taps,
     truth,
 ):
     bench.add_command(command)

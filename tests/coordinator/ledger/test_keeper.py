@@ -17,6 +17,7 @@ from protofleet import registry
 from protofleet.errors import SettingError, UsageError
 from protofleet.exchange import contributed, learned
 from protofleet.exchange.archive import BundleError
+from protofleet.exchange.contributed import Claim
 from protofleet.exchange.published import About, Bank
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
@@ -24,6 +25,8 @@ from protofleet.settings.fields import to_plain
 from protofleet.statistics import contribution, counts
 from protofleet.statistics.held_out import Samples
 from protofleet.values.prototypes import Prototypes
+from protofleet.wire import Envelope
+from tests.contributing import FLEET as FLEET_NAME
 from tests.contributing import GRID, LINEAGE, arrived, counted, message, read, samples
 from tests.coordinator.made import (
     CONTRACT,
@@ -412,3 +415,41 @@ def test_what_cannot_be_taken_in_is_refused_counted_and_changes_nothing(
     assert [r for *_, r in receipts(made.take([arrived(agent, payload)], 1.0))] == [code]
     assert made.intake.counters.refused == {code: 1}
     assert (made.keeper.ledger.entries, made.keeper.number) == ({}, 0)
+
+
+def withdrawn(agent, lineage=LINEAGE):
+    envelope = Envelope("enrol", FLEET_NAME, agent=agent, method=contributed.WITHDRAW)
+    return arrived(agent, contributed.write_withdrawal(Claim(lineage), envelope))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_device_takes_back_is_as_if_it_had_never_been_said(tmp_path, restarted):
+    made, never = ledger(tmp_path / "made"), ledger(tmp_path / "never")
+    said(never, "ac")
+    settled_without = settled(never)
+    said(made)
+    settled(made)
+    assert receipts(made.take([withdrawn("b")], 60.0)) == [("b", "accepted", "")]
+    if restarted:
+        made.journal.close()
+        made = ledger(tmp_path / "made")
+    assert made.keeper.ledger.agents == ["a", "c"]
+    assert settled(made, 60.0) == settled_without
+    # Once more, and by who never said anything: no harm, and no change.
+    for agent in "bd":
+        assert receipts(made.take([withdrawn(agent)], 200.0)) == [(agent, "accepted", "")]
+    assert made.state.sha256 == settled_without
+    # Of another extractor, or in another's name.
+    for place, payload in (
+        withdrawn("a", "extractor:other"),
+        (withdrawn("c")[0], withdrawn("a")[1]),
+    ):
+        (answer,) = receipts(made.take([(place, payload)], 300.0))
+        assert answer[1] == "refused"
+    assert made.keeper.ledger.agents == ["a", "c"]
+    # The last ones go, and what is there is an extractor without a class; then they come again.
+    made.take([withdrawn("a"), withdrawn("c")], 400.0)
+    made.take([], 500.0)
+    assert made.keeper.ledger.agents == []
+    said(made, "ac", 600.0)
+    assert settled(made, 600.0) == settled_without

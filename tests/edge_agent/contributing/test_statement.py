@@ -186,6 +186,24 @@ def test_a_photo_that_its_owner_took_back_takes_its_class_along_until_enough_cha
     assert other.contribution.read_bytes() == first
 
 
+def test_who_takes_everything_back_says_so(bundle, classifier, tmp_path):
+    have = samples(("a", 1, 5))
+    statement, _, _ = stated(bundle, tmp_path, classifier, have)
+    total = total_of(statement, statement.lineage)
+    take_back(tmp_path / "b.pfb", [have[0].key])
+    spoken = statement.speak(have[1:], SETTINGS, SPEAKER)
+    assert (spoken.new, spoken.classes, spoken.samples) == (True, (), 0)
+    message = contributed.read(statement.contribution.read_bytes())
+    assert isinstance(message, contributed.Withdrawal)
+    assert message.claim == Claim(statement.lineage)
+    assert not statement.speak(have[1:], SETTINGS, SPEAKER).new
+    with pytest.raises(DataError, match="nothing was contributed"):
+        statement.count(total, SPEAKER)
+    fresh = samples(("a", 1, 10))[1:]
+    statement, spoken, _ = stated(bundle, tmp_path, classifier, fresh)
+    assert (spoken.new, spoken.samples) == (True, 9)
+
+
 def total_of(statement, lineage, names=("a", "b")):
     """What the statement says, and of every class forty samples more."""
     rng = np.random.default_rng(5)

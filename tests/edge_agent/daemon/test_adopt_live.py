@@ -46,9 +46,9 @@ COLOURS = {"red": 1, "blue": 2, "grey": 3}
 class Stage:
     """The fleet in a folder."""
 
-    def __init__(self, folder, port):
+    def __init__(self, folder, port, more=""):
         self.folder, self.port, self.running = folder, port, []
-        (folder / "fleet.toml").write_text(FLEET_TOML.format(extractor=folder / "x.pfb"))
+        (folder / "fleet.toml").write_text(FLEET_TOML.format(extractor=folder / "x.pfb") + more)
         words = ["serve", "--config", str(folder / "fleet.toml")]
         with (folder / "log").open("ab") as log:
             command = [sys.executable, "-m", "coordinator", *words]
@@ -83,7 +83,7 @@ class Stage:
             return found if all(found.get(k) == v for k, v in expected.items()) else None
 
         try:
-            return until(there, f"a ledger with {expected}")
+            return until(there, f"a ledger with {expected}", 300)
         except AssertionError:
             logs = [path.read_text() for path in self.folder.glob("**/log")]
             raise AssertionError("\n".join([f"{expected}: {self.status()}", *logs])) from None

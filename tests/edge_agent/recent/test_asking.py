@@ -15,8 +15,8 @@ def heaps(*sizes, width=30):
 
 def test_while_nothing_is_known_every_heap_is_asked_about_before_any_twice():
     x, y = heaps(30, 20, 10, 5)
-    unit = asking.directions(x, None)
-    order = asking.order(unit, unit[:0], asking.doubts(None, None, len(x)))
+    unit = asking.directions(x)
+    order = asking.order(unit, unit[:0], asking.doubts(np.zeros((len(x), 0))))
     assert sorted(order.tolist()) == list(range(len(x)))
     assert set(y[order[:4]]) == {0, 1, 2, 3}
     # what was named here is not asked for again
@@ -26,16 +26,16 @@ def test_while_nothing_is_known_every_heap_is_asked_about_before_any_twice():
 
 def test_what_the_fleet_is_sure_of_comes_last():
     x, y = heaps(20, 20, 20)
-    shares = np.where((y == 0)[:, None], [0.99, 0.005, 0.005], [0.4, 0.35, 0.25])
-    doubt = asking.doubts(shares, None, len(x))
-    order = asking.order(asking.directions(x, None), np.zeros((0, 30)), doubt, most=40)
+    scores = np.where((y == 0)[:, None], [90.0, 1.0, 1.0], [3.0, 2.0, 1.0])
+    doubt = asking.doubts(scores)
+    order = asking.order(asking.directions(x), np.zeros((0, 30)), doubt, most=40)
     assert 0 not in y[order[:4]]
     assert (y[order[:20]] == 0).sum() <= 3
-    unknown = asking.doubts(shares, y == 0, len(x))
+    unknown = asking.doubts(scores, y == 0)
     assert (unknown[y == 0] == 1).all()
 
 
 def test_there_may_be_nothing_or_one_and_classes_may_be_one():
     assert asking.order(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0)).tolist() == []
     assert asking.order(np.zeros((1, 3)), np.zeros((0, 3)), np.ones(1)).tolist() == [0]
-    assert asking.doubts(np.ones((2, 1)), None, 2).tolist() == [0, 0]
+    assert asking.doubts(np.ones((2, 1))).tolist() == [1, 1]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edge_agent.recent.grouping import clustered, cosines
+from edge_agent.recent.grouping import clustered, cosines, heaps
 from protofleet.statistics.closed_form import Moments
 
 RNG = np.random.default_rng(2)
@@ -31,3 +31,21 @@ def test_a_chain_of_neighbours_is_one_cluster_and_its_ends_are_in_it():
     assert clustered(cosine, least=3).tolist() == [0] * 9
     assert clustered(cosine, least=4).tolist() == [-1] * 9
     assert clustered(np.zeros((0, 0))).tolist() == []
+
+
+def test_heaps_are_of_things_with_the_same_neighbours_however_far_apart_these_are():
+    centres = RNG.normal(size=(4, 60)) * 4
+    sizes = np.repeat(np.arange(4), (30, 20, 12, 7))
+    spread = np.array([1.0, 0.3, 2.0, 0.6])[sizes][:, None]
+    things = centres[sizes] + RNG.normal(size=(69, 60)) * spread
+    things -= things.mean(0)
+    unit = things / np.linalg.norm(things, axis=1, keepdims=True)
+    labels = heaps(unit @ unit.T)
+    several = [set(sizes[labels == n]) for n in range(labels.max() + 1)]
+    assert all(len(some) == 1 for some in several)
+    assert set.union(*several) == {0, 1, 2, 3}
+    assert np.bincount(labels[labels >= 0]).tolist() == sorted(
+        np.bincount(labels[labels >= 0]), reverse=True
+    )
+    assert heaps(np.zeros((0, 0))).tolist() == []
+    assert heaps(np.ones((3, 3))).tolist() == [-1] * 3

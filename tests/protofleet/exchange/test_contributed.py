@@ -69,7 +69,7 @@ def test_other_messages_are_neither():
     with pytest.raises(WireError, match="type enrol is due"):
         contributed.read(wire.encode(Envelope("global", "f"), {}))
     other = Envelope("enrol", "f", agent="one", method="summarise")
-    with pytest.raises(WireError, match="contribute or count"):
+    with pytest.raises(WireError, match="contribute, count or withdraw"):
         contributed.read(contributed.write_contribution(CLAIM, OWN, other))
     with pytest.raises(WireError, match="JSON document"):
         contributed.read(wire.encode(HEAD, parts_of(OWN)))
@@ -90,3 +90,13 @@ def test_a_total_of_another_width_is_refused_before_there_is_a_matrix_of_it(monk
 def test_a_claim_names_a_lineage_and_each_class_once(wrong):
     with pytest.raises(SettingError):
         Claim(**({"lineage": "x"} | wrong))
+
+
+def test_a_withdrawal_names_its_extractor_and_nothing_else():
+    envelope = wire.Envelope("enrol", "f", agent="a", method=contributed.WITHDRAW)
+    message = contributed.read(contributed.write_withdrawal(Claim("extractor:e"), envelope))
+    assert isinstance(message, contributed.Withdrawal)
+    assert (message.claim, message.envelope.agent) == (Claim("extractor:e"), "a")
+    for claim in (Claim("extractor:e", ("mug",)), Claim("extractor:e", source="mug")):
+        with pytest.raises(WireError, match="nothing of classes"):
+            contributed.read(contributed.write_withdrawal(claim, envelope))

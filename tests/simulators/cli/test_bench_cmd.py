@@ -26,8 +26,10 @@ def test_the_tables_there_are():
         "papers",
         "photos",
         "rogues",
+        "rollouts",
         "silence",
         "smoothing",
+        "taps",
         "truth",
     }
 

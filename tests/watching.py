@@ -31,11 +31,15 @@ def bank_of(classifier, names, seeds=(1, 2)):
     return knowing(lineage, names, [(classifier.embed(x), np.arange(len(x)) // 60)])
 
 
+def state_of(bundle, names="ab"):
+    """As a fleet publishes it."""
+    bank = bank_of(Classifier(bundle), names)
+    return published.write(bank, wire.Envelope("global", "f", "r", round=1), "float32")
+
+
 def teach(bundle, names="ab"):
     """As a daemon leaves it beside a bundle."""
-    bank = bank_of(Classifier(bundle), names)
-    payload = published.write(bank, wire.Envelope("global", "f", "r", round=1), "float32")
-    write_whole(cache.state_file(bundle), payload)
+    write_whole(cache.state_file(bundle), state_of(bundle, names))
 
 
 def knowing_bundle(path, names="ab"):

@@ -50,7 +50,7 @@ from typing import Any
 
 from edge_agent.cameras.frames import SIDE, StreamClock, head_of
 from edge_agent.data.files import MOST_PIXELS
-from edge_agent.inference.sandbox import confine
+from edge_agent.inference.sandbox import confine, room
 from protofleet.util import landlock
 from protofleet.util.processes import die_with_parent
 
@@ -206,7 +206,7 @@ def main() -> None:
     av.logging.set_level(av.logging.PANIC)
     if source["kind"] != "device":
         landlock.close_files(readable=_SYSTEM, network=True)
-    confine(MEMORY, None)
+    confine(min(MEMORY, room(MEMORY)), None)  # of a small device no more than its share
     try:
         play(av, source["kind"], source["address"])
     except BrokenPipeError:

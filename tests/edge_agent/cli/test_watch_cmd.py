@@ -1,5 +1,6 @@
 """`edge-agent watch` as a person calls it: a stream, a folder, a webhook, settings of a file."""
 
+import itertools
 import json
 import os
 import signal
@@ -13,10 +14,15 @@ import pytest
 
 from edge_agent.cli.watch_cmd import seconds_of
 from protofleet.errors import UsageError
+from protofleet.mqtt.broker import mosquitto
+from protofleet.mqtt.broker.run import running_broker
+from protofleet.mqtt.link.link import Arrival
+from protofleet.mqtt.topics import Topics
 from tests.edge_agent.cameras.test_child import show
-from tests.linking import eventually
+from tests.linking import connect, eventually, link_to
+from tests.networks import extractor_bundle
 from tests.streaming import camera, steady
-from tests.watching import knowing_bundle, scene, teach
+from tests.watching import knowing_bundle, scene, state_of, teach
 
 ROOT = Path(__file__).parents[3]
 
@@ -81,6 +87,32 @@ def test_a_camera_is_followed_through_its_answers_a_cut_and_other_classes(bundle
             "camera door: the stream broke off",
             "camera door is there again",
         ]
+
+
+@pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+def test_classes_come_from_the_fleets_channel_and_answers_go_to_a_broker(tmp_path, watch):
+    extractor_bundle(tmp_path / "x.pfb")
+    folder, topics = tmp_path / "in", Topics("f")
+    folder.mkdir()
+    with running_broker(tmp_path / "broker", prefer="mosquitto") as broker:
+        url, link = str(broker.address), link_to(broker.address, "coordinator")
+        link.subscribe([("home/#", 1)])
+        connect(link)
+        link.publish(topics.proto("stable"), state_of(tmp_path / "x.pfb"), retain=True)
+        words = ["--follow", url, "--mqtt", url, "--topic", "home", "--hold", 1, "--motion", 0]
+        process = watch("--bundle", "x.pfb", f"yard={folder}", *words)
+        arrivals, numbers = [], itertools.count()
+
+        def tried():
+            show(folder, f"{next(numbers)}.png", scene(1))
+            arrivals.extend(e for e in link.poll(0) if isinstance(e, Arrival))
+            return bool(arrivals)
+
+        _patiently(tried)
+        link.stop()
+    assert arrivals[0].topic == "home/yard"
+    assert json.loads(arrivals[0].payload) == answer(process)
+    assert json.loads(arrivals[0].payload)["label"] == "a"
 
 
 def test_a_folder_is_a_camera_and_a_webhook_hears_of_it_once_it_listens(bundle, watch, tmp_path):

@@ -174,9 +174,9 @@ class Core:
         self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.limits)
         # The method that needs no rounds: what is true of its run is true of its ledger.
         self.is_ledger = terms.expected.recipe.traits.frozen and terms.private is None
-        if terms.private is not None:
+        self.catalogue.by_rounds = terms.private is not None
+        if terms.private is not None and not masked:  # else nobody sees what a device says
             self.intake.unclipped = self._unclipped
-            self.catalogue.by_rounds = True
         self.keeper = Keeper(
             journal, self.catalogue, messages, ledger_terms(terms), log, self.intake.refuse
         )
@@ -872,7 +872,7 @@ class Core:
             raise FusionError(cut.failed)
         total = self.aggregator.total_of(cut) if self._refold else self.aggregator.total
         turn = self.aggregator.turn(number)
-        if self.terms.private is not None:
+        if self.terms.private is not None and self.assembly is None:
             total = noised(total, self.journal.noise(number))
         return fuse_total(self.terms.expected.recipe, turn, total, self.state)
 
@@ -892,7 +892,7 @@ class Core:
     def _noise(self, number: int) -> Partial | None:
         """Drawn once for a cut, before anybody knows what is in it."""
         private = self.terms.private
-        if private is None:
+        if private is None or self.assembly is not None:  # under masks each device adds its own
             return None
         return private.noise(self.aggregator.turn(number), self.state, self.terms.sampler)
 

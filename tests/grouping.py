@@ -36,9 +36,9 @@ AGENTS = ("a", "b", "c", "d", "e", "f")
 TIMEOUT = 60.0
 
 
-def contract(dropouts=1):
-    """The tests' own, with masks."""
-    return replace(made.CONTRACT, masks=MaskTerms(dropouts))
+def contract(dropouts=1, budget=None):
+    """The tests' own, with masks, and perhaps a budget."""
+    return replace(made.CONTRACT, masks=MaskTerms(dropouts), budget=budget)
 
 
 @dataclass
@@ -106,6 +106,7 @@ class MaskedFleet:
     parts_of: object = made.parts_of
     hyper: object = None
     members: dict = field(default_factory=dict)  # by device, of a fleet by invitation
+    budget: object = None
 
     def __post_init__(self):
         self.now, self.letters, self.agreements = 0.0, [], []
@@ -117,7 +118,7 @@ class MaskedFleet:
         self._core()
 
     def _core(self):
-        terms = contract(self.dropouts)
+        terms = contract(self.dropouts, self.budget)
         self.core = made.core(
             self.folder / "journal",
             rounds=1,
@@ -186,14 +187,19 @@ class MaskedFleet:
 
     def plain(self, survivors):
         """The state's hash when these devices alone had sent uploads that anybody may read."""
-        recipe, hyper = self.core.terms.expected.recipe, self.core.terms.hyper
+        recipe = self.core.terms.expected.recipe
         before = self.core.journal.state(0)[1]
         uploads = []
         for name in survivors:
             parts = self.parts_of(name, 1)
             body = wire.encode_parts(parts, "half", recipe.precision)
             uploads.append(Upload(name, 1, before.base, wire.decode_parts(body)))
-        return fuse_round(recipe, Turn(contract(), hyper, 1), before, uploads).sha256
+        return fuse_round(recipe, self.turn, before, uploads).sha256
+
+    @property
+    def turn(self):
+        """Of the one round that there is."""
+        return Turn(self.core.terms.expected.contract, self.core.terms.hyper, 1)
 
     def masked(self):
         """The masked sums that were sent, by device."""

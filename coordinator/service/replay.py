@@ -56,7 +56,7 @@ def replayed(journal: Journal) -> list[Replayed]:
             again = before
         elif known_before and cut is not None and _whole(journal, cut):
             total = aggregator.total_of(cut)
-            if contract.budget is not None:
+            if contract.budget is not None and contract.masks is None:
                 total = noised(total, journal.noise(round))
             again = fuse_total(recipe, aggregator.turn(round), total, before)
         else:

@@ -30,9 +30,9 @@ def of_plan(plan: FleetConfig, recipe: Recipe[Any], journal: Journal) -> Budget 
     times = trust.publications or serve.rounds
     rules = (
         (
-            not trust.secure_sum,
-            "trust.epsilon: under masks each device adds its own noise, which the laboratory does",
-            "secure_sum or epsilon",
+            not (trust.secure_sum and recipe.traits.frozen),
+            f"trust.epsilon: under masks {recipe.name}'s budget is the laboratory's",
+            "secure_sum or epsilon, or a method whose devices train",
         ),
         (
             serve.mode == "sync" and not serve.max_staleness,

@@ -15,6 +15,11 @@ the disk before every answer.
 # An upload that has no room (larger or finer than the contract's bounds) is found out before
 # `Readiness`: its device says why and takes no part. The recipe's own `fold` makes sums of the
 # upload, as it does at a coordinator that reads it; both need numpy and no more.
+#
+# Under a budget each device adds its own noise, so that nobody sees a sum without: so much that the
+# fewest who may be left have enough together. It is drawn when the masked sum is made, and that is
+# written down before it is said, and said again as it was written: what a device tells has one
+# noise, whenever it dies.
 
 from __future__ import annotations
 
@@ -32,9 +37,11 @@ from edge_agent.protocol.seat import OwnSums, Seat, Vouching
 from edge_agent.records import OutboxEntry, SeatRecord
 from edge_agent.store import Store
 from protofleet import registry, wire
+from protofleet.budget.noise import Sampler, drawn
+from protofleet.budget.private import Private, of_contract
 from protofleet.contract import Contract
 from protofleet.errors import FleetError, LinkError
-from protofleet.exchange.state import Upload
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.group import PublicKeys, Readiness
 from protofleet.masking.layout import open_shapes
 from protofleet.masking.letters import Letter, decode_member, encode_letter, encode_member
@@ -42,6 +49,7 @@ from protofleet.masking.shares import Draw
 from protofleet.recipe import Recipe, Turn
 from protofleet.settings.fields import from_plain
 from protofleet.util.logs import Log
+from protofleet.values.sums import Partial
 
 MASKED = "masked/"  # and the run: what the store notes
 
@@ -57,6 +65,7 @@ class _Agreed:
     contract: Contract
     recipe: Recipe[Any]
     hyper: Any
+    private: Private | None  # the method under a budget
 
 
 @dataclass
@@ -70,6 +79,7 @@ class Masker:
     only: bool = False  # take part where sums are masked, and nowhere else
     draw: Draw = os.urandom
     on_ledger: Callable[[str, Letter], None] = unheard  # words of no round
+    sampler: Sampler = drawn  # of noise, under a budget
     _plain: set[str] = field(default_factory=set)  # runs that were announced in this life
     _agreed: dict[str, _Agreed | None] = field(default_factory=dict)
     _ready: dict[tuple[str, int], bytes] = field(default_factory=dict)
@@ -173,7 +183,15 @@ class Masker:
             f"round {upload.round}",
             partial,
             lambda devices: recipe.layout(turn, shapes, devices),
+            lambda devices: self._noise(agreed, turn, devices - masks.dropouts),
         )
+
+    def _noise(self, agreed: _Agreed, turn: Turn[Any], fewest: int) -> Partial:
+        """This device's part of it."""
+        if agreed.private is None:
+            return {}
+        # What is released does not depend on a state where devices train.
+        return agreed.private.noise(turn, GlobalState(), self.sampler, 1 / max(1, fewest))
 
     def keep(self, run: str, round: int, seat: Seat) -> None:
         """On disk when this returns."""
@@ -227,4 +245,6 @@ class Masker:
 def _read(document: dict[str, Any]) -> _Agreed:
     recipe = registry.load(document["method"])
     contract = from_plain(Contract, document["contract"], "contract")
-    return _Agreed(contract, recipe, from_plain(recipe.hyper, document["hyper"], "hyper"))
+    hyper = from_plain(recipe.hyper, document["hyper"], "hyper")
+    under = of_contract(recipe, contract, hyper)
+    return _Agreed(contract, recipe if under is None else under.recipe, hyper, under)

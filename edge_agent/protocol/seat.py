@@ -53,19 +53,31 @@ from protofleet.masking.group import (
 from protofleet.masking.layout import Layout
 from protofleet.masking.letters import Letter, encode_letter
 from protofleet.masking.shares import Draw
-from protofleet.values.sums import Partial
+from protofleet.values.sums import Partial, merge
 
 _DUE: dict[str, type[Letter]] = {"invited": Roster, "shared": Parcel, "masked": Survivors}
 
 
+def no_noise(devices: int) -> Partial:
+    """Where there is no budget."""
+    return {}
+
+
 @dataclass(frozen=True)
 class OwnSums:
-    """What a device adds to a group's total: its layout depends on how many they are."""
+    """What a device adds to a group's total: its layout depends on how many they are, and so does
+    the noise under a budget, which is drawn for the one masked sum that is said.
+    """
 
     agent: str
     purpose: str
     partial: Partial
     layout: Callable[[int], Layout]
+    noise: Callable[[int], Partial] = no_noise
+
+    def said(self, devices: int) -> Partial:
+        """As it is masked."""
+        return merge(self.partial, self.noise(devices))
 
 
 @dataclass(frozen=True)
@@ -114,8 +126,8 @@ def answered(
         case Roster():
             member, answer = member.share(word, draw, who.check)
         case Parcel():
-            layout = own.layout(len(member.agreement.devices))
-            member, answer = member.mask(word, layout, own.partial)
+            devices = len(member.agreement.devices)
+            member, answer = member.mask(word, own.layout(devices), own.said(devices))
         case Survivors():
             member, answer = member.reveal(word)
         case _:

@@ -7,6 +7,9 @@ the state after each round is that of the devices that its cut counts, and nobod
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from coordinator.core import Core
 from coordinator.journal.journal import Journal
 from coordinator.journal.minutes import MinuteTables
@@ -60,8 +63,10 @@ DEVICE: Table = {
 }
 
 
-def _testbed(attempt: Attempt, url: str, **serve: float) -> Testbed:
-    return attempt.testbed(url, agents=DEVICES, rounds=ROUNDS, trust=MASKED, serve=serve)
+def _testbed(
+    attempt: Attempt, url: str, trust: Mapping[str, Any] = MASKED, **serve: float
+) -> Testbed:
+    return attempt.testbed(url, agents=DEVICES, rounds=ROUNDS, trust=trust, serve=serve)
 
 
 def coordinator_killed(attempt: Attempt) -> str:
@@ -81,6 +86,28 @@ def coordinator_killed(attempt: Attempt) -> str:
             testbed.coordinator().done()
     judge(testbed)
     return ", then ".join(words)
+
+
+def killed_under_a_budget(attempt: Attempt) -> str:
+    """The coordinator dies at an instant, and its devices add their noise under their masks: a
+    replay ends in the same states, and nobody else drew any.
+    """
+    death = draw_failpoint("coordinator", COORDINATOR, attempt.seed)
+    with attempt.broker() as broker:
+        promised = {**MASKED, "epsilon": 8.0, "clip": 3.0}
+        testbed = _testbed(attempt, str(broker.address), promised)
+        with crowd(testbed.sites()):
+            testbed.coordinator(death).dies()
+            receipts(testbed)
+            testbed.coordinator().done()
+    judge(testbed, whole=False)
+    journal = Journal.read(testbed.data)
+    try:
+        if any(journal.noise(opened.round) for opened in journal.rounds()):
+            raise PromiseBroken("the coordinator knows of noise that it did not need")
+    finally:
+        journal.close()
+    return str(death)
 
 
 def device_killed(attempt: Attempt) -> str:
@@ -180,6 +207,7 @@ def ledger_killed(attempt: Attempt) -> str:
 
 CASES = (
     Case("coordinator killed, masked", coordinator_killed, soak=30, signed=True),
+    Case("coordinator killed, masked, under a budget", killed_under_a_budget, soak=12, signed=True),
     Case("device killed, masked", device_killed, soak=18, signed=True),
     Case("device lost, masked", device_lost, soak=18, signed=True),
     Case("too many lost, masked", too_many_lost, soak=4),

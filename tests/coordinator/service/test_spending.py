@@ -67,7 +67,7 @@ def test_a_run_goes_on_with_the_digits_that_it_announced():
 @pytest.mark.parametrize(
     ("of", "words"),
     [
-        (plan(trust={"secure_sum": True}), "trust.epsilon: under masks"),
+        (plan("fleet", trust={"secure_sum": True}), "trust.epsilon: under masks fleet's"),
         (plan(max_staleness=1), "max_staleness: under a budget an upload counts once"),
         (plan(mode="async"), "under a budget an upload counts once"),
         (plan(enrol="auto"), "serve.enrol: auto"),

@@ -4,12 +4,19 @@ lost, and whoever dies in between.
 
 import itertools
 
+import numpy as np
 import pytest
 
 from coordinator.service.replay import replayed
+from coordinator.uploads.fuse import fuse_total
 from protofleet import wire
+from protofleet.budget.accountant import budget_of
+from protofleet.budget.clipping import POINT
+from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.group import Readiness
 from protofleet.masking.letters import encode_letter
+from protofleet.values.prototypes import Prototypes
+from protofleet.values.sums import merge_all
 from tests.coordinator import made
 from tests.grouping import AGENTS, STEPS, MaskedFleet
 
@@ -135,3 +142,49 @@ def test_letters_that_are_nobodys_or_of_no_group(fleet):
         assert made.receipts(said) == [("a", "duplicate", "")], kind
     word = wire.enclose(envelope, encode_letter(trial.agreements[0]))
     assert made.receipts(trial.core.take([(place, word)], 2.0)) == [("a", "refused", "not-now")]
+
+
+BUDGET = budget_of(900.0, 0.1, 4.0, 1)  # so much that six devices stand out of it
+
+
+def short(agent, round):
+    """An upload on the grid, and within the norm."""
+    part = made.parts_of(agent, round)["prototypes"]
+    rows = np.round(part.vectors * 64) / 64
+    return {"prototypes": Prototypes(part.classes, rows.astype(np.float32), part.counts)}
+
+
+@pytest.mark.parametrize("lost", [{}, {"b": "masks", "c": "keys"}])
+def test_under_a_budget_each_device_adds_its_part_of_the_noise(fleet, lost):
+    trial, scales = fleet(dropouts=2, lost=lost, budget=BUDGET, parts_of=short), set()
+
+    def a_step_each(scale, count):
+        scales.add(scale)
+        return np.ones(count, np.int64)
+
+    for device in trial.devices.values():
+        device.masker.sampler = a_step_each
+    state, private = trial.run(), trial.core.terms.private
+    # As many steps in every number as devices are in the total, and nothing of the coordinator's.
+    survivors = [name for name in AGENTS if name not in lost]
+    recipe, turn = trial.core.terms.expected.recipe, trial.turn
+    uploads = [Upload(name, 1, "", short(name, 1)) for name in survivors]
+    ones = [private.noise(turn, GlobalState(), a_step_each) for _ in survivors]
+    total = merge_all([*(recipe.fold(turn, one, 1) for one in uploads), *ones])
+    assert state == fuse_total(recipe, turn, total, GlobalState()).sha256
+    assert trial.core.journal.noise(1) is None
+    assert len(trial.core.state.shared["prototypes"].classes) > 0
+    # Enough for the fewest who may be left: a quarter of the variance where two of six may be lost.
+    values, counts = private.stage(turn, GlobalState()).scales("prototypes")
+    few = len(AGENTS) - len([at for at in lost.values() if at == "ready"]) - 2
+    assert {values * 2**POINT / few**0.5, counts * 2**POINT / few**0.5} <= scales
+    assert {one.verdict for one in replayed(made.agreed(trial.core).journal)} == {"same"}
+
+
+@pytest.mark.parametrize("crash", range(6))
+def test_under_a_budget_nobody_who_dies_tells_two_sums(fleet, crash):
+    trial = fleet(dropouts=1, crash=crash, budget=BUDGET, parts_of=short)
+    noisy = trial.run()
+    assert noisy != trial.plain(AGENTS)
+    assert all(len(sums) == 1 for sums in trial.masked().values())
+    assert trial.core.publications == 1

@@ -7,6 +7,7 @@ from tests.simulators.faults.playing import chosen, play
 
 MOSQUITTO = {
     "coordinator killed, masked": (1,),
+    "coordinator killed, masked, under a budget": (8,),
     "device killed, masked": (2,),
     "device lost, masked": (),
     "too many lost, masked": (),

@@ -144,6 +144,7 @@ def agents(core: Core, now: float, traffic: Mapping[str, int] = NO_TRAFFIC) -> d
                 "accuracy": dict(d.accuracy),
                 "declines": d.declines,
                 "notice": d.notice,
+                "runs": core.rollouts.runs.get(d.agent, ""),
                 "bytes": traffic.get(d.agent, 0),
                 "refused": core.intake.counters.newest.get(d.agent, ""),
                 **d.about,

@@ -53,6 +53,7 @@ def test_every_device_is_listed_also_one_that_left(made):
     made.take([birth("b", online=False, reason="left")], 5.0)
     rows = {row["agent"]: row for row in status.agents(made, 6.0)["agents"]}
     assert list(rows) == list(AGENTS)
+    assert rows["b"]["runs"] == ""
     assert (rows["b"]["online"], rows["b"]["left"], rows["b"]["seen_seconds_ago"]) == (
         False,
         True,

@@ -28,7 +28,7 @@ export function render(page) {
       under && h("button", { type: "button", class: "danger", onclick: () => steer(page, "back") }, "Roll back …"),
       !under && start),
     rollout.words && h("p", {}, rollout.words),
-    h("p", { class: "soft small" }, `Halts above ${percent(rollout.error, 0)} failures in a group; the next opens at ${percent(rollout.trigger, 0)} proven.`,
+    h("p", { class: "soft small" }, `Halts above ${percent(rollout.most_errors, 0)} failures in a group; the next opens at ${percent(rollout.trigger, 0)} proven.`,
       rollout.before !== null && ` Accuracy on ${rollout.samples} samples: ${percent(rollout.before)} before, ${percent(rollout.after)} with it.`,
       rollout.agreement !== null && ` Same answer on ${percent(rollout.agreement)} of recent pictures.`),
     h("ol", { class: "steps" }, rollout.groups.map(group))), devices(rollout), earlier(rollouts)];
@@ -49,7 +49,7 @@ function devices(rollout) {
       h("tbody", {}, rollout.devices.slice(0, 500).map((row) => h("tr", { "data-key": row.agent },
         h("th", { scope: "row" }, h("a", { href: `#/device/${encodeURIComponent(row.agent)}` }, row.agent)),
         h("td", { "data-label": "group" }, String(row.group)),
-        h("td", {}, h("span", { class: `badge ${row.is === "proven" ? "good" : ["refused", "failed", "silent", "back"].includes(row.is) ? "bad" : "off"}` }, row.is)),
+        h("td", {}, h("span", { class: `badge ${row.is === "proven" ? "good" : ["refused", "failed", "silent", "back"].includes(row.is) ? "bad" : "off"}` }, row.is === row.step ? row.is : `${row.is}: ${row.step}`)),
         h("td", { "data-label": "since" }, ago(row.seconds)),
         h("td", {}, row.words))))));
 }

@@ -362,7 +362,7 @@ ROLLOUT = {
         {"group": 1, "share": 0.05, "opened": True, "waiting": 30, "proven": 20, "silent": 0}
     ],
     "canaries": [],
-    "error": 0.02,
+    "most_errors": 0.02,
     "trigger": 0.9,
     "samples": 100,
     "before": 0.9,
@@ -448,6 +448,7 @@ def test_a_thousand_devices_a_member_and_a_rollout(service, chromium, axe):
     dialog.get_by_label("Bundle").fill("new.pfb")
     press(window, "Start", dialog)
     sees(window, "20 proven")
+    sees(window, "Halts above 2 % failures")
     assert asked.pop() == (
         "start",
         {

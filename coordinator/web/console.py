@@ -193,5 +193,5 @@ def standing(row: Mapping[str, Any]) -> str:
 
 def coarse(seconds: float) -> int:
     """A time of silence in steps that a person tells apart."""
-    step = 10 if seconds < 90 else 60 if seconds < 5400 else 3600
+    step = 10 if seconds < 120 else 60 if seconds < 5400 else 3600
     return int(seconds // step * step)

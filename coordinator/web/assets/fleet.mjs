@@ -35,12 +35,16 @@ function wrong(row) {
   return row.troubles.length > 0 || row.standing === "silent";
 }
 
+function weight(row) {
+  return row.standing === "silent" ? 2 : Number(wrong(row));
+}
+
 function table(page, devices) {
   const { text = "", only = "all" } = page.words;
   const rows = devices
     .filter((row) => row.agent.includes(text) || row.version.includes(text) || row.runs.includes(text))
     .filter((row) => only === "all" || (only === "wrong" ? wrong(row) : row.standing === only))
-    .sort((a, b) => wrong(b) - wrong(a));
+    .sort((a, b) => weight(b) - weight(a));
   const tested = devices.some((row) => row.accuracy !== null);
   const change = (name) => (event) => { page.words = { ...page.words, [name]: event.target.value }; page.draw(); };
   return h("section", { class: "card" },

@@ -123,4 +123,4 @@ def test_what_anybody_may_ask_is_asked_of_the_service_once_a_moment():
 
 
 def test_times_of_silence_come_in_steps():
-    assert [coarse(s) for s in (3.0, 17.0, 100.0, 3000.0, 90_000.0)] == [0, 10, 60, 3000, 90_000]
+    assert [coarse(s) for s in (3.0, 17.0, 100.0, 3000.0, 90_000.0)] == [0, 10, 100, 3000, 90_000]

@@ -45,6 +45,11 @@ def of_plan(plan: FleetConfig, recipe: Recipe[Any], journal: Journal) -> Budget 
             "off, under a budget",
         ),
         (
+            not plan.rollout.versions,
+            "rollout.versions: under a budget no device says how well it classifies",
+            "0: what is published is shown to all at once",
+        ),
+        (
             serve.min_agents > 1,
             "serve.min_agents: a budget is spent on few rounds, and one device would open them",
             "how many devices are to be in each",

@@ -71,6 +71,10 @@ def test_a_run_goes_on_with_the_digits_that_it_announced():
         (plan(max_staleness=1), "max_staleness: under a budget an upload counts once"),
         (plan(mode="async"), "under a budget an upload counts once"),
         (plan(enrol="auto"), "serve.enrol: auto"),
+        (
+            replace(plan(), rollout=replace(FleetConfig().rollout, versions=0.1)),
+            r"rollout.versions: under a budget no device says",
+        ),
         (plan(min_agents=1), r"serve.min_agents: .* one device would open them"),
         (plan(rounds=0), "trust.publications: a budget has to be spent in a number of rounds"),
         (replace(plan(), contract=FleetConfig().contract), r"contract.classes: .* beforehand"),

@@ -14,6 +14,7 @@ from coordinator.journal.journal import Journal
 from coordinator.service.replay import replayed
 from protofleet import wire
 from protofleet.exchange import learned, published
+from protofleet.exchange.rollouts import TrialFigures, read_report
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
@@ -126,9 +127,19 @@ def test_a_live_fleet_under_a_budget_is_the_laboratory_s_with_the_noise_of_its_j
     assert (status["budget"]["publications_left"], status["accuracy"]) == (0, {})
     assert setup.private.accountant.spent(2) == pytest.approx(200.0)
     # Whatever is said to everybody is of noised sums alone.
-    retained = {"coordinator_state", "round", "shared_state", "proto", "bundle", "state"}
+    retained = {
+        "coordinator_state",
+        "round",
+        "shared_state",
+        "proto",
+        "bundle",
+        "state",
+        "reported",
+    }
     others = {"upload", "upload_chunk", "shared_chunk", "own_chunk", "chunk_request", "receipt"}
     assert heard.keys() <= retained | others
+    reports = [read_report(one.payload)[0] for one in heard["reported"]]
+    assert all(report.figures == TrialFigures() for report in reports)
     births = [wire.decode(one.payload).body for one in heard["state"]]
     assert not any({"samples", "classes"} & birth.keys() for birth in births)
     assert {one.topic for one in heard["proto"]} <= {Topics(fleet.FLEET).proto("stable")}

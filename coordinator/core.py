@@ -276,8 +276,9 @@ class Core:
             *self._channel(),
             *self._group_words(),
         ]
-        known = self.is_ledger or self.run_state.number
-        return [*publications, self._announcement()] if known else publications
+        # Before there is a round, too: a device says nothing of its samples to a run of which it
+        # does not know how it is spoken to.
+        return [*publications, self._announcement()]
 
     def take(self, arrivals: Iterable[tuple[TopicParts, bytes]], now: float) -> list[Publication]:
         """Deal with what arrived; the answers are true once this returns."""
@@ -945,7 +946,8 @@ class Core:
         return [self.messages.own(agent, number, state) for agent in agents]
 
     def _announcement(self, opened: RoundRecord | None = None) -> Publication:
-        if self.is_ledger:  # no round ever opens: what devices go by is all that is in it
+        if self.is_ledger or not self.run_state.number:
+            # No round is open, or ever will be: what devices go by is all that is in it.
             opened = RoundRecord(0, GlobalState().base, 0, (), talks=False)
             return self.messages.round(opened, self.run_state, self.rules, True, False, 0)
         opened = opened or self._round(self.run_state.number)

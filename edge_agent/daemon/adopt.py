@@ -525,6 +525,9 @@ class Adoption:
         for each_class in classes:
             if each_class.photos >= minimum:
                 message = each_class.contributed.evened() if even else each_class.message
+                # Whoever enrolled it need not know what this device is called, and where.
+                name, fleet = self._config.id, self._config.fleet.name
+                message = wire.readdressed(message, name, fleet, self._run)
                 self.deliveries.offer(f"class/{each_class.label}", message)
 
     def _look_for_use(self) -> None:

@@ -18,6 +18,7 @@ from protofleet.wire.messages import (
     decode_body,
     enclose,
     encode,
+    readdressed,
     unseal,
 )
 from protofleet.wire.parts import as_received, decode_parts, digest, encode_parts
@@ -44,5 +45,6 @@ __all__ = [
     "enclose",
     "encode",
     "encode_parts",
+    "readdressed",
     "unseal",
 ]

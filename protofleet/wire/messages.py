@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -144,6 +144,14 @@ def enclose(envelope: Envelope, content: bytes, limits: Limits = DEFAULT) -> byt
     data = strict.dump({"v": VERSION, **head, "body": CBORTag(24, content)}, limits, envelope.t)
     _check_size(data, envelope.t, limits)
     return data
+
+
+def readdressed(
+    data: bytes, agent: str, fleet: str, run: str | None, limits: Limits = DEFAULT
+) -> bytes:
+    """The same body, said by this device of this fleet."""
+    envelope, content = unseal(data, limits)
+    return enclose(replace(envelope, agent=agent, fleet=fleet, run=run or None), content, limits)
 
 
 def decode(data: bytes, limits: Limits = DEFAULT, templates: Templates | None = None) -> Message:

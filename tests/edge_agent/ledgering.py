@@ -12,9 +12,11 @@ from typing import Any
 
 from edge_agent.inference.bundle import open_bundle
 from protofleet import wire
+from protofleet.contract import Contract, Input
 from protofleet.exchange import archive, contributed, learned, published
 from protofleet.exchange.contributed import Claim
 from protofleet.exchange.published import About, Bank
+from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, descriptor_message
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.blobs.store import IncomingBlob
@@ -54,6 +56,27 @@ class ScriptedLedger:
         blob = self._blob(data)
         body = {**blob.descriptor.body(), "of": "bundle", "bundle": self.name}
         self._say(self.topics.bundle("stable"), wire.encode(self._envelope("slip"), body))
+        self.announce()
+
+    def announce(self) -> None:
+        """How this run is spoken to, as a coordinator says it before there is any round."""
+        kind = Input("image", (8, 8, 3), (0.5,) * 3, (0.5,) * 3)
+        contract = Contract("f", self.run, 0, ("a",), kind, self.width)
+        body = {
+            "phase": "closed",
+            "contract": contract.announced(),
+            "hyper": {},
+            "participants": None,
+            "base_round": 0,
+            "own": False,
+            "talks": False,
+            "deadline": 60.0,
+            "quorum": 0.8,
+            "packet": 131_072,
+            "staleness": 0,
+        }
+        envelope = self._envelope("round", base=GlobalState().base)
+        self._say(self.topics.round, wire.encode(envelope, body))
 
     def state(self, bank: Bank | None = None, **about: Any) -> None:
         """The channel's state; by default no class at all."""

@@ -108,12 +108,15 @@ def test_a_device_contributes_counts_and_enrols_and_says_nothing_twice(stage, tm
     assert ledger.of(Contributed)[1].contribution.means.counts.tolist() == [6, 13]
     # a class by five photos: used here at once, and offered by the daemon
     photos(tmp_path / "new", "green", 4, range(6))
-    words = ("--label", "green", "--id", "camera", tmp_path / "new/photos/green")
+    # whoever enrols it need not say what the daemon knows
+    words = ("--label", "green", "--id", "somebody", "--fleet", "another")
+    words += (tmp_path / "new/photos/green",)
     enrolled = edge_agent("enroll", "--bundle", kept / "fleet.pfb", *words)
     assert (enrolled.returncode, enrolled.stderr) == (0, "")
     assert "in use on this device" in enrolled.stdout
     until(lambda: len(ledger.of(Contributed)) == 3, "the class")
-    claim = ledger.of(Contributed)[2].claim
+    envelope, claim = ledger.of(Contributed)[2].envelope, ledger.of(Contributed)[2].claim
+    assert (envelope.agent, envelope.fleet, envelope.run) == ("camera", own.envelope.fleet, "r")
     assert (claim.source, claim.classes) == ("green", ("green",))
     seen = edge_agent("infer", "--bundle", kept / "fleet.pfb", "--json", tmp_path / "new")
     assert {row["label"] for row in json.loads(seen.stdout)["answers"]} == {"green"}
@@ -125,6 +128,7 @@ def test_a_device_contributes_counts_and_enrols_and_says_nothing_twice(stage, tm
     until(lambda: (kept / "status.json").exists() and camera.status().get("connected"), "status")
     assert (len(ledger.messages), ledger.published) == said
     ledger.run = "another"
+    ledger.announce()
     ledger.state()
     until(lambda: len(ledger.of(Contributed)) == 5, "both contributions again")
 

@@ -120,13 +120,18 @@ def test_a_device_contributes_counts_and_enrols_and_says_nothing_twice(stage, tm
     assert (claim.source, claim.classes) == ("green", ("green",))
     seen = edge_agent("infer", "--bundle", kept / "fleet.pfb", "--json", tmp_path / "new")
     assert {row["label"] for row in json.loads(seen.stdout)["answers"]} == {"green"}
-    # a new life says nothing again; another coordinator is told everything
+    # a new life says nothing again
     assert camera.stop() == 0
     said = len(ledger.messages), ledger.published
     camera.start()
     until(lambda: camera.log.count("connected") == 2, "a connection")
     until(lambda: (kept / "status.json").exists() and camera.status().get("connected"), "status")
     assert (len(ledger.messages), ledger.published) == said
+    heard_by_another(ledger)
+
+
+def heard_by_another(ledger):
+    """Another coordinator is told everything again."""
     ledger.run = "another"
     ledger.announce()
     ledger.state()

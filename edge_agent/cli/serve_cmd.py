@@ -36,7 +36,7 @@ def serve(file: Path | None, http: str, beside: bool, **flags: Any) -> None:
 
     check_installed("starlette", "page", "pages")
     from edge_agent.page.owner import owner_site
-    from edge_agent.recent.queue import DAY, RecentBounds
+    from edge_agent.recent.queue import RecentBounds, agree
     from protofleet.pages.server import behind_a_service, greeting, policy_of
     from protofleet.pages.server import serve as serve_page
     from protofleet.pages.site import application
@@ -53,8 +53,8 @@ def serve(file: Path | None, http: str, beside: bool, **flags: Any) -> None:
             "[data] source of a folder, or none",
         )
     policy, fresh = policy_of(page, config.data_dir, config.id)
-    most = config.recent
-    bounds = RecentBounds(most.pictures, most.megabytes << 20, most.days * DAY)
+    bounds = RecentBounds.of(config.recent)
+    agree(config.data_dir / "fleet.pfb", bounds)
     site = owner_site(config.id, config.data_dir / "fleet.pfb", source, bounds)
     if find_spec("prometheus_client") is not None:
         from edge_agent.metrics.scrape import scraped

@@ -19,6 +19,7 @@ from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
 from edge_agent.joining.sealed_link import sealed_link
 from edge_agent.protocol.retry import RetryRules
+from edge_agent.recent.queue import RecentBounds, agree
 from edge_agent.store import Store, lock
 from edge_agent.worker.ipc import DataSurvey, Job, SurveyData, TaskFailed, WorkerEnded
 from edge_agent.worker.supervisor import WorkerSupervisor
@@ -69,6 +70,7 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
     directory = lock(config.data_dir)
     if Path(config.data.source) == config.data_dir / ALBUM:
         own_folder(config.album)  # a camera may begin without a photo
+    agree(config.data_dir / "fleet.pfb", RecentBounds.of(config.recent))
     for words in filter(None, (exposed(config.data_dir), where.in_the_open)):
         log.warning(words)
     store = Store(config.data_dir)

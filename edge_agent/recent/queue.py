@@ -35,23 +35,27 @@ else, until its owner says what they show or throws them away.
 #
 # Bounds hold after every `add`. What goes first is what was named or thrown away (its photo among
 # the samples stays); then pictures that the fleet was sure of, the oldest first; then the oldest.
-# What is older than so many days goes whatever there is room for.
+# What is older than so many days goes whatever there is room for. How much that is the daemon and
+# the page have from `agent.toml`, and leave beside the bundle for everybody else (`agree`).
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from edge_agent.config import RecentSection
 from edge_agent.updates import cache
-from protofleet.errors import DataError
+from protofleet.errors import DataError, SettingError
+from protofleet.settings.fields import from_plain
 from protofleet.util.files import OWN_FILE, own_database, own_folder, write_whole
 from protofleet.values.prototypes import Floats
 
@@ -99,6 +103,11 @@ class RecentBounds:
     number: int = 500
     bytes: int = 100 << 20
     seconds: float = 30 * DAY
+
+    @staticmethod
+    def of(section: RecentSection) -> RecentBounds:
+        """As a device's settings have them."""
+        return RecentBounds(section.pictures, section.megabytes << 20, section.days * DAY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +160,34 @@ class Action:
     pictures: int
 
 
+def agree(bundle: Path, bounds: RecentBounds) -> None:
+    """These hold for whoever puts pictures into the queue of this bundle, and knows no settings."""
+    file = bounds_file(bundle)
+    if agreed(bundle) != bounds:
+        with suppress(OSError):  # a full disk: the bounds of before hold
+            own_folder(file.parent)
+            write_whole(file, json.dumps(asdict(bounds)).encode(), mode=OWN_FILE)
+
+
+def agreed(bundle: Path) -> RecentBounds:
+    """What was agreed on last, or else the usual."""
+    try:
+        return from_plain(RecentBounds, json.loads(bounds_file(bundle).read_text()), "bounds")
+    except (OSError, ValueError, SettingError):
+        return RecentBounds()
+
+
+def bounds_file(bundle: Path) -> Path:
+    """Beside the bundle and not in the queue's folder, which a device that saw nothing has not."""
+    return bundle.with_name(bundle.name + ".bounds.json")
+
+
 class RecentQueue:
     """The queue beside a bundle."""
 
     def __init__(self, bundle: Path, bounds: RecentBounds | None = None) -> None:
         self.folder = cache.recent_folder(bundle)
-        self._bounds = bounds or RecentBounds()
+        self._bounds = bounds or agreed(bundle)
         self._file = self.folder / "queue.db"
 
     @property

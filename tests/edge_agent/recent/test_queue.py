@@ -10,7 +10,16 @@ import time
 import numpy as np
 import pytest
 
-from edge_agent.recent.queue import ORPHAN, AnsweredPicture, RecentBounds, RecentQueue
+from edge_agent.config import RecentSection
+from edge_agent.recent.queue import (
+    ORPHAN,
+    AnsweredPicture,
+    RecentBounds,
+    RecentQueue,
+    agree,
+    agreed,
+    bounds_file,
+)
 from protofleet.errors import DataError
 from tests.edge_agent.recent.seeing import LINEAGE, WIDTH, sighting
 
@@ -135,3 +144,15 @@ def test_a_file_that_is_no_queue_is_one_line(tmp_path):
     (there.folder / "queue.db").write_bytes(b"nothing of the kind" * 100)
     with pytest.raises(DataError, match=r"queue\.db"):
         there.pictures()
+
+
+def test_bounds_that_a_device_has_hold_for_who_knows_no_settings(tmp_path):
+    agree(tmp_path / "x.pfb", RecentBounds.of(RecentSection(pictures=2, days=1e9)))
+    assert not (tmp_path / "x.pfb.recent").exists()
+    there = RecentQueue(tmp_path / "x.pfb")
+    for n in range(4):
+        there.add(sighting(n))
+    assert ages(there) == [2, 3]
+    for text in ("", "[]", '{"number": "x"}'):
+        bounds_file(tmp_path / "x.pfb").write_text(text)
+        assert agreed(tmp_path / "x.pfb") == RecentBounds()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from protofleet.util.extras import check_installed
 from protofleet.values.prototypes import Ints
 
 Sampler = Callable[[float, int], Ints]  # σ, and how many numbers
@@ -18,6 +19,7 @@ _TABLE = 2.0**12  # of σ: above it a rounded Gaussian has the same masses but f
 
 def drawn(scale: float, count: int) -> Ints:
     """Nobody can guess or repeat it: for what leaves a device or a coordinator."""
+    check_installed("opendp", "privacy", "budgets")
     import opendp.prelude as dp
 
     dp.enable_features("contrib")

@@ -3,6 +3,8 @@ import pytest
 from scipy.stats import chi2
 
 from protofleet.budget.noise import drawn, seeded
+from protofleet.errors import UsageError
+from protofleet.util import extras
 
 
 def masses(scale, reach):
@@ -39,3 +41,9 @@ def test_a_seed_repeats_and_the_system_does_not():
     one, two = (seeded(np.random.default_rng(3))(100.0, 50) for _ in range(2))
     assert np.array_equal(one, two)
     assert not np.array_equal(drawn(100.0, 50), drawn(100.0, 50))
+
+
+def test_a_device_that_has_no_sampler_says_so_in_one_line(monkeypatch):
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
+    with pytest.raises(UsageError, match=r"budgets need the package opendp.*protofleet\[privacy\]"):
+        drawn(1.0, 1)

@@ -21,7 +21,7 @@ from protofleet.errors import DataError, FleetError, UsageError
 from protofleet.util.logs import printable
 
 if TYPE_CHECKING:
-    from edge_agent.inference.classifier import Classifier
+    from edge_agent.inference.classifier import Answer, Classifier, InUse
     from edge_agent.recent.memory import Memory, View
     from protofleet.contract import Input
     from protofleet.mqtt.address import Address
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 AT_ONCE = 32  # photos in memory
+SHARE = 0.75  # of the machine's memory, where bundles are others'
 NAP = 0.5  # seconds between two looks at a watched folder
 
 bundle_option = click.option(
@@ -118,6 +119,12 @@ def broker_options(command: F) -> F:
     help="What this device labelled often is likely: by its own counts, and so many samples more "
     "of each class (2 is usual).",
 )
+@click.option(
+    "--memory-mb",
+    type=click.IntRange(0),
+    help="Most memory that bundle and photos may take, 0: all; by default three quarters of the "
+    "machine's with --follow, whose bundles are others'.",
+)
 @broker_options
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON document; with --watch or --stdin one a line."
@@ -136,6 +143,7 @@ def infer(
     fleet: str | None,
     collect: bool | None,
     prior: float | None,
+    memory_mb: int | None,
     as_json: bool,
     reach: Reach,
 ) -> None:
@@ -153,6 +161,7 @@ def infer(
     from edge_agent.data import images
     from edge_agent.updates.cache import settled
 
+    bound(memory_mb, others=follow is not None)
     with ExitStack() as stack:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
         if follow:
@@ -196,6 +205,23 @@ def infer(
             sys.stdout.flush()
 
 
+def bound(memory_mb: int | None, *, others: bool) -> None:
+    """How much memory this process may take: what a graph takes may depend on the picture, and a
+    bundle that passed its test on one may take all there is on another.
+    """
+    import resource
+
+    from edge_agent.inference.sandbox import machine_memory
+
+    usual = int(SHARE * machine_memory()) if others else 0
+    most = usual if memory_mb is None else memory_mb << 20
+    if most:
+        # Data and not address space: libraries map far more than they ever touch.
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
+
+
 def expect(classifier: Classifier, bundle: Path, smooth: float | None) -> None:
     """Classes that this device labelled are likely, if that was asked for."""
     if smooth is not None:
@@ -232,8 +258,6 @@ def answers(
     classifier: Classifier, files: list[Path], top: int, memory: Memory | None = None
 ) -> Iterator[dict[str, Any]]:
     """One document a photo; a file that cannot be read has an error instead of a label."""
-    import numpy as np
-
     from edge_agent.data import images
 
     for start in range(0, len(files), AT_ONCE):
@@ -251,15 +275,14 @@ def answers(
         # While a fleet's first classes are awaited there is no answer, but a reason.
         if not now.loaded.labels:
             errors = dict.fromkeys(batch, "no class is known yet")
-        answer = now.look(np.stack(list(photos.values()))) if photos else None
-        row_of = {path: row for row, path in enumerate(photos)}
+        looked = _looked(now, photos, errors)
         for path in batch:
-            if memory is not None and answer is not None and path in row_of:
-                memory.add(now, answer, row_of[path], view(path, kind))
-            if answer is None or path in errors:
+            if memory is not None and path in looked:
+                memory.add(now, *looked[path], view(path, kind))
+            if path in errors:
                 yield {"path": str(path), "label": None, "error": errors[path]}
                 continue
-            row = row_of[path]
+            answer, row = looked[path]
             # The square of a distance from the score that leaves the feature's own part out.
             square = float((answer.features[row] ** 2).sum())
             best: list[dict[str, Any]] = [
@@ -284,6 +307,29 @@ def view(path: Path, kind: Input) -> View:
 
     is_image = kind.kind == "image"
     return View(lambda: pictures.of_file(path) if is_image else b"", path.name)
+
+
+def _looked(
+    now: InUse, photos: dict[Path, Any], errors: dict[Path, str]
+) -> dict[Path, tuple[Answer, int]]:
+    """What is seen in each, as a row of an answer; of those that the bundle's graph stumbles over
+    there is an error.
+    """
+    import numpy as np
+
+    from protofleet.exchange.archive import BundleError
+
+    if not photos:
+        return {}
+    try:
+        answer = now.look(np.stack(list(photos.values())))
+    except BundleError as error:
+        if len(photos) == 1:
+            errors |= dict.fromkeys(photos, str(error))
+            return {}
+        alone = [_looked(now, {path: photo}, errors) for path, photo in photos.items()]
+        return {path: row for one in alone for path, row in one.items()}
+    return {path: (answer, row) for row, path in enumerate(photos)}
 
 
 def table(rows: list[dict[str, Any]]) -> str:

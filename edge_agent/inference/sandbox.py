@@ -106,10 +106,10 @@ def examine(data: bytes, name: str = "") -> None:
 
 def room(size: int) -> int:
     """How much memory the test of a bundle of so many bytes may take."""
-    return min(MEMORY + TIMES * size, int(SHARE * _memory()))
+    return min(MEMORY + TIMES * size, int(SHARE * machine_memory()))
 
 
-def _memory() -> int:
+def machine_memory() -> int:
     """Bytes of this machine, or of the service or container that this process is in."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:

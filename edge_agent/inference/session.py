@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Timer
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,7 @@ Probabilities = NDArray[np.float64]
 NO_MEMORY = "there is not enough memory"
 LARGEST = 1e30  # what a graph is given: of more no score is a number
 BLOCK = 64  # samples at once: beyond it memory grows and nothing gets faster
+PATIENCE = 300.0  # seconds for one block, on however small and busy a machine
 BLOCK_PIXELS = 1 << 15  # and of large images fewer: what layers hold grows with their size
 
 
@@ -260,10 +262,19 @@ class Engine:
 
     def _run(self, images: Images, loaded: Loaded) -> tuple[Scores, Floats]:
         inputs = {"image": self._runtime.OrtValue.ortvalue_from_numpy(images), **loaded.values}
+        options = self._runtime.RunOptions()
+        # What a graph costs may depend on the picture. The runtime looks between two operators.
+        watch = Timer(PATIENCE, setattr, (options, "terminate", True))
+        watch.daemon = True
+        watch.start()
         try:
-            score, feature = self._session.run_with_ort_values(["score", "feature"], inputs)
+            names = ["score", "feature"]
+            score, feature = self._session.run_with_ort_values(names, inputs, options)
         except Exception as error:  # onnxruntime raises a class of its own for each of its codes
-            raise BundleError(f"the graph cannot be run: {_line(error)}") from None
+            words = f"more than {PATIENCE:g} s" if options.terminate else _line(error)
+            raise BundleError(f"the graph cannot be run: {words}") from None
+        finally:
+            watch.cancel()
         sizes = (
             (len(images), *loaded.values["proto_b"].shape()),
             (

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+BETTER = 0.05  # share of a device's samples that its own means must tell apart beyond the fleet's
+
+
 @dataclass(frozen=True)
 class Hyper:
     """FedProto's settings."""
@@ -52,8 +55,9 @@ class Hyper:
     )
     guard: bool = setting(
         False,
-        "a device whose means mostly lie nearer to prototypes of other classes takes those means"
-        " instead of these prototypes: against devices that lie",
+        "a device whose means mostly lie nearer to prototypes of other classes trains on those"
+        " means instead of these prototypes, and classifies by its means where they tell its own"
+        " samples apart better: against devices that lie",
     )
     buckets: int = setting(
         1,
@@ -100,9 +104,35 @@ def believed(turn: Turn[Hyper], me: Learner, state: Parts) -> Prototypes | None:
     # prototype at a time cost up to a point.
     if 2 * len(against) <= len(near):
         return prototypes
-    rest, mine = prototypes.only(np.setdiff1d(prototypes.classes, against)), own.only(against)
+    return _with(prototypes, own.only(against))
+
+
+def trusted(turn: Turn[Hyper], me: Learner, state: Parts) -> Prototypes | None:
+    """What a device classifies by: the fleet's prototypes, unless its own means tell its own
+    samples apart much better.
+    """
+    prototypes = find(state, "prototypes", Prototypes)
+    if prototypes is None or not turn.hyper.guard or not me.samples:
+        return prototypes
+    features = me.features()
+    own = _enough(turn, summaries.class_means(features.high, features.labels))
+    own = own.only(prototypes.classes)
+    asked = np.isin(features.labels, own.classes)
+    if not asked.any():
+        return prototypes
+    rows, labels = features.high[asked], features.labels[asked]
+    right = [
+        float((some.classes[squared_distances(rows, some.vectors).argmin(1)] == labels).mean())
+        for some in (prototypes.only(own.classes), own)
+    ]
+    return prototypes if right[1] - right[0] <= BETTER else _with(prototypes, own)
+
+
+def _with(prototypes: Prototypes, own: Prototypes) -> Prototypes:
+    """The fleet's, but for these."""
+    rest = prototypes.only(np.setdiff1d(prototypes.classes, own.classes))
     return Prototypes(
-        np.concatenate([rest.classes, mine.classes]), np.concatenate([rest.vectors, mine.vectors])
+        np.concatenate([rest.classes, own.classes]), np.concatenate([rest.vectors, own.vectors])
     )
 
 
@@ -147,7 +177,7 @@ def scorers(turn: Turn[Any], me: Learner, state: Parts) -> Mapping[str, Scorer]:
 
 def guarded_scorers(turn: Turn[Hyper], me: Learner, state: Parts) -> Mapping[str, Scorer]:
     """The same, by the prototypes that the device believes."""
-    return _nearest(believed(turn, me, state))
+    return _nearest(trusted(turn, me, state))
 
 
 def _nearest(prototypes: Prototypes | None) -> Mapping[str, Scorer]:

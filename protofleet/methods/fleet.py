@@ -61,8 +61,8 @@ class Hyper:
     buckets: int = setting(
         1,
         "devices in so many buckets by the hash of their name, of which those are not heard that"
-        " most others contradict: against devices that lie; several times as many as devices are"
-        " best",
+        " others' means and counts speak against: against devices that lie; several times as many"
+        " as devices are best",
         low=1,
         high=4096,
     )

@@ -1,5 +1,5 @@
 """Devices in buckets by the hash of their name, an exact sum each; and which of the buckets are
-heard: those that most of the others do not contradict.
+heard: those that the others' means do not speak against.
 """
 
 # Theory of operation
@@ -25,27 +25,38 @@ heard: those that most of the others do not contradict.
 #   δ²     = squared distance of two classes' means                   (median over voices)
 #
 # The second term is what chance alone makes of the first. They agree if gap < δ²/2: nearer than
-# half of what lies between classes. Else one of them lies, and of two nothing says which. Then, as
-# long as there is a voice that two or more contradict, and more than agree with it:
+# half of what lies between classes. A liar may say the truth of most classes, and all in all agree
+# with everybody; so they clash, too, if for a single class
 #
-#   the one that most contradict is doubted (of equals the one with whom fewer agree; of those that
-#   are equal in that, too, all), and those that are left are looked at again.
+#   ‖μ_ac − μ_bc‖² − 2v (1/n_ac + 1/n_bc) > δ²/4
 #
-# Honest voices do not contradict each other. Of n voices with f < n/2 liars, a liar that everybody
-# else shares a class with is contradicted by n − f, an honest voice by f at most, so liars go
-# first, and once they are gone nobody contradicts anybody. Medians hold as long as liars are fewer
-# than half. Where more than that would have to go, or all at once, the fleet has no majority that
-# agrees (its devices see different worlds: photographs, drawings, sketches), and all are heard.
+# that is if a mean lies where another class begins, beyond all chance. Who does not agree clashes.
+# Of two that clash one lies, and nothing says which. Then, as long as there is a voice
+#
+#   half   that clashes with half of all that are left, and with WITNESSES at least, or if none is,
+#   few    that clashes with FEW or more, with more than agree with it, and with more than any of
+#          those clashes with with whom it does
+#
+# the one that clashes with most is doubted (of equals all), and those that are left are looked at
+# again. Honest voices do not clash with each other. Of n voices with f < n/2 liars an honest one
+# clashes with f at most, so the first rule never takes it for a liar, whatever liars agree on; a
+# liar that speaks of what most others have is found by it. The second is for a liar that speaks to
+# few: that there is one of it is likelier than that all of them lie. Two liars cannot turn it on
+# an honest voice, three can on one that has a class alone.
+#
+# Medians hold as long as liars are fewer than half. Where half or more would have to go the fleet
+# has no majority that agrees (its devices see different worlds: photographs, drawings, sketches),
+# and all are heard.
 #
 # Why not a median of voices, number by number? Where data differ each class has two or three
 # voices, and of those a median is the mean, or one device; two liars of five are most voices of
 # most classes. Measured (MNIST, Dir(0.1), five devices, two collude): median and what lies near it
 # 60.5 %, this 98.7. What a voice says of all its classes is the evidence, not of one at a time.
 #
-# What it does not see: lies about classes of which nobody else speaks; one class among many that
-# are true; spreads that are too large. There admission's limits are all there is. Two devices of
-# one bucket are heard or doubted together, so there should be several times more buckets than
-# devices. It costs the memory of one total a bucket that anybody is in.
+# What it does not see: lies about classes of which nobody else speaks, or few; spreads that are too
+# large. There admission's limits are all there is. Two devices of one bucket are heard or doubted
+# together, so there should be several times more buckets than devices. It costs the memory of one
+# total a bucket that anybody is in.
 
 from __future__ import annotations
 
@@ -63,8 +74,10 @@ from protofleet.values.sums import Partial, Sum, merge_all
 Matrix = NDArray[np.float64]
 Pairs = NDArray[np.bool_]  # [voices, voices], symmetric
 
-WITNESSES = 2  # fewer than these contradict nobody: of two that differ nothing says who lies
+WITNESSES = 2  # fewer than these say nothing: of two that differ nothing says who lies
+FEW = 3  # as many at least where they are not half of all
 NEARER = 0.5  # of what lies between classes
+CLASH = 0.25  # of a single class, beyond chance: its mean lies in the half that is another's
 
 
 def bucket_of(agent: str, buckets: int, *run: seeds.Name) -> int:
@@ -102,20 +115,21 @@ def doubted(total: Partial, buckets: int) -> frozenset[int]:
         return frozenset()
     voices = _Voices.of(means, scatter, buckets)
     agree, contradict = voices.compared()
-    return frozenset(voices.buckets[minority(agree, contradict)].tolist())
+    return frozenset(voices.buckets[clashing(agree, voices.clashes() | contradict)].tolist())
 
 
-def minority(agree: Pairs, contradict: Pairs) -> NDArray[np.bool_]:
-    """Which of several are contradicted by most of the others, as the theory above has it."""
-    left = np.ones(len(agree), np.bool_)
+def clashing(agree: Pairs, clash: Pairs) -> NDArray[np.bool_]:
+    """Which of several others clash with, as the theory above has it."""
+    left = np.ones(len(clash), np.bool_)
     while True:
-        against, beside = contradict[:, left].sum(1), agree[:, left].sum(1)
-        suspect = left & (against >= WITNESSES) & (against > beside)
+        against, beside = clash[:, left].sum(1), (agree & ~clash)[:, left].sum(1)
+        rivals = np.where(clash & left, against, 0).max(1, initial=0)
+        half = (against >= WITNESSES) & (2 * against >= left.sum())
+        few = (against >= FEW) & (against > beside) & (against > rivals)
+        suspect = left & (half if (left & half).any() else few)
         if not suspect.any():
             return ~left
-        worst = suspect & (against == against[suspect].max())
-        worst &= beside == beside[worst].min()
-        left &= ~worst
+        left &= ~(suspect & (against == against[suspect].max()))
         if 2 * left.sum() <= len(left):
             return np.zeros(len(left), np.bool_)
 
@@ -158,14 +172,30 @@ class _Voices:
             total[pairs] += closeness * _squared(self.means[at])
             weight[pairs] += closeness
             shared[pairs] += 1
-        usual, apart = float(np.median(self.variances)), self._apart()
+        usual, apart = self._usual, self._apart()
         compared = (shared > 0) & ~np.eye(size, dtype=np.bool_) & (apart > 0)
         near = total - usual * shared < NEARER * apart * weight
         return compared & near, compared & ~near
 
+    def clashes(self) -> Pairs:
+        """Which pairs clash in some class, beyond all chance."""
+        size = len(self.buckets)
+        clashing, usual, apart = np.zeros((size, size), np.bool_), self._usual, self._apart()
+        for key in np.unique(self.keys) if apart > 0 else ():
+            at = self.keys == key
+            chance = 1 / self.counts[at]
+            far = _squared(self.means[at]) - 2 * usual * (chance[:, None] + chance[None])
+            clashing[np.ix_(self.voice[at], self.voice[at])] |= far > CLASH * apart
+        return clashing & ~np.eye(size, dtype=np.bool_)
+
+    @property
+    def _usual(self) -> float:
+        """v."""
+        return float(np.median(self.variances))
+
     def _apart(self) -> float:
         """δ²; 0 where nobody has two classes."""
-        usual, own = float(np.median(self.variances)), []
+        usual, own = self._usual, []
         for voice in range(len(self.buckets)):
             at = self.voice == voice
             if at.sum() > 1:

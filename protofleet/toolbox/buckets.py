@@ -29,13 +29,16 @@ buckets agree on.
 # Of two buckets that differ nothing says who lies, and classes that two devices hold are common. So
 # before that two buckets are compared by all that both speak of: rows of the same key should lie
 # nearer to each other than rows of different ones. They agree below LIKE of that, contradict each
-# other above UNLIKE, and in between nothing is known. Those that most others contradict (`minority`
-# of `statistics.voices`, which has the theory) are not heard, unless nobody else speaks of a key.
-# Why a share, and not a distance as there: networks that learn drift apart, and the same distance
-# is honest in an early round and a lie in a late one. In the first rounds devices that began alike
-# contradict each other, too (FedProto, MNIST, Dir(0.1), five and ten devices: from the fourth on
-# none that is honest is left out). Two of five that collude may be heard then, and what the others
-# learn of them stays (30 % of 98): so a method that trains on what comes back needs a guard, too.
+# other above UNLIKE, and in between nothing is known. As long as there is a bucket that WITNESSES
+# others or more contradict, and more than agree with it, the one that most contradict is not heard
+# (of equals the one with whom fewer agree; of those that are equal in that, too, all), unless
+# nobody else speaks of a key. Where half or more would have to go all are heard.
+# Why a share, and not a distance as in `statistics.voices`: networks that learn drift apart, and
+# the same distance is honest in an early round and a lie in a late one. In the first rounds devices
+# that began alike contradict each other, too (FedProto, MNIST, Dir(0.1), five and ten devices: from
+# the fourth on none that is honest is left out). Two of five that collude may be heard then, and
+# what the others learn of them stays (30 % of 98): so a method that trains on what comes back needs
+# a guard, too.
 #
 # What it withstands. For a key of m buckets, fewer than m / 2 of them liars: what they say is
 # either left out or within NEAR times the distance at which most honest buckets are. So there
@@ -54,7 +57,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from protofleet.statistics.voices import minority
+from protofleet.statistics.voices import WITNESSES, Pairs
 from protofleet.values.nearest import squared_distances
 from protofleet.values.prototypes import Ints
 from protofleet.values.sums import Sum
@@ -97,7 +100,22 @@ def _doubted(rows: Matrix, keys: Ints, voices: Ints) -> Ints:
         far = _unlike(rows[at], keys[at], rows[to], keys[to])
         agree[one, two] = agree[two, one] = far < LIKE
         contradict[one, two] = contradict[two, one] = far > UNLIKE
-    return distinct[minority(agree, contradict)]
+    return distinct[_minority(agree, contradict)]
+
+
+def _minority(agree: Pairs, contradict: Pairs) -> NDArray[np.bool_]:
+    """Which of several are contradicted by most of the others, as the theory above has it."""
+    left = np.ones(len(agree), np.bool_)
+    while True:
+        against, beside = contradict[:, left].sum(1), agree[:, left].sum(1)
+        suspect = left & (against >= WITNESSES) & (against > beside)
+        if not suspect.any():
+            return ~left
+        worst = suspect & (against == against[suspect].max())
+        worst &= beside == beside[worst].min()
+        left &= ~worst
+        if 2 * left.sum() <= len(left):
+            return np.zeros(len(left), np.bool_)
 
 
 def _unlike(one: Matrix, ones: Ints, two: Matrix, twos: Ints) -> float:

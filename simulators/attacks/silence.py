@@ -5,7 +5,8 @@ nothing again for few new ones, nothing of how its samples spread.
 # Theory of operation
 #
 # Each of the cross's tasks is run with everything said (`minimum=1`), and then with less of it, on
-# the same devices, seed by seed. `fleet` has said all after two rounds, so there are two.
+# the same devices, seed by seed. `fleet` has said all of its samples after one round, and after two
+# how well that classifies.
 #
 #   way              settings                         the samples that are spoken of
 #   everything       minimum=1                        all
@@ -32,7 +33,6 @@ from simulators.run.partitions import Shard
 from simulators.run.rounds import LabOptions, run
 from simulators.run.setup import Setup, prepare
 
-ROUNDS = 2
 EVERYTHING, ONE_BY_ONE = "everything", "one by one"
 WAYS = {
     EVERYTHING: ("minimum=1",),
@@ -56,22 +56,26 @@ class SilentRun:
 
 
 def measure(
-    tasks: Sequence[str], seeds: int, workers: int, watch: Callable[[SilentRun], None]
+    tasks: Sequence[str],
+    seeds: int,
+    rounds: int,
+    workers: int,
+    watch: Callable[[SilentRun], None],
 ) -> list[SilentRun]:
     """Every way on every one of these tasks, seed by seed."""
     runs = []
     for seed in range(seeds):
         for task in TASKS:
             for way in WAYS if task.name in tasks or not tasks else ():
-                runs.append(silent(task, seed, way, workers))
+                runs.append(silent(task, seed, way, rounds, workers))
                 watch(runs[-1])
     return runs
 
 
-def silent(task: Task, seed: int, way: str, workers: int) -> SilentRun:
+def silent(task: Task, seed: int, way: str, rounds: int, workers: int) -> SilentRun:
     """One of them."""
     config = config_of(task, replace(FLEET, settings=WAYS[way]), seed)
-    setup = prepare(changed(config, rounds=ROUNDS, eval_every=ROUNDS))
+    setup = prepare(changed(config, rounds=rounds, eval_every=rounds))
     least, again = setup.hyper.minimum, setup.hyper.changed
     rules = SpeechRules(least, again if way == ONE_BY_ONE else 1)
     shards = tuple(_lagging(setup, shard, rules) for shard in setup.partition.shards)

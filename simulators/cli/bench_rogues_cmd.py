@@ -122,7 +122,7 @@ def table(trials: Sequence[RogueTrial]) -> list[str]:
     from statistics import fmean
 
     head = f"{'devices':>7}  {'attack':<11} {'honest':>7} {'attacked':>9} {'defended':>9}"
-    rows = [f"{head} {'of honest':>10} {'worst':>7} {'admitted':>9}"]
+    rows = [f"{head} {'of honest':>10} {'worst':>7} {'admitted':>9}  any order"]
     for agents, attack in dict.fromkeys((t.agents, t.attack) for t in trials):
         some = [t for t in trials if (t.agents, t.attack) == (agents, attack)]
         plain, defended = ([t for t in some if t.defended is way] for way in (False, True))
@@ -132,6 +132,7 @@ def table(trials: Sequence[RogueTrial]) -> list[str]:
             f" {_mean(plain):>9} {_mean(defended):>9} {100 * fmean(shares):>8.1f} %"
             f" {100 * min(shares):>5.1f} % {sum(t.admitted for t in some):>4}"
             f"/{sum(t.tried for t in some)}"
+            f"  {'one hash' if all(t.in_any_order for t in some) else 'MORE HASHES'}"
         )
     return rows
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--task", "tasks", multiple=True, help="One of the five of bench cross; or all.")
 @click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, … of every run.")
+@click.option("--rounds", default=2, show_default=True, help="1: nothing is counted.")
 @workers_option
 @json_option
-def silence(tasks: tuple[str, ...], seeds: int, workers: int, as_json: bool) -> None:
+def silence(tasks: tuple[str, ...], seeds: int, rounds: int, workers: int, as_json: bool) -> None:
     """What `fleet` loses on the tasks of `bench cross` as devices say nothing of a class of few
     samples, nothing again for few new ones, and nothing of how samples spread.
 
@@ -36,7 +37,13 @@ def silence(tasks: tuple[str, ...], seeds: int, workers: int, as_json: bool) -> 
     for name in tasks:
         if name not in names:
             raise UsageError(f"no task {name!r}", f"there are {', '.join(names)}")
-    runs = measure(tasks, seeds, workers, lambda run: progress(f"{run.task} {run.seed} {run.way}"))
+    runs = measure(
+        tasks,
+        seeds,
+        rounds,
+        workers,
+        lambda run: progress(f"{run.task} {run.seed} {run.way}"),
+    )
     click.echo("", err=True)
     if as_json:
         click.echo(json.dumps([asdict(run) for run in runs], indent=1))

@@ -208,7 +208,8 @@ def _changed(
     match part:
         case Prototypes():
             every = _of_every_class(name, part, view)
-            return replace(every, vectors=change(every.vectors))
+            counts = None if every.counts is None else _within(every.counts, view.limits)
+            return replace(every, vectors=change(every.vectors), counts=counts)
         case Mixtures():
             return replace(part, means=change(part.means))
         case Head():
@@ -243,6 +244,12 @@ def _of_every_class(name: str, own: Prototypes, view: RogueView) -> Prototypes:
         samples = np.concatenate([own.counts, usual])
     classes = np.concatenate([own.classes, rest.classes])
     return Prototypes(classes, np.concatenate([own.vectors, rest.vectors]), samples)
+
+
+def _within(counts: Ints, limits: UploadLimits) -> Ints:
+    """As many of each as are let in: who speaks of more classes has fewer samples of each."""
+    most = min(limits.count, max(limits.samples // len(counts), 1))
+    return counts if counts.sum() <= limits.samples else np.minimum(counts, most)
 
 
 def _counted(parts: Parts, limits: UploadLimits) -> Parts:

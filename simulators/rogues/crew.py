@@ -32,6 +32,7 @@ class PlainCrew:
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
+        self.sent: Mapping[str, bytes] = {}  # in the newest round
 
     def receive(self, round: int, state: GlobalState) -> None:
         """Give every device the state."""
@@ -76,7 +77,7 @@ class MeasuredCrew(PlainCrew):
 
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """As it is sent."""
-        messages = super().work(round, agents)
+        messages = self.sent = super().work(round, agents)
         for name, message in messages.items():
             parts = wire.decode(message).body
             self.figures.setdefault(name, []).append(figures(parts))
@@ -117,6 +118,7 @@ class RogueCrew(PlainCrew):
             if forged is not None:
                 messages[name] = forged
                 self.admitted += 1
+        self.sent = messages
         return messages
 
     def _forged(self, name: str, round: int, parts: Parts, others: Parts) -> bytes | None:

@@ -15,8 +15,11 @@ import pytest
 from PIL import Image
 
 from edge_agent.cli.infer_cmd import answers, table
+from edge_agent.inference import session
 from edge_agent.inference.classifier import Classifier
+from edge_agent.inference.sandbox import machine_memory
 from export.writer import Wanted, export, write
+from protofleet.exchange.archive import BundleError
 from tests.bundles import device, digits
 from tests.knowing import knowing
 from tests.networks import extractor_bundle, pictures
@@ -204,3 +207,51 @@ def test_names_of_classes_move_no_cursor():
     lines = table([{"path": "a.png", "top": [evil]}, {"path": "\x1b[2J", "error": "\r"}])
     assert "\x1b" not in lines
     assert len(lines.splitlines()) == 2
+
+
+def test_a_photo_that_a_bundle_stumbles_over_is_an_error_and_the_others_are_answered(
+    bundle, due, tmp_path, monkeypatch
+):
+    photos = [photo(tmp_path / f"{i}.png", i) for i in range(4)]
+    classifier = Classifier(bundle)
+    run = session.Engine._run
+
+    def stumbles(engine, images, loaded):
+        if any(np.array_equal(image, digits().x[2]) for image in images):
+            raise BundleError(f"the graph cannot be run: {session.NO_MEMORY}")
+        return run(engine, images, loaded)
+
+    monkeypatch.setattr(session.Engine, "_run", stumbles)
+    rows = list(answers(classifier, photos, 1))
+    assert [row["label"] for row in rows] == [*due[:2], None, due[3]]
+    assert "not enough memory" in rows[2]["error"]
+
+
+def test_a_process_may_take_so_much_memory_and_with_others_bundles_not_all_of_it():
+    code = """
+import resource
+from edge_agent.cli.infer_cmd import bound
+for most, others in ((None, False), (0, True), (None, True), (300, True)):
+    bound(most, others=others)
+    print(resource.getrlimit(resource.RLIMIT_DATA)[0])
+"""
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environ, check=True)
+    before, all_of_it, usual, few = map(int, run.stdout.split())
+    assert before == all_of_it
+    assert (usual, few) == (int(0.75 * machine_memory()), 300 << 20)
+
+
+def test_a_graph_that_goes_on_and_on_is_an_error_of_its_photo(bundle, tmp_path, monkeypatch):
+    path, classifier = photo(tmp_path / "one.png", 0), Classifier(bundle)
+    monkeypatch.setattr(session, "PATIENCE", 0.0)
+    monkeypatch.setattr(session, "Timer", AtOnce)
+    (row,) = answers(classifier, [path], 1)
+    assert "more than 0 s" in row["error"]
+
+
+class AtOnce:
+    """A timer that does not wait."""
+
+    def __init__(self, seconds, function, arguments):
+        self.start = self.cancel = lambda: function(*arguments)

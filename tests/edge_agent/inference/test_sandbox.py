@@ -55,8 +55,8 @@ def test_what_breaks_or_does_not_end_is_refused_by_how_it_ended():
 
 
 def test_it_may_take_no_more_than_half_of_what_there_is(monkeypatch):
-    assert sandbox.room(0) == min(sandbox.MEMORY, sandbox._memory() // 2)
-    monkeypatch.setattr(sandbox, "_memory", lambda: 400 << 20)
+    assert sandbox.room(0) == min(sandbox.MEMORY, sandbox.machine_memory() // 2)
+    monkeypatch.setattr(sandbox, "machine_memory", lambda: 400 << 20)
     assert sandbox.room(1 << 30) == 200 << 20
 
 

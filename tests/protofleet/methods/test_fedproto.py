@@ -128,3 +128,18 @@ def test_a_guarded_device_believes_its_own_mean_where_the_fleets_is_another_clas
     rows = fedproto.believed(guarded, Learned(), swapped)
     assert rows == Prototypes([0, 1, 2], [[0.0, 0.0], [4.0, 0.0], [0.0, 0.0]])
     assert fedproto.believed(turn(), Learned(), swapped) == swapped["prototypes"]
+
+
+def test_a_guarded_device_classifies_by_its_own_means_where_they_tell_its_samples_apart_better():
+    guarded = turn(fedproto.Hyper(guard=True, minimum=5))
+    # Half of its classes are another's: too few for it to doubt what it trains on.
+    copied = {"prototypes": Prototypes([0, 1, 2], [[4.0, 0.1], [4.0, 0.0], [7.0, 7.0]])}
+    assert fedproto.believed(guarded, Learned(), copied) == copied["prototypes"]
+    rows = fedproto.trusted(guarded, Learned(), copied)
+    assert rows == Prototypes([0, 1, 2], [[0.0, 0.0], [4.0, 0.0], [7.0, 7.0]])
+    near = {"prototypes": Prototypes([0, 1, 2], [[1.0, 0.0], [3.0, 0.0], [0.0, 0.0]])}
+    assert fedproto.trusted(guarded, Learned(), near) == near["prototypes"]
+    elsewhere = {"prototypes": Prototypes([7], [[1.0, 0.0]])}
+    assert fedproto.trusted(guarded, Learned(), elsewhere) == elsewhere["prototypes"]
+    assert fedproto.trusted(guarded, Learned(), {}) is None
+    assert fedproto.trusted(turn(), Learned(), copied) == copied["prototypes"]

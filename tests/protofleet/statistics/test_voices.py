@@ -89,3 +89,36 @@ def test_a_bucket_that_is_empty_again_is_no_voice():
     assert digest(voices.heard(whole, COUNT, ())) == digest(rest)
     assert isinstance(whole[MEANS], Sum)
     assert whole[SCATTER].weights.all()
+
+
+def speaking(agent, classes, lies=()):
+    """Twenty samples of each of these classes, of some under the next one's name."""
+    rng = np.random.default_rng([*agent.encode()])
+    y = np.repeat(classes, 20)
+    looks = np.where(np.isin(y, lies), (y + 1) % 8, y)
+    x = rng.normal(size=(len(y), 8)) + 5.0 * np.eye(8)[looks]
+    return voices.placed(fold(contribution(x, y, GRID), GRID), agent, COUNT)
+
+
+def doubted_of(*said):
+    return named(voices.doubted(merge_all(said), COUNT))
+
+
+def test_who_lies_of_few_classes_that_many_have_is_not_heard():
+    others = [speaking(agent, [0, 1, 2 + i]) for i, agent in enumerate(AGENTS[1:6])]
+    assert doubted_of(speaking(AGENTS[0], range(8), lies=[1]), *others) == {AGENTS[0]}
+    several = [speaking(agent, range(8), lies=[0, 2, 4, 6]) for agent in AGENTS[:3]]
+    others = [speaking(agent, [i, i + 1, i + 2]) for i, agent in enumerate(AGENTS[3:])]
+    assert doubted_of(*several, *others) == set(AGENTS[:3])
+
+
+def test_who_lies_of_a_class_that_three_have_is_not_heard_however_many_there_are():
+    others = [speaking(agent, [0, 1 + i % 2]) for i, agent in enumerate(AGENTS[1:])]
+    assert doubted_of(speaking(AGENTS[0], [2, 5], lies=[2]), *others) == {AGENTS[0]}
+
+
+@pytest.mark.parametrize("framing", [AGENTS[:1], AGENTS[:2]])
+def test_two_that_lie_of_the_one_class_of_another_cannot_have_it_doubted(framing):
+    liars = [speaking(agent, range(8), lies=[7]) for agent in framing]
+    others = [speaking(agent, range(4)) for agent in AGENTS[2:6]]
+    assert AGENTS[6] not in doubted_of(speaking(AGENTS[6], [6, 7]), *liars, *others)

@@ -30,11 +30,11 @@ def digits(monkeypatch):
 
 def test_every_way_is_measured_on_the_same_devices(digits):
     watched = []
-    runs = silence.measure(["mnist"], 1, 1, watched.append)
+    runs = silence.measure(["mnist"], 1, 2, 1, watched.append)
     assert watched == runs
     assert [run.way for run in runs] == list(silence.WAYS)
     by_way = {run.way: run for run in runs}
     assert by_way["everything"].spoken == 1
     assert by_way["off"].spoken == by_way["minimum"].spoken > by_way["one by one"].spoken > 0.5
     assert all(run.accuracy > 0.3 for run in runs)
-    assert silence.measure(["fashion"], 1, 1, watched.append) == []
+    assert silence.measure(["fashion"], 1, 2, 1, watched.append) == []

@@ -35,3 +35,4 @@ def test_an_attack_is_one_only_if_it_was_let_in(trials):
     for defended in (False, True):
         trial = trials["norm", defended]
         assert (trial.tried, trial.admitted) == (6, 6)
+        assert trial.in_any_order

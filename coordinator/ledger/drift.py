@@ -125,11 +125,16 @@ def read(document: object, lineage: str) -> DriftReport | None:
 
 
 def counted_shares(version: LedgerVersion, tally: CountTotal) -> dict[str, tuple[float, int]]:
-    """Which share of its own samples each device that counted has beyond the fleet's threshold."""
+    """Which share of its own samples each device that counted has beyond the fleet's threshold; of
+    those alone whose counts are used, as they say what is usual for the others, too.
+    """
     whole = version.knowledge
     if whole is None or whole.calibration.usual is None:
         return {}
-    counts = {agent: own for agent, (_, own) in tally.counts.items() if own.samples}
+    used = {
+        agent: own for agent, (_, own) in tally.counts.items() if agent not in version.uncounted
+    }
+    counts = {agent: own for agent, own in used.items() if own.samples}
     usual = whole.calibration.usual
     return {
         agent: (share_outside(own.at(whole.choice).odd, usual), own.samples)

@@ -15,6 +15,8 @@
 #
 #   if D[ρ*] is more than FAR times the voices' median, or less than its FARth part
 #   if E[*] is above COSTLY nats, and above FAR times the voices' median
+#   if the share of its samples that are at most so odd is ODD away from the voices' median, at any
+#   oddness: it decides where unknown begins, and what is usual
 #   if it has more samples than all others together: nobody outvotes everybody
 #
 # The rest is added up as ever, so where nobody is doubted nothing changes, to the bit. Honest
@@ -38,6 +40,7 @@ Matrix = NDArray[np.float64]
 WITNESSES = 3  # fewer voices are no majority
 FAR = 4.0
 COSTLY = 1.0  # nats
+ODD = 0.9  # share of samples
 STEP = 2.0**-16  # of what is counted
 
 
@@ -74,6 +77,8 @@ def doubts(by_voice: Mapping[int, Counts]) -> frozenset[int]:
     middle = float(np.median(far))
     doubted = (far > FAR * middle) | (far * FAR < middle)
     doubted |= (costs > COSTLY) & (costs > FAR * float(usual[row, column]))
+    odd = np.stack([counts.odd[row] for counts in counted.values()]).cumsum(1) / samples[:, None]
+    doubted |= np.abs(odd - np.median(odd, axis=0)).max(1) > ODD
     doubted |= 2 * samples > samples.sum()
     if 2 * doubted.sum() >= len(doubted):
         return frozenset()

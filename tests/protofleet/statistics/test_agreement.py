@@ -28,6 +28,11 @@ LIES = {
     ),
     "samples lie nowhere": lambda own: replace(own, distances=own.distances * 0 + MOST),
     "samples lie where their class does": lambda own: replace(own, distances=own.distances // 9),
+    "all samples are as odd as can be": lambda own: replace(
+        own,
+        odd=np.where(np.arange(own.odd.shape[1]) == own.odd.shape[1] - 1, own.samples, 0)
+        + np.zeros_like(own.odd),
+    ),
     "more samples than all others": lambda own: times(own, 99),
 }
 

@@ -168,7 +168,7 @@ def _shuffled(
 ) -> str:
     """The hash of what comes of these, in another order, as two totals that are merged."""
     sent = [opened(setup, message) for message in messages.values()]
-    refused = refusals(setup, sent)
+    refused = refusals(setup, turn, before, sent)
     uploads = [upload for upload in sent if upload.agent not in refused]
     order = generator(setup.contract.seed, "order", number).permutation(len(uploads))
     folds = [setup.recipe.fold(turn, uploads[at], 1) for at in order]

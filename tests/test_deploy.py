@@ -180,24 +180,6 @@ def eventually(ask, what):
     return answer
 
 
-DEVICE = """
-import sys
-from pathlib import Path
-from edge_agent.metrics.scrape import scraped
-from protofleet.metrics.route import metrics_route
-from protofleet.pages.feed import Feed
-from protofleet.pages.server import policy_of, serve
-from protofleet.pages.site import BASE, Site, application
-from protofleet.settings.page import ListenAddress, PageSection
-folder = Path(sys.argv[1])
-section = PageSection(listen="127.0.0.1:0")
-policy, _ = policy_of(section, folder, "test")
-say = lambda url: print(url, flush=True)
-site = Site("test", BASE, Feed({}), routes=(metrics_route(lambda: scraped(folder)),))
-serve(application(site, policy), ListenAddress.parse(section.listen), say)
-"""
-
-
 def page(stack, log, *words):
     """A page's process: its port, once it listens."""
     file = log.open("w")
@@ -209,6 +191,12 @@ def page(stack, log, *words):
 def operators_page(stack, log, folder):
     """As an operator starts it beside a coordinator."""
     words = ("coordinator", "web", "--data-dir", folder, "--http", "127.0.0.1:0")
+    return page(stack, log, "-m", *words)
+
+
+def owners_page(stack, log, folder):
+    """As its owner starts it beside a device."""
+    words = ("edge_agent", "serve", "--data-dir", folder, "--http", "127.0.0.1:0")
     return page(stack, log, "-m", *words)
 
 
@@ -321,7 +309,7 @@ def _device(stack, folder, url, news):
 
     looks()
     news.append(looks)
-    return page(stack, folder / "device.log", "-c", DEVICE, folder / "agent-data")
+    return owners_page(stack, folder / "device.log", folder / "agent-data")
 
 
 def _member(stack, folder):
@@ -334,7 +322,7 @@ def _member(stack, folder):
     office.close()
     membership.write(FleetMember("f", "camera-08", "mqtts://x", folder / membership.FOLDER))
     shutil.copy(files[1], folder / membership.FOLDER / "device.pem")
-    return page(stack, folder / "web.log", "-c", DEVICE, folder)
+    return owners_page(stack, folder / "web.log", folder)
 
 
 def _prometheus(stack, program, folder, news):

@@ -35,6 +35,7 @@ def serve(file: Path | None, http: str, beside: bool, **flags: Any) -> None:
     from protofleet.util.extras import check_installed
 
     check_installed("starlette", "page", "pages")
+    from edge_agent.metrics.standing import not_ready
     from edge_agent.page.owner import owner_site
     from edge_agent.recent.queue import RecentBounds, agree
     from protofleet.pages.server import behind_a_service, greeting, policy_of
@@ -55,7 +56,8 @@ def serve(file: Path | None, http: str, beside: bool, **flags: Any) -> None:
     policy, fresh = policy_of(page, config.data_dir, config.id)
     bounds = RecentBounds.of(config.recent)
     agree(config.data_dir / "fleet.pfb", bounds)
-    site = owner_site(config.id, config.data_dir / "fleet.pfb", source, bounds)
+    owners = owner_site(config.id, config.data_dir / "fleet.pfb", source, bounds)
+    site = replace(owners, ready=lambda: not_ready(config.data_dir) or owners.ready())
     if find_spec("prometheus_client") is not None:
         from edge_agent.metrics.scrape import scraped
         from protofleet.metrics.route import metrics_route

@@ -3,7 +3,10 @@
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.request
+
+import pytest
 
 from tests.edge_agent.cli.conftest import ROOT
 
@@ -22,6 +25,9 @@ def test_it_says_where_it_is_answers_and_ends(tmp_path):
             assert b"protofleet_" in answer.read()
         with urllib.request.urlopen(f"{url}api/queue", timeout=60) as answer:
             assert b"on its way" in answer.read()
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            urllib.request.urlopen(f"{url}readyz", timeout=60)
+        assert (refusal.value.code, refusal.value.read()) == (503, b"the daemon does not run\n")
     finally:
         page.terminate()
         code = page.wait(30)

@@ -34,17 +34,19 @@ def forged_words(attempt: Attempt) -> str:
     in others' names: states and answers are the undisturbed run's, and each word is one line.
     """
     with attempt.broker() as broker:
-        # A pause between two rounds, so that what he says falls into rounds and between them.
-        testbed = attempt.testbed(str(broker.address), rounds=12, serve={"every": 0.5})
+        # So slowly that no machine comes to the last one before he spoke.
+        testbed = attempt.testbed(str(broker.address), rounds=12, serve={"every": 1.0})
         testbed.invite(CAMERA)
         forger = Forger(testbed.url, testbed.fleet, attempt.folder / "other")
         try:
             with crowd(testbed.sites()):
                 coordinator = testbed.coordinator()
                 after(testbed, 1)
+                ask(testbed.data, "pause")
                 camera = _camera(testbed)
                 before = _answers(testbed)
-                after(testbed, 3 * 4)
+                ask(testbed.data, "resume")
+                after(testbed, 3 * 3)
                 # Nothing is announced while he speaks, so that every word of his is heard.
                 ask(testbed.data, "pause")
                 said = _forged(testbed, forger)

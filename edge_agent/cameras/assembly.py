@@ -30,6 +30,7 @@ from edge_agent.inference.classifier import Classifier
 from edge_agent.recent.memory import Memory
 from edge_agent.updates import cache
 from edge_agent.updates.freshness import Freshness
+from edge_agent.updates.uses import AnswerCount
 from protofleet.errors import SettingError
 from protofleet.mqtt.link.link import Link, LinkSettings
 from protofleet.mqtt.link.reconnect import jittered
@@ -95,19 +96,23 @@ def watching(
     parts = regions.parse(section.regions, [camera.name for camera in cameras])
     bell, fresh = threading.Event(), Freshness(plan.bundle)
     terms = FeedTerms(section.every, opened, jittered(random.Random()), log)
-    cache.settled(classifier, plan.bundle)
+    uses = AnswerCount(plan.bundle)
+    fresh.settle(classifier, uses)
 
     with ExitStack() as stack:
         memory = Memory(plan.bundle) if section.ask else None
         if memory is not None:
             stack.callback(memory.save)
-        counted_at = time.monotonic()
+        counted_at, looks = time.monotonic(), 0
 
         def refresh(counts: WatchCounts) -> None:
-            nonlocal counted_at
+            nonlocal counted_at, looks
             # A daemon beside it keeps the same files up to date, and a person may enrol a class.
             if fresh.changed():
-                cache.settled(classifier, plan.bundle)
+                fresh.settle(classifier, uses)
+            if counts.looks > looks:
+                uses.answered(classifier.bundle.digest, counts.looks - looks)
+                looks = counts.looks
             if memory is not None and time.monotonic() - counted_at > COUNTED_EVERY:
                 counted_at = time.monotonic()
                 memory.sights.frames(counts.frames, dropped=counts.frames - counts.looks)

@@ -160,11 +160,18 @@ def infer(
         raise UsageError("one of PATHS, --watch and --stdin is due")
     from edge_agent.data import images
     from edge_agent.updates.cache import settled
+    from edge_agent.updates.freshness import Freshness, kept_by_daemon
+    from edge_agent.updates.uses import AnswerCount
+    from protofleet.exchange import archive
+    from protofleet.exchange.published import STABLE
 
     bound(memory_mb, others=follow is not None)
+    uses = AnswerCount(bundle)
+    if endless:
+        uses.begin(archive.name_of(bundle))
     with ExitStack() as stack:
         classifier = Classifier(bundle, threads=threads, unknown=unknown)
-        if follow:
+        if follow and not (channel == STABLE and kept_by_daemon(bundle)):
             from edge_agent.updates.listener import Channel, following
 
             source = Channel(reach(follow), channel, fleet)
@@ -189,18 +196,19 @@ def infer(
                 else table(rows)
             )
             return
-        from edge_agent.updates.freshness import Freshness
-
         fresh = Freshness(bundle)
+        uses.ready()
         kind = classifier.bundle.manifest.input
         for batch in appearing(watch, kind) if watch is not None else from_lines(sys.stdin):
             # A daemon beside it keeps the same files up to date, and a person may have enrolled a
             # class since.
             if fresh.changed():
-                settled(classifier, bundle)
+                fresh.settle(classifier, uses)
             expect(classifier, bundle, prior)
+            uses.asking(classifier.bundle.digest)
             for row in answers(classifier, batch, top, memory):
                 click.echo(json.dumps(row) if as_json else table([row]))
+            uses.answered(classifier.bundle.digest, len(batch))
             # A program at the other end of a pipe waits for this answer before it asks on.
             sys.stdout.flush()
 

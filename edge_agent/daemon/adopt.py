@@ -128,7 +128,7 @@ class Adoption:
         if sums is not None:
             sums.offer = self.deliveries.offer
         folder = config.data_dir
-        self.file = folder / "fleet.pfb"
+        self.file = folder / cache.DAEMON
         spool = folder / "bundle-spool"
         self._receiver = device_receiver(
             outbound.topics, config.id, spool, outbound, clock, LARGEST_BUNDLE, LARGEST_STATE

@@ -29,6 +29,8 @@ from protofleet.statistics.closed_form import Moments
 from protofleet.statistics.contribution import Contribution
 from protofleet.values.prototypes import Head, Prototypes
 
+DAEMON = "fleet.pfb"  # what a daemon calls the bundle in its directory
+
 
 @dataclass(frozen=True, eq=False)
 class EnrolledClass:

@@ -23,7 +23,9 @@ LARGEST = 4096  # bytes
 
 @dataclass(frozen=True)
 class UseCount:
-    """Of one bundle: starts, those in a row that never answered, and answers."""
+    """Of one bundle: starts, those in a row that ended while it was loaded or first asked, and
+    answers.
+    """
 
     bundle: str = ""
     starts: int = 0
@@ -46,20 +48,37 @@ def read_uses(bundle: Path) -> UseCount:
 
 
 class AnswerCount:
-    """Kept by a process that classifies."""
+    """Kept by a process that classifies: it says what it is about to do, so that what ends it is
+    counted, too.
+    """
 
     def __init__(self, bundle: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._bundle, self._clock = bundle, clock
         self._count, self._next_at = UseCount(), 0.0
+        self._asked = ""  # the bundle that was asked something in this life
 
     def begin(self, bundle: str) -> None:
-        """From now on answers are by this one, if they come."""
-        if bundle == self._count.bundle:
+        """It is about to be loaded."""
+        if not bundle or bundle == self._count.bundle:
             return
         before = read_uses(self._bundle)
         before = before if before.bundle == bundle else UseCount(bundle)
         self._count = replace(before, starts=before.starts + 1, silent=before.silent + 1)
         self._write()
+
+    def ready(self) -> None:
+        """It is loaded, and nobody has asked it anything yet."""
+        if self._count.silent and not self._asked:
+            self._count = replace(self._count, silent=self._count.silent - 1)
+            self._write()
+
+    def asking(self, bundle: str) -> None:
+        """It is about to be asked; the first time is what matters."""
+        self.begin(bundle)
+        if self._asked != bundle:
+            self._asked = bundle
+            self._count = replace(self._count, silent=self._count.silent + 1)
+            self._write()
 
     def answered(self, bundle: str, number: int = 1) -> None:
         """So many more, by this one."""

@@ -28,7 +28,6 @@ import numpy as np
 
 from coordinator.service.control import ask
 from edge_agent.config import DataSection
-from edge_agent.updates import cache
 from edge_agent.updates.uses import AnswerCount
 from protofleet.errors import FleetError
 from protofleet.exchange import archive
@@ -71,7 +70,7 @@ class StagedFleet:
         folder.mkdir(parents=True, exist_ok=True)
         first = write_variant("first", folder / "first.pfb", self.testbed.fleet)
         document = {
-            "serve": {"fleet": self.testbed.fleet, "method": "fleet", "lost_after": 20.0},
+            "serve": {"fleet": self.testbed.fleet, "method": "fleet"},
             "broker": {"url": self.testbed.url},
             "contract": {"extractor": str(first)},
             "ledger": {"interval": 0.5, "settle": 5.0, "asked": 1},
@@ -244,21 +243,23 @@ def digits() -> tuple[Any, Any]:
 def looking(home: Path, stop: threading.Event) -> None:
     """What `edge-agent infer --watch` does, without a folder: show it pictures, one by one."""
     from edge_agent.inference.classifier import Classifier
+    from edge_agent.updates.freshness import Freshness
 
     bundle = home / "fleet.pfb"
     with np.load(home / "pictures.npz") as pictures:
         images = pictures["x_test"]
-    uses, classifier, stamp, at = AnswerCount(bundle), None, None, 0
+    uses, fresh, at = AnswerCount(bundle), Freshness(bundle), 0
+    classifier: Classifier | None = None
     while not stop.wait(LOOK_EVERY):
         with suppress(FleetError, OSError):
             if classifier is None:
-                classifier = Classifier(bundle)
-            now = [p.stat().st_mtime_ns for p in (bundle, cache.state_file(bundle)) if p.exists()]
-            if now != stamp:
                 uses.begin(archive.name_of(bundle))
-                cache.settled(classifier, bundle)
-                stamp = now
+                classifier = Classifier(bundle)
+                fresh.settle(classifier, uses)
+            if fresh.changed():
+                fresh.settle(classifier, uses)
             if classifier.loaded.labels:
+                uses.asking(classifier.bundle.digest)
                 classifier.look(images[at % len(images)][None])
                 uses.answered(classifier.bundle.digest)
                 at += 1

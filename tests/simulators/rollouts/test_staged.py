@@ -17,9 +17,9 @@ def test_a_good_bundle_arrives_and_a_bad_one_goes_no_further(tmp_path):
         testbed = Testbed(tmp_path / "fleet", str(broker.address), fleet="trial")
         with staged(testbed, 2, 1) as (fleet, processes):
             terms = {**TERMS, "groups": [0.4, 1.0], "trial": {"soak": 0.2}}
-            bad = roll(fleet, "worse", {}, random.Random(0), terms)
+            bad = roll(fleet, "crashing", {}, random.Random(0), terms)
             assert (bad.phase, bad.left_on, bad.touched) == ("back", 0, 0)
-            assert "points less accurate on 160 samples" in bad.words
+            assert "the graph cannot be run" in bad.words
             good = roll(fleet, "good", processes, random.Random(0), terms)
             assert (good.phase, good.left_on, good.touched) == ("done", 2, 2)
             assert good.deaths > 0

@@ -56,8 +56,9 @@ def soak(
         if name not in catalogue:
             raise UsageError(f"no case {name!r}", "--list names them")
     if only_list:
+        width = max(map(len, catalogue))
         for name, case in catalogue.items():
-            click.echo(f"{name:<40} {(case.play.__doc__ or '').strip().splitlines()[0]}")
+            click.echo(f"{name:<{width}}  {(case.play.__doc__ or '').strip().splitlines()[0]}")
         return
 
     def report(result: AttemptResult) -> None:

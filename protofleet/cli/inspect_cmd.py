@@ -15,6 +15,7 @@ import numpy as np
 from cbor2 import CBORTag
 
 from protofleet import wire
+from protofleet.masking.letters import decode_letter
 from protofleet.trust import sealing
 from protofleet.values.prototypes import Part, Parts, Tensors
 from protofleet.wire import strict
@@ -49,6 +50,12 @@ def describe(data: bytes) -> dict[str, Any]:
     dump: dict[str, Any] = {"bytes": len(data), "envelope": envelope, "body_sha256": message.digest}
     if message.envelope.t in wire.DOCUMENT_TYPES:
         return {**dump, "body": message.body}
+    if message.envelope.t in wire.LETTER_TYPES:  # of a masked sum: what it holds is for devices
+        letter = decode_letter(message.body)
+        return {
+            **dump,
+            "body": {"letter": type(letter).__name__.lower(), "bytes": len(message.body)},
+        }
     inner = strict.load(body.value, wire.DEFAULT, "body")
     return {**dump, "digest": wire.digest(message.body), "parts": _parts(message.body, inner)}
 

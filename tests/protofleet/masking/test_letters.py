@@ -18,6 +18,7 @@ from protofleet.wire.limits import DEFAULT
 
 KEYS = PublicKeys("d0", b"b" * 32, b"m" * 32, b"s" * 32)
 KEY = bytes(32)
+READY = {"t": "readiness", "device": "d", "purpose": "", "mark": ""}
 LETTERS = [
     Readiness("d0", {"w": (3, 4), "a.b": ()}),
     Roster(bytes(16), {"d.0": PublicKeys("d.0", KEY, KEY, KEY, b"a voucher")}),
@@ -58,8 +59,8 @@ def test_what_is_said_arrives(letter):
             | {"voucher": bytes(5000)},
             "at most 4096",
         ),
-        ({"t": "readiness", "device": "d", "shapes": {"w": [-1]}}, "the shape of a row"),
-        ({"t": "readiness", "device": "d", "shapes": {"w": [1] * 9}}, "the shape of a row"),
+        (READY | {"shapes": {"w": [-1]}}, "the shape of a row"),
+        (READY | {"shapes": {"w": [1] * 9}}, "the shape of a row"),
         ({"t": "roster", "session": b"", "keys": {"d": [b"", b""]}}, "three keys and a voucher"),
         (
             {"t": "agreement", "session": bytes(16), "devices": ["a"], "dropouts": 0}

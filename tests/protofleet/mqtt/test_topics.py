@@ -30,6 +30,8 @@ TOPICS = {
     T.group: ("g/group", TopicParts(None, "group")),
     T.box("a"): ("d/a/box", TopicParts("a", "box")),
     T.report("a"): ("d/a/evt", TopicParts("a", "report")),
+    T.rollout: ("g/rollout", TopicParts(None, "rollout")),
+    T.reported("a"): ("d/a/reported", TopicParts("a", "reported")),
     T.keys: ("g/keys", TopicParts(None, "keys")),
     T.listing: ("g/list", TopicParts(None, "listing")),
     T.ask("0123456789abcdef"): (
@@ -49,7 +51,7 @@ TOPICS = {
     T.press("a", "contribute"): ("d/a/press/contribute", TopicParts("a", "press", ("contribute",))),
     T.sees("a", "door.bin"): ("d/a/sees/door.bin", TopicParts("a", "sees", ("door.bin",))),
 }
-FROM_DEVICE = {"state", "upload", "chunk_request", "upload_chunk", "report"}
+FROM_DEVICE = {"state", "upload", "chunk_request", "upload_chunk", "report", "reported"}
 OF_MEMBERS = {"keys", "listing", "ask", "answer", "renewal", "certificate"}
 
 

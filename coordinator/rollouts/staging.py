@@ -249,12 +249,13 @@ def pooled(members: Mapping[str, RolloutMember]) -> TrialFigures:
 
 
 def salted(rules: StagingRules, agents: Sequence[str]) -> int:
-    """The salt by which the first group has as many of these devices as its share says, and one at
-    least; the nearest of SALTS draws.
+    """The salt by which the first group has as many of these devices as its share says, canaries
+    among them, and one at least; the nearest of SALTS draws.
     """
     drawn = [agent for agent in agents if agent not in rules.canaries]
     share = rules.groups[0]
-    size = max(round(share * len(agents)), 0 if rules.canaries else 1) if drawn else 0
+    named = len(agents) - len(drawn)
+    size = max(round(share * len(agents)) - named, 0 if rules.canaries else 1) if drawn else 0
     if share >= 1 or not drawn:
         return 0
 

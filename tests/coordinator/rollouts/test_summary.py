@@ -17,10 +17,10 @@ def test_a_rollout_as_a_document(tmp_path):
     document = summary.status(it.rollouts, 9.0)
     assert (document["kind"], document["phase"], document["by"]) == ("bundle", "open", "anna")
     first, second, _ = document["groups"]
-    assert (first["share"], first["opened"], first["busy"], first["waiting"]) == (0.1, True, 3, 0)
+    assert (first["share"], first["opened"], first["busy"], first["waiting"]) == (0.1, True, 2, 0)
     assert not second["opened"]
     assert sum(g["waiting"] + g["busy"] for g in document["groups"]) == len(AGENTS)
-    assert document["on_it"] == 3
+    assert document["on_it"] == 2
     assert [d["agent"] for d in document["devices"]] == group(it, 0)
     assert "error" not in document  # an answer of the socket with this key is one
     glance = summary.glance(it.rollouts, 9.0)

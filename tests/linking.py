@@ -17,7 +17,7 @@ from protofleet.mqtt.link.link import Arrival, Connected, Event, Link, LinkSetti
 from protofleet.mqtt.link.reconnect import Backoff
 
 # Generous, because the machine may be busy; nothing waits that long when all is well.
-DEADLINE = 20.0
+DEADLINE = 120.0
 # Polled, and left for the next who asks.
 UNSEEN: WeakKeyDictionary[Link, deque[Event]] = WeakKeyDictionary()
 

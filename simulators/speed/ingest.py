@@ -393,4 +393,9 @@ def _open_round(folder: Path, host: str, port: int, seal: Seal) -> None:
     """A round in which one device, that is there and never answers, is waited for in vain."""
     with raw.connected(host, port, SLEEPER) as sleeper:
         sleeper.sendall(raw.birth(Topics(FLEET), SLEEPER, seal))
-        raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)
+        raw.until(lambda: is_open(folder / "data"), PATIENCE)
+
+
+def is_open(data: Path) -> bool:
+    """Whether a first round is; it collects a moment before it is in the journal."""
+    return bool(ask(data, "rounds")["rounds"]) and ask(data, "status")["phase"] == "collecting"

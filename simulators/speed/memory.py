@@ -20,7 +20,7 @@ from protofleet.mqtt.broker.run import running_broker
 from protofleet.mqtt.topics import Topics
 from protofleet.values.prototypes import Prototypes
 from simulators.speed import raw
-from simulators.speed.ingest import FLEET, bench_uploads, publish_all
+from simulators.speed.ingest import FLEET, bench_uploads, is_open, publish_all
 from simulators.speed.serving import serving
 
 CLASSES, DIM = 10, 16
@@ -88,7 +88,7 @@ def _flood(uploads: int, folder: Path, url: str, host: str, port: int) -> list[M
     ) as process:
         with raw.connected(host, port, "sleeper") as connection:
             connection.sendall(raw.birth(topics, "sleeper"))
-            raw.until(lambda: ask(folder / "data", "status")["phase"] == "collecting", PATIENCE)
+            raw.until(lambda: is_open(folder / "data"), PATIENCE)
         idle = raw.rss(process.pid)
         base = ask(folder / "data", "show", round=1)["base"]
         publish_all(host, port, bench_uploads(uploads, base), topics, wait_for_receipts=True)

@@ -20,6 +20,7 @@ OF_NO_MODULE = {
     "tests/coordinator/web/test_page_driven.py": "the operator's page, in a browser",
     "tests/edge_agent/cli/test_private_authority.py": "commands by hand through a TLS broker",
     "tests/edge_agent/daemon/test_adopt_live.py": "a ledger, all of it by processes",
+    "tests/edge_agent/page/test_owner_looks.py": "the owner's page in windows of any width",
     "tests/edge_agent/page/test_owner_live.py": "the owner's page in a browser, on a live fleet",
     "tests/export/test_devices_page.py": "the listings of docs/devices.md",
     "tests/export/test_start_page.py": "from an ONNX file to answers, as docs/start.md has it",

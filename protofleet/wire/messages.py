@@ -158,7 +158,8 @@ def decode(data: bytes, limits: Limits = DEFAULT, templates: Templates | None = 
     """The one way in: a checked message, or `WireError` and nothing else ever. `templates` as in
     `decode_parts`.
     """
-    envelope, body = unseal(data, limits)
+    opened = None if templates is None else _reopened(data, limits, templates)
+    envelope, body = opened or unseal(data, limits, templates)
     content = decode_body(envelope, body, limits, templates)
     return Message(envelope, content, sha256(body).hexdigest())
 
@@ -177,7 +178,9 @@ def decode_body(
     return _document(strict.load(body, limits, path), path, limits)
 
 
-def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
+def unseal(
+    data: bytes, limits: Limits = DEFAULT, templates: Templates | None = None
+) -> tuple[Envelope, bytes]:
     """The checked envelope and the body as it travelled: for those who only keep it or pass it on,
     or decide by the envelope whether they want it (`decode_body`).
     """
@@ -193,7 +196,19 @@ def unseal(data: bytes, limits: Limits = DEFAULT) -> tuple[Envelope, bytes]:
     _check_size(data, envelope.t, limits)
     if not isinstance(body, CBORTag) or body.tag != 24:
         raise WireError(f"{envelope.t}.body: not embedded CBOR (tag 24)")
+    if templates is not None and envelope.t in PART_TYPES:
+        templates.learn_envelope({"v": version, **raw, "body": body}, vars(envelope), limits)
     return envelope, body.value
+
+
+def _reopened(data: bytes, limits: Limits, templates: Templates) -> tuple[Envelope, bytes] | None:
+    """The same for a message whose envelope is like the newest that was let in."""
+    found = templates.open(data, limits)
+    if found is None:
+        return None
+    common, blanks = found
+    body = blanks.pop("body")
+    return Envelope(**common, **blanks), body
 
 
 def _envelope(raw: Mapping[str, Any]) -> Envelope:

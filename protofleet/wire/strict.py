@@ -103,7 +103,7 @@ def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
             n = data[at + 1]
             at += 2
         else:
-            major, n, at = _header(data, at, where)
+            major, n, at = header(data, at, where)
         remaining -= 1
         # A map of n pairs has 2n items: before a key an odd number of them is still to come.
         is_key = key is not None and remaining & 1
@@ -150,7 +150,7 @@ def walk(  # noqa: PLR0912, PLR0915 - one loop, without calls
         raise _refused(where, at, f"{end - at} bytes after the end")
 
 
-def _header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
+def header(data: bytes, at: int, where: str) -> tuple[int, int, int]:
     """An item's major type, the number in its header, and where the header ends."""
     start = at
     if at >= len(data):
@@ -207,7 +207,7 @@ def _flat_value(data: bytes, at: int, limits: Limits) -> tuple[Any, int]:
     major, number = data[at] >> 5, data[at] & 31
     at += 1
     if number > 23:
-        _, number, at = _header(data, at - 1, "message")
+        _, number, at = header(data, at - 1, "message")
     content: Any
     if major == BYTES:
         content, at = data[at : at + number], at + number

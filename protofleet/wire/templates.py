@@ -40,8 +40,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from cbor2 import CBORTag, dumps
 
+from protofleet.errors import WireError
 from protofleet.wire.arrays import DTYPES, widened
 from protofleet.wire.limits import Limits
+from protofleet.wire.strict import BYTES, TEXT, header
 
 MOST = 256  # layouts that are remembered
 Span = tuple[int, int]
@@ -80,11 +82,85 @@ class Template(NamedTuple):
             yield name, kind, content
 
 
+BLANKS = {"agent": TEXT, "boot": TEXT, "seq": 0, "body": BYTES}  # with their major types
+
+
+class EnvelopeTemplate(NamedTuple):
+    """All that envelopes of one round have in common."""
+
+    limits: Limits  # they were let in under
+    before: tuple[tuple[bytes, str, int], ...]  # what stands before each blank, its name and type
+    after: bytes
+    common: Mapping[str, Any]  # of what was read
+
+    @classmethod
+    def of(
+        cls, fields: Mapping[str, Any], envelope: Mapping[str, Any], limits: Limits
+    ) -> EnvelopeTemplate:
+        """From the fields of a message as they travel, and what was read from them."""
+        before, fixed = [], bytes([0xA0 + len(fields)])
+        for name in sorted(fields, key=lambda name: (len(name), name)):  # the order of `strict`
+            fixed += dumps(name)
+            if name in BLANKS:
+                fixed += b"\xd8\x18" if name == "body" else b""
+                before.append((fixed, name, BLANKS[name]))
+                fixed = b""
+            else:
+                fixed += dumps(fields[name])
+        common = {name: envelope[name] for name in envelope if name not in BLANKS}
+        return cls(limits, tuple(before), fixed, common)
+
+    def read(self, data: bytes) -> dict[str, Any] | None:
+        """What stands in the blanks, if all around them is as remembered."""
+        values: dict[str, Any] = {}
+        at, end = 0, len(data) - len(self.after)
+        for fixed, name, due in self.before:
+            if not data.startswith(fixed, at):
+                return None
+            at += len(fixed)
+            major, number = data[at] >> 5, data[at] & 31
+            at += 1
+            if number > 23:
+                major, number, at = header(data, at - 1, "message")
+            if major != due or at + number * (major != 0) > end:
+                return None
+            if major == 0:
+                values[name] = number
+                continue
+            content = data[at : at + number]
+            at += number
+            if major == TEXT:
+                if not 0 < number <= self.limits.text:
+                    return None
+                values[name] = content.decode()
+            else:
+                values[name] = content
+        return values if at == end and data.endswith(self.after) else None
+
+
 class Templates:
     """The newest template of each length."""
 
     def __init__(self) -> None:
         self._by_length: dict[int, Template] = {}
+        self._envelope: EnvelopeTemplate | None = None
+
+    def open(self, data: bytes, limits: Limits) -> tuple[Mapping[str, Any], dict[str, Any]] | None:
+        """What is known of the envelope of this message, and what stands in its blanks."""
+        known = self._envelope
+        if known is None or known.limits is not limits or len(data) > limits.message:
+            return None
+        try:
+            values = known.read(data)
+        except (IndexError, ValueError, WireError):  # the long way says what is wrong
+            return None
+        return None if values is None else (known.common, values)
+
+    def learn_envelope(
+        self, fields: Mapping[str, Any], envelope: Mapping[str, Any], limits: Limits
+    ) -> None:
+        """Remember one that was let in."""
+        self._envelope = EnvelopeTemplate.of(fields, envelope, limits)
 
     def __len__(self) -> int:
         return len(self._by_length)

@@ -104,3 +104,41 @@ def test_a_receipt_is_cut_at_its_blanks_also_where_blanks_stand_elsewhere():
         replace(envelope, agent="a"),
         {**body, "digest": "c" * HASH},
     )
+
+
+def opened(data: bytes, templates: wire.Templates | None):
+    try:
+        return wire.decode(data, templates=templates)
+    except WireError as error:
+        return error.words
+
+
+heads = st.builds(
+    wire.Envelope,
+    t=st.just("upload"),
+    fleet=st.sampled_from(["f", "g"]),
+    run=st.none() | st.sampled_from(["r", "s" * 30]),
+    epoch=st.none() | st.sampled_from([1, 300]),
+    agent=st.none() | st.text("aä\x00", min_size=1, max_size=40),
+    boot=st.none() | st.text("b", min_size=1, max_size=40),
+    seq=st.none() | st.integers(0, 2**63 - 1),
+    round=st.none() | st.sampled_from([0, 70_000]),
+    base=st.none() | st.just("ab" * 32),
+)
+
+
+@given(st.lists(heads, min_size=2, max_size=6), st.data())
+def test_envelopes_are_read_the_same_with_and_without_a_memory(envelopes, data):
+    templates = wire.Templates()
+    for envelope in [*envelopes, *envelopes[::-1]]:
+        message = wire.encode(envelope, upload())
+        assert opened(message, templates) == opened(message, None)
+        assert templates.open(message, wire.DEFAULT) is not None
+        at = data.draw(st.integers(0, min(len(message) - 1, 250)))
+        broken = bytearray(message)
+        broken[at] ^= data.draw(st.integers(1, 255))
+        # Also a changed byte is read as it is without a memory, or refused in the same words.
+        assert opened(bytes(broken), templates) == opened(bytes(broken), None)
+        short = message[: data.draw(st.integers(0, len(message)))]
+        assert opened(short, templates) == opened(short, None)
+        assert opened(message + b"\x00", templates) == opened(message + b"\x00", None)

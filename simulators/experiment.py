@@ -239,6 +239,8 @@ def sweep(
     """One method at every point of a grid: `sweep({"lam": [0.1, 1], "lr": [0.01, 0.03]})`."""
     if not grid or not all(grid.values()):
         raise UsageError("an axis of the grid has no values")
+    if len(grid.get("seed", ())) > 1:
+        raise UsageError("seeds are no axis of a grid", "seeds=5 runs every point with five")
     brought = Brought(data, network, partition, tuple(classes))
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     plans = {

@@ -27,7 +27,7 @@ ORDER = {
         ("statistics",),
         ("exchange",),
         ("recipe", "toolbox"),
-        ("methods", "registry", "scoring", "budget", "homeassistant"),
+        ("methods", "registry", "scoring", "budget", "homeassistant", "mistakes"),
         ("cli",),
     ),
     "edge_agent": (

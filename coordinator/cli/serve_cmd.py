@@ -33,6 +33,7 @@ FLAGS = SettingFlags(
         "serve.fleet",
         "broker.url",
         "broker.credentials",
+        "broker.ca",
         "serve.data_dir",
         "serve.rounds",
         "serve.min_agents",

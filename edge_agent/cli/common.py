@@ -26,6 +26,7 @@ FLAGS = SettingFlags(
         "agent.log_format",
         "broker.url",
         "broker.credentials",
+        "broker.ca",
         "fleet.name",
         "data.source",
     ),

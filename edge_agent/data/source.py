@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,10 @@ def fit(pool: Pool, contract: Contract) -> Fitted:
     strangers, counts = np.unique(labels[ids[labels] < 0], return_counts=True)
     left_out = {pool.data.classes[i]: int(n) for i, n in zip(strangers, counts, strict=True)}
     if not len(train.y):
-        words = f"{pool.data.name}: none of its classes is in the fleet's contract"
+        words = f"none of its classes ({_few(sorted(left_out))}) is in the fleet's contract"
         raise DataError(
-            words if left_out else f"{pool.data.name}: no sample to train on",
-            _few(contract.classes),
+            f"{pool.data.name}: {words if left_out else 'no sample to train on'}",
+            f"it has {_few(contract.classes)}",
         )
     return Fitted(train, validation, test, left_out)
 
@@ -182,6 +182,6 @@ def _shape(kind: Input) -> str:
     return f"{kind.kind}s of {'×'.join(map(str, kind.shape))}"
 
 
-def _few(classes: tuple[str, ...]) -> str:
+def _few(classes: Sequence[str]) -> str:
     shown = ", ".join(classes[:8])
-    return f"it has {shown}" + (" and more" if len(classes) > 8 else "")
+    return shown + (" and more" if len(classes) > 8 else "")

@@ -78,7 +78,8 @@ def run(command: click.Command, name: str) -> None:
     except click.Abort:
         _leave("stopped", 130, debug)
     except click.UsageError as error:
-        _leave(f"{error.format_message()}; see `{name} --help`", 2, debug)
+        place = error.ctx.command_path if error.ctx else name
+        _leave(f"{error.format_message()}; see `{place} --help`", 2, debug)
     except click.ClickException as error:
         _leave(error.format_message(), error.exit_code, debug)
     except ModuleNotFoundError as error:

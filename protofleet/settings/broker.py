@@ -32,7 +32,11 @@ class BrokerSection:
         "a file with user name and password (two lines, or user:password)",
         flag="A file with user name and password.",
     )
-    ca: str = setting("", "a file with the authority that signed the broker's certificate")
+    ca: str = setting(
+        "",
+        "a file with the authority that signed the broker's certificate",
+        flag="A file with the authority that signed the broker's certificate.",
+    )
     cert: str = setting("", "a file with this device's certificate, where the broker asks for one")
     key: str = setting("", "the file with its key")
 

@@ -69,6 +69,11 @@ def sweep(
         name, equals, texts = axis.partition("=")
         if not equals or not texts:
             raise UsageError(f"--grid {axis!r} is not of the form name=a,b,c")
+        if name.strip().replace("-", "_") == "seed" and "," in texts:
+            raise UsageError(
+                "seeds are no axis of a grid: a point is not better for its seed",
+                "--seeds 5 runs every point with five, and shows mean and interval",
+            )
         axes.append([f"{name.strip()}={text.strip()}" for text in texts.split(",")])
     config = config_of(values)
     points = {" ".join(point): point for point in itertools.product(*axes)}

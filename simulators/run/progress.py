@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -24,6 +27,10 @@ from simulators.run.rounds import Watch
 def watched(label: str, rounds: int) -> Iterator[Watch]:
     """A callback to be told of every round."""
     console = Console(stderr=True)
+    if console.is_jupyter:
+        with _in_place(label, rounds) as watch:
+            yield watch
+        return
     # In a log a bar that is drawn over itself is noise: about ten lines a run instead.
     if not console.is_terminal:
         yield lambda row: _line(console, label, rounds, row)
@@ -40,6 +47,23 @@ def watched(label: str, rounds: int) -> Iterator[Watch]:
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(label, total=rounds, now="starting")
         yield lambda row: bar.update(task, completed=row.round, now=words(row))
+
+
+@contextmanager
+def _in_place(label: str, rounds: int) -> Iterator[Watch]:
+    """One line below a notebook's cell, written anew each round."""
+    shown: Any = import_module("IPython.display")  # it has no types
+    began = time.monotonic()
+    # Rich's own bar wants ipywidgets, and each `print` in a notebook stays there.
+    handle = shown.display(shown.Pretty(f"{label}  starting"), display_id=True)
+
+    def watch(row: Row) -> None:
+        seconds = time.monotonic() - began
+        remain = seconds / max(row.round, 1) * (rounds - row.round)
+        ahead = f"{remain:.0f} s left" if row.round < rounds else f"{seconds:.1f} s"
+        handle.update(shown.Pretty(f"{label}  round {row.round}/{rounds}  {words(row)}  {ahead}"))
+
+    yield watch
 
 
 def _line(console: Console, label: str, rounds: int, row: Row) -> None:

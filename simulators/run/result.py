@@ -221,7 +221,9 @@ def curve(result: Mapping[str, Any]) -> list[tuple[int, float]]:
 
 def alike(result: Mapping[str, Any]) -> float | None:
     """The last round's accuracy on one test set for all devices, by that evaluator."""
-    common: Numbers = result["final"].get("common", {})
+    last = result["final"]
+    everyone = result["config"].get("test_on") == "everyone"
+    common: Numbers = last["each"] if everyone else last.get("common", {})
     name = result["best"]["evaluator"]
     return common.get(f"{name}_all_classes", common.get(name))
 

@@ -46,7 +46,7 @@ from typing import Any
 from coordinator.rounds.selection import participants
 from coordinator.uploads import validation
 from coordinator.uploads.fuse import fuse_total, start_state
-from protofleet import wire
+from protofleet import mistakes, wire
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Parts, count_floats
@@ -73,6 +73,13 @@ def run(
     setup: Setup, how: LabOptions, watch: Watch, out: RunDir | None = None, *, resume: bool = False
 ) -> Outcome:
     """All rounds, from the beginning or from the last checkpoint in `out`."""
+    with mistakes.named(setup.recipe):
+        return _run(setup, how, watch, out, resume=resume)
+
+
+def _run(
+    setup: Setup, how: LabOptions, watch: Watch, out: RunDir | None, *, resume: bool
+) -> Outcome:
     began = time.perf_counter()
     crew = hire(setup, how.workers)
     try:

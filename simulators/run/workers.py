@@ -52,7 +52,7 @@ from edge_agent.training.agent import Agent
 from edge_agent.training.batches import SampleTensors
 from edge_agent.training.context import settle
 from edge_agent.training.evaluate import Tallies
-from protofleet import wire
+from protofleet import mistakes, wire
 from protofleet.errors import FleetError, UsageError
 from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Turn
@@ -280,7 +280,8 @@ def _serve(pipe: Connection, config: LabConfig, supplied: Supplied, agents: list
         try:
             if isinstance(crew, Exception):
                 raise crew
-            answer: Any = getattr(crew, name)(*arguments, **named)
+            with mistakes.named(crew.setup.recipe):
+                answer: Any = getattr(crew, name)(*arguments, **named)
         except FleetError as error:
             answer = error
         except Exception:

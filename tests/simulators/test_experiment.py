@@ -11,6 +11,7 @@ from torch import nn
 import protofleet as pf
 from protofleet import registry
 from protofleet.errors import SettingError, UsageError
+from protofleet.mistakes import RecipeError
 from simulators.cli.simulate_cmd import simulate
 
 QUICK = {"agents": 3, "rounds": 1, "progress": False}
@@ -55,6 +56,17 @@ def test_what_is_brought_reaches_other_processes():
         pf.simulate("fedproto", (X, Y), workers=2, **{**words, "network": lambda: nn.Linear(6, 4)})
 
 
+def forgetful(turn, learner, state):
+    return state["what nobody put there"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_mistake_in_a_method_is_named(workers):
+    mine = replace(registry.load("fedproto"), name="mine", train=forgetful)
+    with pytest.raises(RecipeError, match=r"'mine': forgetful\(\) in test_experiment.py, line"):
+        pf.simulate(mine, (X, Y), network=Net, workers=workers, **QUICK)
+
+
 def test_methods_and_grids_beside_each_other(tmp_path):
     words = {"network": Net(), "agents": 3, "rounds": 1}
     results = pf.compare(
@@ -86,6 +98,7 @@ def test_methods_and_grids_beside_each_other(tmp_path):
         (lambda: pf.simulate("fedproto", (X, Y), network=dict, agents=3), UsageError, "dict"),
         (lambda: pf.compare([], (X, Y)), UsageError, "no method"),
         (lambda: pf.sweep({"lam": []}), UsageError, "no values"),
+        (lambda: pf.sweep({"seed": [1, 2]}), UsageError, "seeds=5"),
     ],
 )
 def test_a_slip_is_one_clear_line(call, error, words):

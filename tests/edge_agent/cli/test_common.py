@@ -52,9 +52,10 @@ def test_the_nearer_to_the_call_the_stronger(called, tmp_path):
 
 def test_every_flag_ends_up_where_it_belongs(called):
     words = "--id a --data-dir d --log-format json --broker ws://b --credentials c --fleet f"
-    config = called(*words.split(), "--data", "digits")
+    config = called(*words.split(), "--ca", "authority.pem", "--data", "digits")
     assert (config.agent.id, config.agent.data_dir, config.agent.log_format) == ("a", "d", "json")
-    assert (config.broker.url, config.broker.credentials) == ("ws://b", "c")
+    broker = config.broker
+    assert (broker.url, broker.credentials, broker.ca) == ("ws://b", "c", "authority.pem")
     assert (config.fleet.name, config.data.source) == ("f", "digits")
 
 

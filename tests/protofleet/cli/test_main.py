@@ -5,7 +5,7 @@ import sys
 import click
 import pytest
 
-from protofleet.cli.main import run, umbrella
+from protofleet.cli.main import main, run, umbrella
 from protofleet.errors import FleetError, UsageError
 
 
@@ -53,6 +53,13 @@ def test_wrong_words_end_in_two_and_name_the_help(leaves):
     assert code == 2
     assert line.endswith("see `it --help`\n")
     assert line.count("\n") == 1
+
+
+def test_words_that_are_wrong_for_a_command_name_that_command_s_help(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["protofleet", "methods", "show"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.endswith("see `protofleet methods show --help`\n")
 
 
 def test_debug_shows_where_it_happened_and_is_no_option_of_the_command(leaves):

@@ -41,3 +41,10 @@ def test_an_option_of_any_section_is_an_axis(tmp_path):
 def test_an_axis_without_values_is_refused(axis, tmp_path):
     run = call("--grid", axis, "--out", str(tmp_path))
     assert isinstance(run.exception, UsageError)
+
+
+def test_seeds_are_for_means_and_no_axis(tmp_path):
+    run = call("--grid", "seed=1,2", "--out", str(tmp_path))
+    assert isinstance(run.exception, UsageError)
+    assert "--seeds 5" in str(run.exception)
+    assert not list(tmp_path.iterdir())

@@ -111,3 +111,10 @@ def test_every_contender_is_run_with_every_seed(small_lab, tmp_path):
 def test_a_baseline_that_says_nothing_is_refused(how, words, small_lab):
     with pytest.raises(UsageError, match=words):
         compared({"local": planned(small_lab("local", rounds=1))}, how)
+
+
+def test_where_all_are_tested_on_everyone_s_samples_that_is_the_column_of_one_test_set():
+    config = {"backbones": {"x": "mlp"}, "test_on": "everyone"}
+    final = {"each": {"head": 0.4, "head_all_classes": 0.3}}
+    (line,) = lines(Comparison({"a": [document([0.4], config=config, final=final)]}))
+    assert (line.head, line.common) == (0.4, 0.3)

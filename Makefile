@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # One more than a small machine has cores: tests of fleets wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: demo test soak system lint bench homeassistant clean
+.PHONY: demo test soak system lint site bench homeassistant clean
 
 # One environment for all targets; remade only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt
@@ -66,9 +66,13 @@ homeassistant: $(READY) $(HOMES)/.ready
 	@$(HOMES)/bin/python tools/homes.py check
 	@$(HOMES)/bin/python tools/homes.py live
 
+# All documents as a site, in site/; any warning is an error.
+site: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site/index.html"
+
 bench: $(READY)
 	@$(BIN)/protofleet bench codec
 	@$(BIN)/protofleet bench lab
 
 clean:
-	rm -rf $(VENV) $(HOMES) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(HOMES) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

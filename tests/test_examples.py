@@ -80,9 +80,11 @@ def test_a_notebook_runs_from_top_to_bottom(name, tmp_path, monkeypatch):
         assert others < 15
 
 
-def test_the_page_on_python_runs_as_it_is_written(tmp_path):
-    page = (ROOT / "docs" / "python.md").read_text()
+@pytest.mark.parametrize("name", ["python.md", "tutorials/research.md"])
+def test_a_page_on_python_runs_as_it_is_written(name, tmp_path):
+    page = (ROOT / "docs" / name).read_text()
     snippet = page.split("```python\n")[1].split("```")[0]
+    assert "import protofleet as pf" in snippet
     done = subprocess.run(
         [sys.executable, "-c", snippet.replace("rounds=10", "rounds=2")],
         cwd=tmp_path,

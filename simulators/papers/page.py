@@ -32,6 +32,8 @@ from simulators.run.progress import size
 
 HEAD = """# Results
 
+<!-- not run below: hours; every figure is beside its command -->
+
 The papers' figures beside ours, on the real data sets. CIFAR-10 is the lossless one; figures of an
 earlier page were made with a JPEG copy of it and with shorter runs, and are of another data set.
 

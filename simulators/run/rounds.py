@@ -13,7 +13,7 @@ fleet.
 #     what crosses the wire    wire.encode, wire.decode  the same, in MQTT payloads
 #     what is let in           validation.content        the same function, in the coordinator
 #     fusion                   fuse_total                fold on arrival, fuse_total at the cut
-#     masked sums, noise       masked_round, `_total`    not yet
+#     masked sums, noise       masked_round, `_total`    uploads/assembly.py, service/spending.py
 #     what devices hold next   the state as published    the same, decoded
 #
 # Left out is only what has to do with time: nobody is late, nothing is lost, nothing is sent

@@ -1,7 +1,11 @@
-"""The path of docs/start.md from an ONNX file to a device that classifies, as it stands there."""
+"""The path of docs/tutorials/app.md from an ONNX file to a program that classifies, as it stands
+there.
+"""
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,7 @@ from edge_agent.cli import agent as edge_agent
 from export.cli.extractor_cmd import extractor
 from tests.networks import foreign, pictures
 
-TEXT = (Path(__file__).parents[2] / "docs" / "start.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "tutorials" / "app.md").read_text()
 LINES = next(
     block.strip().splitlines()
     for block in re.findall(r"```\n(.*?)```", TEXT, re.S)
@@ -51,3 +55,16 @@ def test_they_lead_to_answers(place):
     for line in answers:
         path, label = re.match(r"(\S+)  (\w+) \(", line).groups()
         assert Path(path).stem.startswith(label)
+
+
+def test_and_to_a_program_of_one_s_own(place):
+    for line in LINES[:-1]:
+        run(line)
+    snippet = next(
+        code for code in re.findall(r"```python\n(.*?)```", TEXT, re.S) if "Client" in code
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", snippet], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["mug", "bike"]

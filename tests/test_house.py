@@ -23,7 +23,7 @@ OF_NO_MODULE = {
     "tests/edge_agent/page/test_owner_looks.py": "the owner's page in windows of any width",
     "tests/edge_agent/page/test_owner_live.py": "the owner's page in a browser, on a live fleet",
     "tests/export/test_devices_page.py": "the listings of docs/devices.md",
-    "tests/export/test_app_page.py": "from an ONNX file to answers, as docs/tutorials/app.md has it",
+    "tests/export/test_app_page.py": "from an ONNX file to answers, as docs/tutorials has it",
     "tests/test_documents.py": "what the documents show is run, or says that it is not",
     "tests/test_site.py": "the documents as a site",
     "tests/export/test_page_live.py": "a page in a browser that follows a fleet",

@@ -180,6 +180,11 @@ def _path(name: str, data_dir: Path | None) -> Path:
     for path in places:
         if path.exists():
             return path
+    if name.startswith("arrays-"):
+        raise DataError(
+            f"data set {name!r}: a program's own arrays, which are nowhere kept",
+            "save them as an .npz, and begin with its path in place of the arrays",
+        )
     near = difflib.get_close_matches(name, NAMES, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known by name: {', '.join(NAMES)}"
     raise DataError(

@@ -211,3 +211,16 @@ def test_layers_in_a_row_are_cut_in_the_middle() -> None:
     assert stages.dim == 4 * 4 * 4
     assert len(stages.low) >= 2
     assert len(stages.high) >= 2
+
+
+def test_another_package_s_network_has_a_name(monkeypatch, tmp_path):
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[protofleet.networks]\nten-wide = ten_wide:network\n")
+    (tmp_path / "ten_wide.py").write_text(
+        "from torch import nn\ndef network():\n    return nn.Linear(2, 10)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "ten-wide" in backbones.names()
+    assert backbones.build("ten-wide", POINTS).dim == 10

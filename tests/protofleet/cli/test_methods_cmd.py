@@ -38,3 +38,18 @@ def test_the_settings_that_are_shown_can_be_set(name):
 def test_an_unknown_method_is_answered_with_the_nearest():
     with pytest.raises(UnknownMethod, match="did you mean 'fedproto'"):
         said("show", "fedprot")
+
+
+def test_one_that_cannot_be_imported_is_one_line_and_stops_no_other(monkeypatch, tmp_path):
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[protofleet.methods]\nbroken = broken_method:recipe\n")
+    (tmp_path / "broken_method.py").write_text("raise ValueError('two\\nlines')\n")
+    names = registry.names()
+    monkeypatch.syspath_prepend(tmp_path)
+    outcome = CliRunner().invoke(methods, [], standalone_mode=False)
+    assert [line.split()[0] for line in outcome.stdout.splitlines()] == names
+    (line,) = outcome.stderr.splitlines()
+    assert line.startswith("warning: method 'broken' of broken_method:recipe cannot be loaded")
+    assert "ValueError: two lines" in line

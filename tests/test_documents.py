@@ -48,7 +48,7 @@ OTHERS = (
     r"make|pipx?|uv|docker|mosquitto\w*|printf|cat|curl|np[mx]|node|python3?|\.|systemctl|sudo"
     r"|apt|apt-get|git|openssl|cp|mkdir|journalctl|bash|sh|dpkg|debootstrap|npx|tsc|g\+\+"
 )
-TERMINAL = re.compile(rf"^(\$ )?([A-Z_]+=\S+ )*({'|'.join(PROGRAMS)}|{OTHERS})( |$)(?!<-)", re.M)
+TERMINAL = re.compile(rf"^(\$ )?([A-Z_]+=\S+ )*({'|'.join(PROGRAMS)}|{OTHERS})( |$)", re.M)
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?(?P<ticks>```+)(?P<language>[^\n]*)\n"
     r"(?P<body>.*?)^(?P=ticks)$",
@@ -132,7 +132,12 @@ def complaint(words):
     if words[0] not in PROGRAMS:
         return ""
     command, rest = resolved(words)
-    if isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z-]+", rest[0]):
+    if (
+        isinstance(command, click.Group)
+        and rest
+        and not rest[0].startswith("-")
+        and re.fullmatch(r"[a-z-]+", rest[0])
+    ):
         return f"{' '.join(words)}: there is no command {rest[0]!r}"
     known = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
     known |= {"--help", "-h", "--version", "--debug"}
@@ -167,9 +172,13 @@ def test_commands_have_the_options_that_they_are_called_with(page):
     ]
     text = FENCE.sub("", page.read_text())
     # In running text options may be in brackets, and alternatives side by side.
-    spans = [*SPAN.findall(text), *INDENTED.findall(re.sub(r"\\\n\s*", "", text))]
+    spans = (
+        [] if page.name == "CHANGELOG.md" else SPAN.findall(text)
+    )  # that speaks of the past, too
+    spans = [*spans, *INDENTED.findall(re.sub(r"\\\n\s*", "", text))]
     calls += [re.sub(r"[\[\]…|'\"]", " ", span.partition("  #")[0]).split() for span in spans]
-    assert not list(filter(None, (complaint(words) for words in calls if words)))
+    bad = list(filter(None, (complaint(words) for words in calls if words)))
+    assert not bad, bad
 
 
 @pytest.mark.parametrize("fence", [f for f in ALL if f.language in READ], ids=str)

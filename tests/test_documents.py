@@ -210,7 +210,7 @@ def test_what_is_read_can_be_read(fence):
 def alike(text):
     """Lines but for numbers, hashes and how columns are spaced."""
     text = re.sub(r"\b[0-9a-f]{12,}\b", "h", text)
-    text = re.sub(r"-?\d[\d.,]*", "0", text)
+    text = re.sub(r"-?\d[\d.,]*(e-?\d+)?", "0", text)
     return [" ".join(line.split()) for line in text.strip().splitlines()]
 
 

@@ -50,7 +50,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         target = _target(where, match[1])
         if target is None:
             return match[0]
-        return f"]({posixpath.relpath(_page_of(target), where or '.')})"
+        page = target if target in TOP else _page_of(target)
+        return f"]({posixpath.relpath(page, where or '.')}{match[2] or ''})"
 
     text = MARK.sub("", markdown)
     text = NOT_RUN.sub(r"\2\n\n<small>Not run by the tests: \1.</small>\n", text)
@@ -64,7 +65,7 @@ def _outside(files: Files) -> list[str]:
     for file in files.documentation_pages():
         for match in LINK.finditer(file.content_string):
             target = _target(posixpath.dirname(file.src_uri), match[1])
-            if target is not None:
+            if target is not None and target not in TOP:
                 targets.add(target)
     return sorted(targets)
 
@@ -74,7 +75,7 @@ def _target(where: str, link: str) -> str | None:
     if "://" in link or link.startswith(("mailto:", "/")):
         return None
     at = posixpath.normpath(posixpath.join("docs", where, link))
-    if at.startswith("docs/") or at in TOP or not (ROOT / at).exists():
+    if at.startswith("docs/") or not (ROOT / at).exists():
         return None
     return at
 

@@ -78,7 +78,7 @@ def test_vectors_and_series_work_as_images_do(tmp_path):
         (f"{__name__}:broken", "RuntimeError: the sensor is not there"),
         ("no_such_module:x", "ModuleNotFoundError"),
         ("C:photos", "neither a known name nor a folder"),
-        ("arrays-0123456789ab", "a program's own arrays.* save them as an .npz"),
+        ("arrays-0123456789ab", "nowhere kept; save them as an .npz"),
         ("C:\\photos", "neither a known name nor a folder"),
         (f"{__name__}:none", "AttributeError"),
     ],

@@ -183,13 +183,21 @@ def stage(tmp_path_factory):
             stage.close()
 
 
+LOOKS = (({"width": 360, "height": 740}, "dark"), ({"width": 1280, "height": 860}, "light"))
+
+
 def look(window, name, axe=None):
     """The view of this name; nobody is kept out of it, on a phone or by its colours."""
     window.get_by_role("navigation").get_by_role("link", name=name).click()
     window.locator("nav [aria-current]").get_by_text(name).wait_for()
-    if axe is not None:
-        assert barriers(window, axe) == []
-    assert not is_too_wide(window)
+    before = window.viewport_size
+    for size, scheme in LOOKS:
+        window.set_viewport_size(size)
+        window.emulate_media(color_scheme=scheme)
+        assert not is_too_wide(window), (name, size)
+        if axe is not None:
+            assert barriers(window, axe) == [], (name, size, scheme)
+    window.set_viewport_size(before)
     if SHOTS:
         window.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
 

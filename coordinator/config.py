@@ -135,6 +135,11 @@ class Bounds(UploadLimits):
     devices: int = setting(
         10_000, "most devices: beyond them a new one takes the place of one that is gone", low=1
     )
+    sites: tuple[str, ...] = setting(
+        (),
+        "coordinators of sites, by name, which may say the sum of many devices"
+        " (`coordinator relay`); none: nobody",
+    )
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from protofleet import registry, wire
 from protofleet.budget.noise import Sampler, drawn
 from protofleet.budget.private import Private
 from protofleet.errors import FusionError, UsageError, WireError
-from protofleet.exchange import contributed
+from protofleet.exchange import contributed, relayed
 from protofleet.exchange.rollouts import TrialTerms
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
@@ -139,6 +139,7 @@ class Terms:
     rollout: RolloutSection = field(default_factory=RolloutSection)
     private: Private | None = None  # the method under a budget, where there is one
     sampler: Sampler = drawn  # of its noise
+    sites: tuple[str, ...] = ()  # that may speak for many devices
 
 
 class Core:
@@ -449,6 +450,9 @@ class Core:
     def forget(self, agent: str, now: float) -> tuple[Forgotten, list[Publication]]:
         """A device leaves for good, with all that it contributed."""
         known = agent in self.devices or agent in self.keeper.ledger.agents
+        if site := self.keeper.ledger.site_of(agent) if self.gathering is None else "":
+            words = f"{agent} is a device of the site {site}: it is to be forgotten there"
+            raise UsageError(words, f"`coordinator forget {agent}` on the machine of {site}")
         if not known and not self.keeper.ledger.of(agent):
             raise UsageError(f"there is no device {agent!r}", "`coordinator agents` shows them")
         if self.gathering is not None:
@@ -523,7 +527,7 @@ class Core:
             words = "this fleet has a budget: what devices have to say they say in its rounds"
             refusal = Refusal(Reason.BUDGET, words)
             return self.intake.refuse(agent, 0, sha256(body).hexdigest(), refusal)
-        if envelope.method in contributed.METHODS:
+        if envelope.method in (*contributed.METHODS, *relayed.METHODS):
             refusals = self.intake.counters.refusals
             answers = self.keeper.take(agent, payload, now)
             if self.intake.counters.refusals == refusals:
@@ -1015,7 +1019,8 @@ def ledger_terms(terms: Terms) -> LedgerTerms:
     made_by = VersionTerms(
         terms.expected.contract.wire, fleet.precision, hyper.alarms, hyper.buckets
     )
-    return LedgerTerms(terms.ledger, terms.expected.limits, terms.devices, made_by)
+    limits, devices = terms.expected.limits, terms.devices
+    return LedgerTerms(terms.ledger, limits, devices, made_by, terms.sites)
 
 
 def _in_words(error: Exception) -> str:

@@ -101,8 +101,12 @@ class LedgerTables:
 
     # what is written, inside `commit`
 
-    def put_contribution(self, lineage: str, of: ContributionRecord, body: bytes) -> None:
-        """In the place of the one before."""
+    def put_contribution(
+        self, lineage: str, of: ContributionRecord, body: bytes, *, wipe: bool = False
+    ) -> None:
+        """In the place of the one before; `wipe`: of that nothing stays in the file."""
+        if wipe:
+            self._db.execute("PRAGMA secure_delete=ON")
         self._db.execute(
             "INSERT INTO contributions (lineage, agent, source, digest, body, at) "
             "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lineage, agent, source) "
@@ -111,8 +115,12 @@ class LedgerTables:
         )
         self._changed()
 
-    def drop_contribution(self, lineage: str, agent: str, source: str) -> None:
-        """As if it had never come."""
+    def drop_contribution(
+        self, lineage: str, agent: str, source: str, *, wipe: bool = False
+    ) -> None:
+        """As if it had never come; `wipe`: nothing of it stays in the file, either."""
+        if wipe:
+            self._db.execute("PRAGMA secure_delete=ON")
         where = "WHERE lineage=? AND agent=? AND source=?"
         self._db.execute(f"DELETE FROM contributions {where}", (lineage, agent, source))
         self._changed()

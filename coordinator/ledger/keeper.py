@@ -39,26 +39,28 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from coordinator.config import LedgerSection, UploadLimits
 from coordinator.journal.journal import Journal
 from coordinator.journal.tables import ContributionRecord, CountsRecord, VersionRecord
-from coordinator.ledger import admission, comparison, display, drift, snapshot
+from coordinator.ledger import admission, comparison, display, drift, sites, snapshot
 from coordinator.ledger.admission import MOST_CLASSES, AdmissionLimits, Placed, Standing
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.comparison import Comparisons
 from coordinator.ledger.drift import Drifts
 from coordinator.ledger.ledger import Ledger
+from coordinator.ledger.sites import SiteLimits
 from coordinator.ledger.snapshot import FEW, Recheck
 from coordinator.ledger.versions import (
     CountTotal,
     LedgerVersion,
     OfferedTotal,
     VersionTerms,
+    is_relayed,
     read_contribution,
     read_ledger,
     read_summand,
@@ -68,9 +70,10 @@ from coordinator.ledger.versions import (
 from coordinator.messages import Messages
 from coordinator.uploads.validation import Refusal
 from protofleet.errors import FusionError, WireError
-from protofleet.exchange import contributed
-from protofleet.exchange.contributed import Contributed, CountReport, Withdrawal
+from protofleet.exchange import contributed, relayed
+from protofleet.exchange.contributed import Claim, Contributed, CountReport, Withdrawal
 from protofleet.exchange.gathered import GROUP, GroupTotal
+from protofleet.exchange.relayed import RelayedCounts, RelayedTotal
 from protofleet.mqtt.link.events import Publication
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.statistics.adoption import Standard
@@ -102,6 +105,7 @@ class LedgerTerms:
     limits: UploadLimits
     devices: int  # at most
     version: VersionTerms
+    sites: tuple[str, ...] = ()  # that may speak for devices
 
 
 @dataclass(frozen=True)
@@ -222,16 +226,20 @@ class Keeper:
     def take(self, agent: str, payload: bytes, now: float) -> list[Publication]:
         """A contribution or counts: the answer."""
         try:
-            message = contributed.read(payload)
+            message = relayed.read(payload) if is_relayed(payload) else contributed.read(payload)
         except WireError as error:
             return self._refuse(agent, 0, "", Refusal(error.code, error.words), REFUSED)
         refusal = self._foreign(agent, message.envelope)
+        if refusal is None and isinstance(message, RelayedTotal | RelayedCounts):
+            refusal = sites.admitted(agent, message, self._site_limits)
         if refusal is not None:
             return self._refuse(agent, 0, message.digest, refusal, REFUSED)
-        if isinstance(message, CountReport):
+        if isinstance(message, CountReport | RelayedCounts):
             return self._take_counts(agent, message, payload, now)
         if isinstance(message, Withdrawal):
             return self._take_back(agent, message, now)
+        if isinstance(message, RelayedTotal):
+            return self._take_total(agent, message, payload, now)
         return self._take_contribution(agent, message, payload, now)
 
     def look(self, now: float) -> tuple[bool, list[Publication]]:
@@ -279,8 +287,8 @@ class Keeper:
             if without != book:
                 self._catalogue.record(without, f"{agent} was forgotten", self.number)
         self._journal.wipe()
-        self.ledger, self.tally, self.offered = ledger, CountTotal(), OfferedTotal()
-        self._total_message, self._counted_at = None, math.inf
+        self.ledger = ledger
+        self._drop_counted()
         self._changed(agent, now)
         self.comparisons = self.comparisons.without(agent)
         self.drifts = self.drifts.without(agent)
@@ -348,20 +356,14 @@ class Keeper:
     ) -> list[Publication]:
         claim, ledger, tables = message.claim, self.ledger, self._journal.ledger
         earlier = ledger.entries.get((agent, claim.source))
-        agreed = self._catalogue.agreed()
-        extractor = self._catalogue.extractor()
-        standing = Standing(
-            self._catalogue.versions[-1],
-            ledger,
-            frozenset(agreed),
-            frozenset() if extractor is None else frozenset(display.in_bundle(extractor)),
-            self._catalogue.policy,
-            self._terms.devices,
-        )
+        agreed, standing = self._catalogue.agreed(), self._standing()
         limits = AdmissionLimits(
             self._catalogue.lineage, self.width, len(agreed) + MOST_CLASSES, self._terms.limits
         )
         outcome = admission.admitted(message, limits) or admission.placed(agent, claim, standing)
+        if self._terms.sites and (site := ledger.site_of(agent)):
+            words = f"{agent} is in the sum of {site}: it is to be forgotten there"
+            outcome = Refusal(Reason.CONFLICT, words)
         if isinstance(outcome, Refusal):
             conflict = outcome.code == Reason.CONFLICT
             status = UploadStatus.CONFLICT if conflict else REFUSED
@@ -407,6 +409,65 @@ class Keeper:
         self._log.info("contribution", agent=agent, samples=samples, classes=names[:200])
         return answer
 
+    def _take_total(
+        self, site: str, message: RelayedTotal, payload: bytes, now: float
+    ) -> list[Publication]:
+        """A site's sum, in the place of the one before."""
+        claim, ledger, tables = message.claim, self.ledger, self._journal.ledger
+        lineage, standing = self._catalogue.lineage, self._standing()
+        before = ledger.entries.get((site, ""))
+        answer = [self._messages.receipt(site, 0, message.digest, UploadStatus.ACCEPTED)]
+        if before is not None and before.digest == message.digest:
+            return answer
+        others = [name for name in ledger.agents if before is None or name not in before.members]
+        outcome = (
+            sites.elsewhere(site, claim, ledger)
+            or sites.too_many(claim, others, self._terms.devices)
+            or admission.placed(site, Claim(lineage, claim.classes), standing)
+        )
+        if isinstance(outcome, Refusal):
+            return self._refuse(site, 0, message.digest, outcome, REFUSED)
+        try:
+            old = None if before is None else read_summand(tables, lineage, site, "")
+            ledger = ledger.plus(site, message, old)
+        except (FusionError, WireError) as error:
+            refusal = Refusal(Reason.BAD_FUSION, " ".join(str(error).split()))
+            return self._refuse(site, 0, message.digest, refusal, REFUSED)
+        gone = () if before is None else sorted({*before.members} - {*claim.members})
+        record = ContributionRecord(site, "", message.digest)
+        samples = sum(message.samples.values())
+        with self._wiping(gone), self._journal.commit():
+            tables.put_contribution(lineage, record, payload, wipe=bool(gone))
+            if outcome.book != standing.book:
+                by = replace(outcome.book, by=site)
+                self._catalogue.record(by, _why(site, standing, outcome), self.number)
+            self._journal.add_event(
+                "relayed", agent=site, devices=len(claim.members), samples=samples
+            )
+            if gone:
+                tables.drop_counts()
+                self._journal.set_meta(OFFERED, "{}")
+        if gone:
+            self._drop_counted()
+        self.ledger = ledger
+        self._changed(site, now)
+        self._log.info("site", agent=site, devices=len(claim.members), samples=samples)
+        return answer
+
+    @contextmanager
+    def _wiping(self, gone: Sequence[str]) -> Iterator[None]:
+        """Where devices left a site nothing of them stays here, either: as with `forget`."""
+        if gone:
+            snapshot.remove(self._journal)
+        yield
+        if gone:
+            self._journal.wipe()
+
+    def _drop_counted(self) -> None:
+        """Somebody is taken away from what was counted against."""
+        self.tally, self.offered = CountTotal(), OfferedTotal()
+        self._total_message, self._counted_at = None, math.inf
+
     def _take_back(self, agent: str, message: Withdrawal, now: float) -> list[Publication]:
         """A device's own contribution goes, and nothing comes in its place."""
         claim, ledger, tables = message.claim, self.ledger, self._journal.ledger
@@ -417,14 +478,20 @@ class Keeper:
         if (agent, claim.source) not in ledger.entries:
             return answer
         try:
-            old = read_contribution(tables, claim.lineage, agent, claim.source)
+            old = read_summand(tables, claim.lineage, agent, claim.source)
             ledger = ledger.without(agent, old)
         except (FusionError, WireError) as error:
             refusal = Refusal(Reason.BAD_FUSION, " ".join(str(error).split()))
             return self._refuse(agent, 0, message.digest, refusal, REFUSED)
-        with self._journal.commit():
-            tables.drop_contribution(claim.lineage, agent, claim.source)
+        gone = self.ledger.entries[agent, claim.source].members  # of a site that has nobody now
+        with self._wiping(gone), self._journal.commit():
+            tables.drop_contribution(claim.lineage, agent, claim.source, wipe=bool(gone))
             self._journal.add_event("withdrawn", agent=agent)
+            if gone:
+                tables.drop_counts()
+                self._journal.set_meta(OFFERED, "{}")
+        if gone:
+            self._drop_counted()
         self.ledger = ledger
         self._changed(agent, now)
         if not ledger.of(agent):
@@ -433,7 +500,7 @@ class Keeper:
         return answer
 
     def _take_counts(
-        self, agent: str, message: CountReport, payload: bytes, now: float
+        self, agent: str, message: CountReport | RelayedCounts, payload: bytes, now: float
     ) -> list[Publication]:
         claim, offered = message.claim, self.offered
         refusal = None
@@ -442,21 +509,56 @@ class Keeper:
             refusal = Refusal(Reason.WRONG_BASE, words)
         elif claim.lineage != offered.lineage:
             refusal = admission.other_lineage(offered.lineage)
-        elif not self.ledger.of(agent) or not offered.is_for(agent):
-            refusal = Refusal(Reason.NOT_ASKED, f"{agent} was not asked to count")
+        elif stranger := self._not_asked(agent, message):
+            refusal = Refusal(Reason.NOT_ASKED, f"{stranger} was not asked to count")
         if refusal is not None:
             return self._refuse(agent, 0, message.digest, refusal, REFUSED)
         answer = [self._messages.receipt(agent, 0, message.digest, UploadStatus.ACCEPTED)]
-        there = self.tally.counts.get(agent) if self.tally.total == claim.total else None
-        if there is not None and there[0] == message.digest:
+        there = self.tally.digests.get(agent) if self.tally.total == claim.total else None
+        if there == message.digest:
             return answer
         record = CountsRecord(agent, claim.total, message.digest, payload)
         with self._journal.commit():
             self._journal.ledger.put_counts(offered.lineage, record)
         self._counted_at = min(self._counted_at, now)
         self.tally = self.tally.plus(agent, message)
-        self._log.info("counts", agent=agent, samples=message.counts.samples)
+        self._log.info("counts", agent=agent)
         return answer
+
+    def _not_asked(self, agent: str, message: CountReport | RelayedCounts) -> str:
+        """Who of those that counted was not to; empty if nobody."""
+        own = self.ledger.of(agent)
+        if isinstance(message, RelayedCounts):
+            there = {name for entry in own.values() for name in entry.members}
+            names = message.claim.members
+            return next((n for n in names if n not in there or not self.offered.is_for(n)), "")
+        return "" if own and self.offered.is_for(agent) else agent
+
+    def _standing(self) -> Standing:
+        """Whose classes are there, and what devices may do."""
+        extractor = self._catalogue.extractor()
+        return Standing(
+            self._catalogue.versions[-1],
+            self.ledger,
+            frozenset(self._catalogue.agreed()),
+            frozenset() if extractor is None else frozenset(display.in_bundle(extractor)),
+            self._catalogue.policy,
+            self._terms.devices,
+        )
+
+    @property
+    def _site_limits(self) -> SiteLimits:
+        """What a site's word must fit."""
+        terms, most = self._terms, len(self._catalogue.agreed()) + MOST_CLASSES
+        return SiteLimits(
+            terms.sites,
+            self._catalogue.lineage,
+            self.width,
+            terms.version.buckets,
+            most,
+            terms.limits,
+            terms.devices,
+        )
 
     def _foreign(self, agent: str, envelope: Envelope) -> Refusal | None:
         if (envelope.agent, envelope.fleet) != (agent, self._messages.topics.fleet):
@@ -490,7 +592,7 @@ class Keeper:
             self._recheck = None
         elif recheck.open:
             lineage, tables = self.ledger.lineage, self._journal.ledger
-            self._recheck = recheck.step(partial(read_contribution, tables, lineage))
+            self._recheck = recheck.step(partial(read_summand, tables, lineage))
         else:
             self._recheck = None
             for agent in recheck.unreadable:

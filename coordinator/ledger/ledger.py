@@ -29,6 +29,9 @@ in, taking away and replacing are one and the same operation.
 # Where sums are masked a group's total is one entry, under the name of no device: it takes the
 # place of the group's earlier one, and can be taken away whole and no other way.
 #
+# A site's coordinator (`protofleet.exchange.relayed`) says its devices' sum as one entry under the
+# site's name, with its devices' names; rows of it are in their buckets already.
+#
 # A class that nobody has any more has no number, and leaves no trace either.
 #
 # Where the fleet has buckets (`protofleet.statistics.voices`) a row is of a class and a bucket, and
@@ -48,13 +51,14 @@ import numpy as np
 from protofleet.errors import FusionError
 from protofleet.exchange.contributed import Contributed
 from protofleet.exchange.gathered import GroupTotal
+from protofleet.exchange.relayed import RelayedTotal
 from protofleet.statistics import contribution, voices
 from protofleet.statistics.contribution import MEANS, Grid
 from protofleet.values import sums
 from protofleet.values.sums import Partial, Sum
 
 Place = tuple[str, str]  # agent and source
-Summand = Contributed | GroupTotal
+Summand = Contributed | GroupTotal | RelayedTotal
 GRID = Grid()  # of every lineage: extractors bring their features to where it holds them
 
 
@@ -64,11 +68,16 @@ class Entry:
 
     digest: str
     classes: Mapping[str, int]  # samples
-    members: tuple[str, ...] = ()  # whose total it is, where sums are masked
+    members: tuple[str, ...] = ()  # whose total it is: a masked group's, a site's
+    holders: Mapping[str, int] = field(default_factory=dict)  # of these devices, by class
 
     @staticmethod
-    def of(contributed: Contributed | GroupTotal) -> Entry:
+    def of(contributed: Summand) -> Entry:
         """As it came."""
+        if isinstance(contributed, RelayedTotal):
+            about = contributed.claim
+            holders = dict(zip(about.classes, about.holders, strict=True))
+            return Entry(contributed.digest, contributed.samples, about.members, holders)
         if isinstance(contributed, GroupTotal):
             claim = contributed.claim
             return Entry(contributed.digest, contributed.samples, claim.members)
@@ -165,10 +174,21 @@ class Ledger:
     def devices(self) -> dict[str, int]:
         """How many have a class, by its name."""
         agents: dict[str, set[str]] = {}
+        numbers: dict[str, int] = {}
         for (agent, _), entry in self.entries.items():
             for name in entry.classes:
-                agents.setdefault(name, set()).add(agent)
-        return {name: len(some) for name, some in agents.items()}
+                if name in entry.holders:
+                    numbers[name] = numbers.get(name, 0) + entry.holders[name]
+                else:
+                    agents.setdefault(name, set()).add(agent)
+        for name, some in agents.items():
+            numbers[name] = numbers.get(name, 0) + len(some)
+        return numbers
+
+    def site_of(self, agent: str) -> str:
+        """In whose sum a device is; nobody's where it contributed here."""
+        sites = (who for (who, _), entry in self.entries.items() if agent in entry.members)
+        return next(sites, "")
 
     def of(self, agent: str) -> dict[str, Entry]:
         """What one device contributed, by source."""
@@ -180,6 +200,14 @@ class Ledger:
 
     def _folded(self, agent: str, own: Summand, ids: Mapping[str, int]) -> Partial:
         """What it adds to a total with these keys."""
+        if isinstance(own, RelayedTotal):
+            rows = own.partial[MEANS]
+            assert isinstance(rows, Sum)
+            if own.claim.buckets != self.buckets:
+                raise FusionError(f"{own.claim.buckets} buckets, here there are {self.buckets}")
+            pairs = (divmod(key, self.buckets) for key in rows.keys.tolist())
+            moved = [ids[own.claim.classes[at]] * self.buckets + bucket for at, bucket in pairs]
+            return {**own.partial, MEANS: rows.keyed(moved)}
         if isinstance(own, GroupTotal):
             partial = own.partial
         else:
@@ -192,7 +220,7 @@ class Ledger:
 
 
 def _source(of: Summand) -> str:
-    return "" if isinstance(of, GroupTotal) else of.claim.source
+    return of.claim.source if isinstance(of, Contributed) else ""
 
 
 def _with_ids(ids: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:

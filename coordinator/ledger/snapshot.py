@@ -30,16 +30,16 @@ import json
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from coordinator.journal.journal import Journal
-from coordinator.ledger.ledger import Entry, Ledger, Place
+from coordinator.ledger.ledger import Entry, Ledger, Place, Summand
 from protofleet.errors import FusionError, WireError
-from protofleet.exchange.contributed import Contributed
+from protofleet.settings.fields import to_plain
 from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.values import sums
 from protofleet.values.prototypes import Tensors
@@ -55,7 +55,7 @@ def write(journal: Journal, ledger: Ledger) -> None:
         "buckets": ledger.buckets,
         "ids": dict(ledger.ids),
         "entries": [
-            [agent, source, entry.digest, dict(entry.classes)]
+            [agent, source, *(to_plain(getattr(entry, f.name)) for f in fields(Entry))]
             for (agent, source), entry in ledger.entries.items()
         ],
     }
@@ -84,8 +84,8 @@ def read(journal: Journal, lineage: str) -> Ledger | None:
         if about["lineage"] == lineage:
             arrays = {name: file[name] for name in file.files if name != "about"}
             entries = {
-                (agent, source): Entry(digest, classes)
-                for agent, source, digest, classes in about["entries"]
+                (agent, source): Entry(digest, classes, tuple(members), holders)
+                for agent, source, digest, classes, members, holders in about["entries"]
             }
             total = sums.from_tensors(Tensors(arrays))
             return Ledger(lineage, entries, about["ids"], total, about["buckets"])
@@ -116,7 +116,7 @@ class Recheck:
         one, other = (sums.digest(each.canonical()[1]) for each in (self.ledger, ledger))
         return one == other
 
-    def step(self, reading: Callable[[str, str], Contributed]) -> Recheck:
+    def step(self, reading: Callable[[str, str], Summand]) -> Recheck:
         """One more."""
         (agent, source), rest = self.open[0], self.open[1:]
         try:

@@ -13,12 +13,14 @@ from coordinator.journal.tables import LedgerTables
 from coordinator.ledger.display import Learnt
 from coordinator.ledger.ledger import Ledger, Summand
 from coordinator.uploads.fuse import as_published
+from protofleet import wire
 from protofleet.contract import Wire
 from protofleet.errors import FusionError, WireError
-from protofleet.exchange import contributed, gathered, learned
+from protofleet.exchange import contributed, gathered, learned, relayed
 from protofleet.exchange.contributed import Claim, Contributed, CountReport
 from protofleet.exchange.gathered import GROUP, GroupTotal
 from protofleet.exchange.published import About
+from protofleet.exchange.relayed import RelayedCounts
 from protofleet.exchange.state import GlobalState
 from protofleet.statistics import agreement, voices
 from protofleet.statistics.counts import Counts
@@ -46,11 +48,19 @@ class CountTotal:
     total: str = ""
     counts: Mapping[str, tuple[str, Counts]] = field(default_factory=dict)
     members: tuple[str, ...] = ()  # who counted, where nobody sees who counted what
+    sites: Mapping[str, RelayedCounts] = field(default_factory=dict)  # of their devices
 
     @property
     def devices(self) -> frozenset[str]:
         """Who counted."""
-        return frozenset(self.members or self.counts)
+        far = (name for site in self.sites.values() for name in site.claim.members)
+        return frozenset((*(self.members or self.counts), *far))
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Of what is here, by who said it."""
+        own = {agent: digest for agent, (digest, _) in self.counts.items()}
+        return own | {site: report.digest for site, report in self.sites.items()}
 
     def with_group(self, total: str, group: GroupTotal) -> CountTotal:
         """What a group counted together against this total."""
@@ -60,9 +70,26 @@ class CountTotal:
         return CountTotal(total, {GROUP: (group.digest, counted)}, group.claim.members)
 
     def but(self, doubted: Collection[str]) -> Counts | None:
-        """The sum of all others' than these; None where nobody counted."""
+        """The sum of all others' than these; None where nobody counted. Of a site a whole bucket is
+        doubted, or nobody in it.
+        """
         every = [counts for agent, (_, counts) in self.counts.items() if agent not in doubted]
+        for site in self.sites.values():
+            shares = site.shares.values()
+            every += [counts for names, counts in shares if names[0] not in doubted]
         return reduce(Counts.plus, every) if every else None
+
+    def by_bucket(self, buckets: int) -> dict[int, Counts]:
+        """What the devices of each counted together."""
+        pairs = [
+            (voices.bucket_of(agent, buckets), counts) for agent, (_, counts) in self.counts.items()
+        ]
+        for site in self.sites.values():
+            pairs += [(bucket, counts) for bucket, (_, counts) in site.shares.items()]
+        together: dict[int, Counts] = {}
+        for bucket, counts in pairs:
+            together[bucket] = together[bucket].plus(counts) if bucket in together else counts
+        return together
 
     def doubted(self, buckets: int, unheard: Collection[int]) -> tuple[str, ...]:
         """Whose counts are not used: those of buckets that are not heard, and of those whose counts
@@ -70,19 +97,20 @@ class CountTotal:
         """
         if buckets == 1:
             return ()
-        by_voice: dict[int, Counts] = {}
-        for agent, (_, counts) in self.counts.items():
-            bucket = voices.bucket_of(agent, buckets)
-            if bucket not in unheard:
-                by_voice[bucket] = by_voice[bucket].plus(counts) if bucket in by_voice else counts
-        bad = {*unheard, *agreement.doubts(by_voice)}
-        return tuple(a for a in sorted(self.counts) if voices.bucket_of(a, buckets) in bad)
+        heard = {b: own for b, own in self.by_bucket(buckets).items() if b not in unheard}
+        bad = {*unheard, *agreement.doubts(heard)}
+        far = (name for site in self.sites.values() for name in site.claim.members)
+        everybody = sorted((*self.counts, *far))
+        return tuple(a for a in everybody if voices.bucket_of(a, buckets) in bad)
 
-    def plus(self, agent: str, report: CountReport) -> CountTotal:
+    def plus(self, agent: str, report: CountReport | RelayedCounts) -> CountTotal:
         """With this; counts of two totals are never added."""
-        others = self.counts if self.total == report.claim.total else {}
+        same = self.total == report.claim.total
+        others, sites = (self.counts, self.sites) if same else ({}, {})
+        if isinstance(report, RelayedCounts):
+            return CountTotal(report.claim.total, others, sites={**sites, agent: report})
         counts = {**others, agent: (report.digest, report.counts)}
-        return CountTotal(report.claim.total, counts)
+        return CountTotal(report.claim.total, counts, sites=sites)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +196,20 @@ def read_contribution(tables: LedgerTables, lineage: str, agent: str, source: st
 
 
 def read_summand(tables: LedgerTables, lineage: str, agent: str, source: str) -> Summand:
-    """The same, or a group's total."""
+    """The same, or a group's total, or a site's."""
     body = tables.contribution(lineage, agent, source)
     if body is not None and agent == GROUP:
         return gathered.read(body)
+    if body is not None and is_relayed(body):
+        message = relayed.read(body)
+        if not isinstance(message, RelayedCounts):
+            return message
     return read_contribution(tables, lineage, agent, source)
+
+
+def is_relayed(body: bytes) -> bool:
+    """Whether it is a site's word, of its devices."""
+    return wire.unseal(body)[0].method in relayed.METHODS
 
 
 def read_ledger(
@@ -204,7 +241,8 @@ def read_tally(tables: LedgerTables, lineage: str) -> CountTotal:
         if record.agent == GROUP:  # then there is no other
             tally = CountTotal().with_group(record.total, gathered.read(record.body))
             continue
-        report = contributed.read(record.body)
-        if isinstance(report, CountReport):
+        reading = relayed.read if is_relayed(record.body) else contributed.read
+        report = reading(record.body)
+        if isinstance(report, CountReport | RelayedCounts):
             tally = tally.plus(record.agent, report)
     return tally

@@ -295,6 +295,7 @@ def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: 
         plan.admission.devices,
         plan.ledger,
         plan.rollout,
+        sites=plan.admission.sites,
     )
 
 

@@ -52,8 +52,10 @@ def parts_of(own: Confusion | None) -> Parts:
     return {CONFUSION: Tensors({"classes": own.classes, "pairs": own.pairs})}
 
 
-def from_parts(parts: Parts, samples: int) -> Confusion | None:
-    """From what came, checked: no device takes more for something than it held out."""
+def from_parts(parts: Parts, samples: int, *, whole: bool = True) -> Confusion | None:
+    """From what came, checked: no device takes more for something than it held out. Of several
+    devices some may have said nothing of it; then it is not of the `whole`.
+    """
     part = parts.get(CONFUSION)
     if part is None:
         return None
@@ -67,6 +69,6 @@ def from_parts(parts: Parts, samples: int) -> Confusion | None:
         raise FusionError("confusion: whole numbers are due")
     if np.any(np.diff(classes) <= 0) or classes[0] < 0 or pairs.min() < 0:
         raise FusionError("confusion: rising class ids, and numbers from 0 on, are due")
-    if pairs.max() > samples or pairs.sum() != samples:
+    if pairs.max() > samples or pairs.sum() > samples or (whole and pairs.sum() != samples):
         raise FusionError("confusion: pairs of all samples are due")
     return Confusion(classes.astype(np.int64), pairs.astype(np.int64))

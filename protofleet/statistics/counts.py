@@ -144,8 +144,8 @@ def parts_of(counts: Counts) -> Parts:
     return {COUNTS: Tensors({name: np.asarray(array, np.int64) for name, array in arrays.items()})}
 
 
-def from_parts(parts: Parts) -> Counts:
-    """From what came, checked."""
+def from_parts(parts: Parts, devices: int = 1) -> Counts:
+    """From what came, checked; of so many devices together."""
     part = parts.get(COUNTS)
     if not isinstance(part, Tensors) or part.arrays.keys() != _SHAPES.keys():
         raise FusionError(f"counts: {', '.join(_SHAPES)} are due")
@@ -157,8 +157,9 @@ def from_parts(parts: Parts) -> Counts:
     samples = int(arrays.pop("samples"))
     counts = _of_arrays(samples, arrays)
     worst = int(WORST * 2**16) * samples
-    if samples > MOST or max(_peak(counts.losses), _peak(counts.distances)) > worst:
-        raise FusionError(f"counts: at most {MOST} samples, each of a bounded loss, are due")
+    most = MOST * devices
+    if samples > most or max(_peak(counts.losses), _peak(counts.distances)) > worst:
+        raise FusionError(f"counts: at most {most} samples, each of a bounded loss, are due")
     # No bin above the samples, too: sums of larger ones may come round to them in 64 bits.
     if max(_peak(counts.sure), _peak(counts.odd)) > samples:
         raise FusionError("counts: histograms of all samples are due")

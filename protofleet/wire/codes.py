@@ -82,6 +82,7 @@ class Reason(StrEnum):
     COUNTS = "counts"
     NEAR = "near"  # of an offer that is accepted all the same
     BUDGET = "budget"  # the fleet has one: longer than agreed, or said outside of its rounds
+    NO_SITE = "no-site"  # a sum of many devices, of somebody who may speak for none
     NOT_SHOWN = "not-shown"  # of a contribution that counts, with classes that nobody may see yet
 
 

@@ -112,6 +112,17 @@ class ServingBroker(BrokerSection):
 
 
 @dataclass(frozen=True)
+class RelaySection(BrokerSection):
+    """Of a site (`coordinator relay`): which fleet it is a member of."""
+
+    url: str = setting(
+        "", "the broker of the fleet above, as mqtts://host:8883; empty: this is no site"
+    )
+    cert: str = setting("", "a file with this site's certificate, where the broker asks for one")
+    name: str = setting("", "this site's name there, as [admission] sites has it there")
+
+
+@dataclass(frozen=True)
 class UploadLimits:
     """What no honest device exceeds, held against each upload by itself; `coordinator limits` reads
     a fleet's own off its journal.
@@ -264,6 +275,7 @@ class FleetConfig:
     contract: ContractSection = field(default_factory=ContractSection)
     serve: ServeSection = field(default_factory=ServeSection)
     broker: ServingBroker = field(default_factory=ServingBroker)
+    relay: RelaySection = field(default_factory=RelaySection)
     admission: Bounds = field(default_factory=Bounds)
     ledger: LedgerSection = field(default_factory=LedgerSection)
     rollout: RolloutSection = field(default_factory=RolloutSection)
@@ -352,7 +364,8 @@ def load(
     from_plain(recipe.hyper, settings, "settings")
     if config.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
-    _contract_is_whole(config.contract, recipe)
+    if not config.relay.url:  # else the contract is the fleet's above
+        _contract_is_whole(config.contract, recipe)
     if config.trust.secure_sum:
         _can_be_masked(config.serve, config.contract, recipe)
     return replace(config, settings=settings)
@@ -447,14 +460,15 @@ def data_dir_of(path: Path) -> Path:
 
 def _anchor(document: layers.Sections, folder: Path) -> None:
     """Paths in the file are relative to the file."""
-    serve, broker = document.setdefault("serve", {}), document.get("broker", {})
+    serve = document.setdefault("serve", {})
     place = serve.get("data_dir", ServeSection.data_dir)
     if not isinstance(place, str):
         raise SettingError(f"serve.data_dir: {place!r} is not text")
     serve["data_dir"] = str(folder / place)
-    for name in FILES:
-        if isinstance(broker.get(name), str) and broker[name]:
-            broker[name] = str(folder / broker[name])
+    for section in (document.get("broker", {}), document.get("relay", {})):
+        for name in FILES:
+            if isinstance(section.get(name), str) and section[name]:
+                section[name] = str(folder / section[name])
     contract = document.get("contract", {})
     if isinstance(contract.get("extractor"), str) and contract["extractor"]:
         contract["extractor"] = str(folder / contract["extractor"])
@@ -476,6 +490,7 @@ def as_toml(limits: UploadLimits | None = None) -> str:
     sections = {
         "serve": ServeSection(),
         "broker": ServingBroker(),
+        "relay": RelaySection(),
         "contract.training": Training(),
         "admission": Bounds() if limits is None else Bounds(**vars(limits)),
         "ledger": LedgerSection(),

@@ -24,6 +24,7 @@ from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, CutRecord, RoundRecord, UploadRecord
 from coordinator.journal.signatures import ProofRecord
 from coordinator.ledger import display
+from coordinator.ledger.above import Above
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.extractor import read_bundle
@@ -403,7 +404,7 @@ class Core:
                 raise UsageError(verdict.sentence)
         by = str(arguments.get("by", ""))[:LONGEST_NAME]
         terms = RolloutTerms(error=0.5, trial=TrialTerms(compare=False, soak=0.0), by=by)
-        start, agents = self.rollouts.start, list(self.devices)
+        start, agents = self.rollouts.start, list(devices.pupils(self.devices))
         return self._steered(lambda: start(file, terms, agents, now, whole=True), now)
 
     def rollout(
@@ -423,7 +424,7 @@ class Core:
                 from_plain(RolloutTerms, {**plain, "by": by}),
             )
             self._must_be_free()
-            start, agents = rollouts.start, list(self.devices)
+            start, agents = rollouts.start, list(devices.pupils(self.devices))
             said = self._steered(lambda: start(file, terms, agents, now, whole=False), now)
         elif command in words:
             said = self._steered(lambda: words[command](by, now), now)
@@ -467,6 +468,11 @@ class Core:
             self.rollouts.forget(agent)
         self._stand_at(self.base_round, self.state)
         return gone, self._channel()
+
+    def follow(self, above: Above) -> list[Publication]:
+        """A site's fleet above said something: so does the site."""
+        self.keeper.follow(above)
+        return self._channel()
 
     def accuracy(self) -> dict[str, float]:
         """Means over the devices that reported on the newest state."""

@@ -18,7 +18,14 @@ from typing import Any
 # none asks it again, until it says anything at all. One that is not asked may be silent for days.
 
 # What is kept of a birth, and what it must be; the texts in it are short by the wire's limits.
-ABOUT = {"version": str, "wire": list, "backbone": str, "device": str, "samples": int}
+ABOUT = {
+    "version": str,
+    "wire": list,
+    "backbone": str,
+    "device": str,
+    "samples": int,
+    "site": bool,  # a coordinator that speaks for devices of its own
+}
 MOST_CLASSES = 1024  # names that are kept of one device
 LONGEST_WORDS = 250  # of what a device says of itself
 
@@ -47,6 +54,11 @@ class DeviceRecord:
     accuracy: Mapping[str, float] = field(default_factory=dict)
     declines: str = ""  # why it does not train just now
     notice: str = ""  # what it leaves out, or cannot use
+
+    @property
+    def is_site(self) -> bool:
+        """Whether it is no device but the coordinator of some."""
+        return self.about.get("site") is True
 
     def gone(self, now: float, patience: Patience) -> bool:
         """Whether nobody need wait for it."""
@@ -130,6 +142,11 @@ def longest_gone(devices: Devices, now: float, patience: Patience) -> str | None
     gone = (device for device in devices.values() if device.gone(now, patience))
     oldest = min(gone, key=lambda device: device.seen, default=None)
     return None if oldest is None else oldest.agent
+
+
+def pupils(devices: Devices) -> Devices:
+    """All but sites: who runs a bundle itself."""
+    return {name: device for name, device in devices.items() if not device.is_site}
 
 
 def eligible(devices: Devices, now: float, patience: Patience) -> tuple[str, ...]:

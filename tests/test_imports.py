@@ -51,6 +51,7 @@ ORDER = {
         ("ledger",),
         ("rollouts",),
         ("core",),
+        ("relay",),
         ("service",),
         ("metrics",),
         ("web",),

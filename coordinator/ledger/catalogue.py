@@ -95,6 +95,7 @@ class Catalogue:
         self.limits = limits
         self.ledger = Ledger()  # of the frozen extractor, and what it comes to
         self.learnt: Learnt | None = None
+        self.above: Bank | None = None  # of a site: what the fleet above it classifies with
         self.by_rounds = False  # what devices say through the extractor is said in rounds alone
         self.reserved: frozenset[str] = frozenset()  # files that are no version's yet
         self._text, self._versions = "", [Book()]
@@ -145,6 +146,10 @@ class Catalogue:
         if base is None:
             return None
         about = replace(base.about, bundle=book.bundle, by_rounds=self.by_rounds)
+        above = self.above if extractor is not None else None
+        if above is not None and above.about.lineage == about.lineage:
+            # Under the names that are shown above; which bundle it is under follows by itself.
+            return Bank(replace(above.about, bundle=book.bundle), above.points)
         learnt = self.learnt if extractor is not None else None
         if learnt is not None and learnt.about.lineage == about.lineage:
             shown = display.bank(learnt, base, book, self.agreed(book))

@@ -32,6 +32,9 @@ published when it changed.
 # (`admission`) bounds what can be folded; should the classifier fail all the same, the version that
 # is there stays, `status` says why, and no restart ends in it.
 #
+# A site's keeper (`follow`) adds up and counts like any other, and journals versions of its own sum,
+# which nobody but a replay looks at: its devices hear the classes and the total of the fleet above.
+#
 # Trap: the value is replaced after its commit, so a write that failed leaves it where the journal
 # is. `recover` compares digests and adds up again only where they differ.
 
@@ -48,6 +51,7 @@ from coordinator.config import LedgerSection, UploadLimits
 from coordinator.journal.journal import Journal
 from coordinator.journal.tables import ContributionRecord, CountsRecord, VersionRecord
 from coordinator.ledger import admission, comparison, display, drift, sites, snapshot
+from coordinator.ledger.above import Above
 from coordinator.ledger.admission import MOST_CLASSES, AdmissionLimits, Placed, Standing
 from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.comparison import Comparisons
@@ -142,6 +146,7 @@ class Keeper:
         self.drifts = Drifts()
         self._shares = LedgerVersion(), dict[str, tuple[float, int]]()  # of which version, and what
         self.trouble = ""  # why no newer version could be made
+        self.above: Above | None = None  # of a site: what the fleet above it said
         self._kept = Ledger()  # the value that the snapshot is of
         self._kept_at = -math.inf
         self._recheck: Recheck | None = None  # of a total that came from a snapshot
@@ -212,7 +217,15 @@ class Keeper:
         if self.offered.total != self.version.total:
             self.offered = OfferedTotal()  # what was to be counted against is no more
         self._say_total()
+        self._heed()
         self.comparisons = self.comparisons.upset(self.ledger.agents)
+
+    def follow(self, above: Above) -> None:
+        """From now on devices classify with this, and count against that: it is of them and of all
+        other sites'.
+        """
+        self.above = above
+        self._heed()
 
     def greetings(self) -> list[Publication]:
         """What is retained beside the channel itself; a total that nobody is to count against any
@@ -220,7 +233,7 @@ class Keeper:
         """
         if self._total_message is not None:
             return [self._total_message]
-        was_offered = self._journal.meta(OFFERED) is not None
+        was_offered = self._journal.meta(OFFERED) is not None or self.above is not None
         return [Publication(self._topic, b"", retain=True)] if was_offered else []
 
     def take(self, agent: str, payload: bytes, now: float) -> list[Publication]:
@@ -288,6 +301,8 @@ class Keeper:
                 self._catalogue.record(without, f"{agent} was forgotten", self.number)
         self._journal.wipe()
         self.ledger = ledger
+        if self.above is not None and sources:
+            self.above = self.above.without_total()
         self._drop_counted()
         self._changed(agent, now)
         self.comparisons = self.comparisons.without(agent)
@@ -467,6 +482,7 @@ class Keeper:
         """Somebody is taken away from what was counted against."""
         self.tally, self.offered = CountTotal(), OfferedTotal()
         self._total_message, self._counted_at = None, math.inf
+        self._heed()
 
     def _take_back(self, agent: str, message: Withdrawal, now: float) -> list[Publication]:
         """A device's own contribution goes, and nothing comes in its place."""
@@ -661,6 +677,16 @@ class Keeper:
                 samples=self.version.samples,
             )
 
+    def _heed(self) -> None:
+        """Say what is said above, if anything ever is."""
+        above, self._catalogue.above = self.above, None
+        if above is None:
+            return
+        self._catalogue.above = above.bank
+        self.offered, self._total_message = above.offered(self._catalogue.lineage), None
+        if self.offered.total:
+            self._total_message = above.total_message(self._topic, self._messages)
+
     def _show(self) -> None:
         """What the channel says: all of it, and who is to count against it."""
         is_offered = self.offered.total == self.version.total
@@ -677,7 +703,7 @@ class Keeper:
 
     def _offer_due(self, now: float) -> bool:
         total, settle = self.version.total, self._terms.rules.settle
-        if self._dirty or self.version.knowledge is None or self.offered.total == total:
+        if self.above is not None or self._dirty or self.version.knowledge is None or self.offered.total == total:
             return False
         grew = self.version.samples >= GREW * self.offered.samples
         return self._is_calm(now) or (grew and now - self._restless_since >= settle)

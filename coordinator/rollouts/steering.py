@@ -270,14 +270,17 @@ class Rollouts:
             there = frozenset(
                 name
                 for name, device in devices.items()
-                if not device.left and (device.online or not device.gone(now, patience))
+                if not device.left
+                and not device.is_site
+                and (device.online or not device.gone(now, patience))
             )
             publications += self._event(staging.Presence(there), now)
         if self._fresh and self.number:
             reports, self._fresh = self._fresh, {}
             publications += self._event(staging.Reports(reports), now)
         if self._versions_due():
-            publications += self._try_classes(list(devices), now)
+            pupils = [name for name, device in devices.items() if not device.is_site]
+            publications += self._try_classes(pupils, now)
         return publications
 
     # what is said

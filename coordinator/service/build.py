@@ -22,6 +22,9 @@ from coordinator.ledger.admission import Policy
 from coordinator.ledger.extractor import input_of
 from coordinator.members.office import Office, is_by_invitation
 from coordinator.messages import Messages
+from coordinator.relay.agreement import FleetAgreement
+from coordinator.relay.site import SiteRelay, SiteTerms
+from coordinator.relay.uplink import SiteLink, Uplink
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.service import extractors, spending
@@ -64,6 +67,14 @@ class ServeOptions:
 
 
 @dataclass(frozen=True)
+class Membership:
+    """Of a site in the fleet above: what that agreed on, and how it is reached."""
+
+    agreement: FleetAgreement
+    link: Callable[[SiteTerms], SiteLink]
+
+
+@dataclass(frozen=True)
 class Identity:
     """Who a coordinator is: the run goes on from life to life, epoch and boot id are one life's."""
 
@@ -81,8 +92,13 @@ def service(
     environ: Mapping[str, str],
     options: ServeOptions = ServeOptions(),
     wall: Callable[[], float] = time.time,
+    above: Membership | None = None,
 ) -> Iterator[Service]:
-    """A service, its journal open and its socket listening. `wall` only dates what is written."""
+    """A service, its journal open and its socket listening; of a site, where there is a fleet
+    `above`. `wall` only dates what is written.
+    """
+    if above is not None:
+        plan = replace(plan, serve=replace(plan.serve, method=above.agreement.method))
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
     plan = replace(plan, serve=replace(plan.serve, enrol=enrol_policy(plan, address)))
     journal = Journal(plan.data_dir, wall)
@@ -93,9 +109,12 @@ def service(
         for words in _warnings(plan, recipe, address):
             log.warning(words)
         identity = _identity(journal, plan, options.epoch_above)
-        file = extractors.of_plan(plan, recipe, journal, log)
-        contract = _contract(plan, recipe, journal, identity.run, file)
-        hyper = _settings(plan, contract, recipe)
+        if above is None:
+            file = extractors.of_plan(plan, recipe, journal, log)
+            contract = _contract(plan, recipe, journal, identity.run, file)
+            hyper = _settings(plan, contract, recipe)
+        else:  # its extractor comes from above, too
+            file, (contract, recipe, hyper) = None, above.agreement.terms(topics.fleet, identity.run)
         _same_run(journal, contract, recipe, hyper)
         recipe, under = _under_budget(recipe, contract, hyper)
         epoch, boot = identity.epoch, identity.boot
@@ -132,6 +151,7 @@ def service(
         if office is not None:
             changed = seals.refresh if seals is not None else lambda: None
             doorkeeper = Doorkeeper(office, topics, log, blobs.allowance, time.monotonic, changed)
+        relay = None if above is None else _relay(plan, above, core, log)
         requests: SimpleQueue[Request] = SimpleQueue()
         home = FleetHome(
             plan.homeassistant, topics, lambda said: _as_it_is(link, said), time.monotonic
@@ -154,6 +174,7 @@ def service(
                 options.retry,
                 plan.serve.keep_rounds,
                 options.until_done,
+                relay,
             )
         )
         control = Control(plan.data_dir, requests, link.wake, serving.look)
@@ -167,6 +188,15 @@ def service(
         if office is not None:
             office.close()
         journal.close()
+
+
+def _relay(plan: FleetConfig, above: Membership, core: Core, log: Log) -> SiteRelay:
+    """A site's half that speaks to the fleet above."""
+    boot, folder = core.messages.boot, plan.data_dir
+    terms = SiteTerms(plan.serve.fleet, plan.relay.name, boot, above.agreement, folder)
+    link, spool = above.link(terms), folder / "spool-above"
+    uplink = Uplink(link, terms.topics, terms.name, spool, log, time.monotonic)
+    return SiteRelay(core, uplink, terms, log)
 
 
 def _as_it_is(link: Link, said: Publication) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
 from coordinator.messages import Messages
+from coordinator.relay.site import SiteRelay
 from coordinator.rollouts import summary
 from coordinator.service import glance, status
 from coordinator.service.blobs import BlobServer, is_descriptor
@@ -50,7 +51,8 @@ from protofleet.wire import epochs
 #   2. arrivals that are not for the core: chunks and descriptors of blobs, requests for chunks,
 #      another coordinator's word
 #   3. `core.take` with the rest, also if there is none, as time passes for it, too
-#   4. requests of operators that change something or read the journal, upkeep
+#   4. requests of operators that change something or read the journal; of a site, what the fleet
+#      above said, and what is said there (`coordinator.relay.site`); upkeep
 #   5. what all of these said goes out, and then the arrivals are acknowledged, in one write
 #
 # Who asks how things stand waits for no turn: a fusion may take many seconds. `look` answers in the
@@ -104,6 +106,7 @@ class ServiceDeps:
     retry: bool = False
     keep_rounds: int | None = None
     once: bool = False  # end when the run is done
+    relay: SiteRelay | None = None  # of a site, to the fleet above
     clock: Callable[[], float] = time.monotonic
 
 
@@ -161,7 +164,8 @@ class Service:
         connected, alerts = deps.link.connected, deps.lookout.documents
         document = status.status(deps.core, deps.messages, now, uptime, connected, dropped, alerts)
         queues = {"outgoing": deps.link.pending, "requests": deps.requests.qsize()}
-        return {**document, "vitals": vitals(deps.core, queues)}
+        site = {} if deps.relay is None else {"site": deps.relay.document}
+        return {**document, **site, "vitals": vitals(deps.core, queues)}
 
     def _dropped(self) -> dict[str, int]:
         """What devices said too often, by kind."""
@@ -176,6 +180,9 @@ class Service:
         deps.link.subscribe(self._filters())
         deps.blobs.send(core.recover(deps.clock()))
         deps.link.start()
+        if deps.relay is not None:
+            deps.relay.recover()
+            deps.relay.start()
         deps.notifier.say("READY=1")
         replaced = False
         try:
@@ -186,6 +193,8 @@ class Service:
             raise
         finally:
             deps.notifier.say("STOPPING=1")
+            if deps.relay is not None:
+                deps.relay.stop()
             last = deps.messages.state(core.run_state, core.rules, online=False)
             last = last._replace(payload=deps.blobs.seal(last.topic, last.payload))
             deps.link.stop([] if replaced else [last])  # the retained word is then the other's
@@ -214,6 +223,8 @@ class Service:
                     publications += self._back_on_track(now)
                 publications += deps.core.take(self._for_core(arrivals), now)
                 publications += self._answer_requests()
+                if deps.relay is not None:
+                    publications += deps.relay.look(now)
                 self._upkeep()
                 self._trouble = ""
             except JournalError as error:

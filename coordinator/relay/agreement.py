@@ -1,0 +1,124 @@
+"""What a site does not decide: method, settings and contract are the fleet's above, as that
+announces them to whoever takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator.journal.journal import Journal
+from protofleet import registry, wire
+from protofleet.contract import Contract
+from protofleet.errors import UsageError, WireError
+from protofleet.mqtt.link.events import Event
+from protofleet.mqtt.link.link import Arrival, Connected, Lost, Refused
+from protofleet.mqtt.topics import Topics
+from protofleet.recipe import Recipe
+from protofleet.settings.fields import from_plain, to_plain
+from protofleet.util.logs import Log
+from protofleet.wire import Message
+
+LEDGER = "fleet"  # the method whose sums a site can say
+
+
+@dataclass(frozen=True)
+class FleetAgreement:
+    """As it is announced; `run` is the fleet's above, never the site's own."""
+
+    method: str
+    settings: Mapping[str, Any]
+    contract: Contract
+    run: str = ""
+    packet: int = 0  # what its broker takes
+
+    @staticmethod
+    def of(message: Message) -> FleetAgreement:
+        """An announcement, checked; one of our errors for what is none, or for what no site can
+        take part in.
+        """
+        envelope, body = message.envelope, message.body
+        plain, settings = body.get("contract"), body.get("hyper")
+        if envelope.t != "round" or not isinstance(plain, Mapping):
+            raise WireError("round.body.contract: missing")
+        if not isinstance(settings, Mapping) or not envelope.run or not envelope.method:
+            raise WireError("round: run, method and settings are due")
+        packet = body.get("packet", 0)
+        packet = packet if type(packet) is int and packet > 0 else 0
+        contract = from_plain(Contract, plain, "contract")
+        return FleetAgreement(envelope.method, settings, contract, envelope.run, packet).checked()
+
+    @staticmethod
+    def of_journal(journal: Journal) -> FleetAgreement | None:
+        """What this site went by in its earlier lives."""
+        text = journal.meta("agreement")
+        if text is None:
+            return None
+        known = json.loads(text)
+        contract = from_plain(Contract, known["contract"], "contract")
+        return FleetAgreement(known["method"], known["settings"], contract)
+
+    def checked(self) -> FleetAgreement:
+        """Itself, if a site can speak for its devices in such a fleet."""
+        contract = self.contract
+        if self.method != LEDGER:
+            words = f"a site says sums of a ledger (method {LEDGER}), the fleet above has rounds"
+            raise UsageError(f"{words} ({self.method})", "its devices go to its own broker")
+        if contract.masks is not None:
+            words = "the fleet above takes masked sums, and a site would see its devices' own"
+            raise UsageError(words, "its devices go to its own broker")
+        if contract.budget is not None:
+            words = "the fleet above has a budget, which is of one sum of all devices"
+            raise UsageError(words, "its devices go to its own broker")
+        return self
+
+    def differs(self, other: FleetAgreement) -> str:
+        """What is another than there; empty if nothing that a site's sums depend on is."""
+        if self.method != other.method:
+            return "method"
+        hyper = registry.load(self.method).hyper
+        if from_plain(hyper, self.settings) != from_plain(hyper, other.settings):
+            return "settings"
+        ours, theirs = (
+            to_plain(replace(one.contract, run="", fleet="")) for one in (self, other)
+        )
+        changed = [name for name in ours if ours[name] != theirs.get(name)]
+        return f"contract.{changed[0]}" if changed else ""
+
+    def terms(self, fleet: str, run: str) -> tuple[Contract, Recipe[Any], Any]:
+        """What the site's own coordinator goes by: the same in a run of its own, so that devices
+        say everything anew to a site that lost its journal.
+        """
+        recipe = registry.load(self.method)
+        hyper = from_plain(recipe.hyper, self.settings, "settings")
+        return replace(self.contract, fleet=fleet, run=run), recipe, hyper
+
+
+class Hearing:
+    """Waits for the fleet above to announce itself, before a site's first life can begin."""
+
+    def __init__(self, topics: Topics, log: Log) -> None:
+        self.topics, self._log = topics, log
+        self.agreement: FleetAgreement | None = None
+
+    def heard(self, event: Event) -> None:
+        """What the link brought; `UsageError` if no site can take part."""
+        match event:
+            case Connected():
+                self._log.info("waiting for what the fleet above agreed on")
+            case Lost(reason):
+                self._log.warning(f"no connection to the fleet above, trying on: {reason}")
+            case Refused(reason):
+                raise UsageError(f"the broker above refuses us: {reason}")
+            case Arrival(topic, payload) if topic == self.topics.round and payload:
+                with suppress(WireError):
+                    self.agreement = FleetAgreement.of(wire.decode(payload))
+
+
+def own_run(site: str) -> str:
+    """A name for a site's run, made with its journal."""
+    return f"{site[:40]}-{secrets.token_hex(4)}"

@@ -23,11 +23,11 @@ from edge_agent.inference.classifier import Classifier
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent import membership
 from edge_agent.data import images
 from edge_agent.inference.session import Answer
 from edge_agent.updates.cache import settled
 from edge_agent.updates.listener import Channel, following
+from protofleet.member import membership
 from protofleet.settings.broker import BrokerSection
 
 

@@ -15,8 +15,8 @@ from datetime import time
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_agent import membership
 from protofleet.errors import SettingError
+from protofleet.member import membership
 from protofleet.settings import layers
 from protofleet.settings.broker import FILES, BrokerSection
 from protofleet.settings.fields import from_plain, setting

@@ -11,7 +11,6 @@ from pathlib import Path
 from coordinator.uploads.fuse import fuse_round
 from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.outbound import upload_message
-from edge_agent.membership import FleetMember
 from edge_agent.protocol.events import RoundSpec
 from edge_agent.records import Checkpoint, OutboxEntry
 from edge_agent.store import Store
@@ -20,6 +19,7 @@ from protofleet.exchange.state import Upload
 from protofleet.masking.group import Agreement, MaskedSum
 from protofleet.masking.letters import decode_letter
 from protofleet.masking.rooms import MaskTerms
+from protofleet.member.membership import FleetMember
 from protofleet.recipe import Turn
 from protofleet.settings.fields import to_plain
 from protofleet.util.logs import Log

@@ -24,11 +24,11 @@ from coordinator.members.office import Office
 from coordinator.service import status
 from coordinator.service.control import Control
 from coordinator.service.vitals import vitals
-from edge_agent import membership
 from edge_agent.daemon.status import Status, write
-from edge_agent.membership import FleetMember
 from edge_agent.store import Store
 from edge_agent.updates.sight import Sight, Sights
+from protofleet.member import membership
+from protofleet.member.membership import FleetMember
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
 from protofleet.util.files import own_folder

@@ -703,7 +703,12 @@ class Keeper:
 
     def _offer_due(self, now: float) -> bool:
         total, settle = self.version.total, self._terms.rules.settle
-        if self.above is not None or self._dirty or self.version.knowledge is None or self.offered.total == total:
+        if (
+            self.above is not None
+            or self._dirty
+            or self.version.knowledge is None
+            or self.offered.total == total
+        ):
             return False
         grew = self.version.samples >= GREW * self.offered.samples
         return self._is_calm(now) or (grew and now - self._restless_since >= settle)

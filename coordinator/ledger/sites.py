@@ -102,7 +102,9 @@ def elsewhere(site: str, claim: RelayClaim, ledger: Ledger) -> Refusal | None:
     for name in claim.members:
         if (where := there.get(name)) is not None:
             place = "here" if where == name else f"at {where}"
-            return Refusal(Reason.CONFLICT, f"{name} contributed {place}: it is to be forgotten there")
+            return Refusal(
+                Reason.CONFLICT, f"{name} contributed {place}: it is to be forgotten there"
+            )
     return None
 
 

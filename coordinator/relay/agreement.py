@@ -83,9 +83,7 @@ class FleetAgreement:
         hyper = registry.load(self.method).hyper
         if from_plain(hyper, self.settings) != from_plain(hyper, other.settings):
             return "settings"
-        ours, theirs = (
-            to_plain(replace(one.contract, run="", fleet="")) for one in (self, other)
-        )
+        ours, theirs = (to_plain(replace(one.contract, run="", fleet="")) for one in (self, other))
         changed = [name for name in ours if ours[name] != theirs.get(name)]
         return f"contract.{changed[0]}" if changed else ""
 

@@ -245,7 +245,9 @@ class SiteRelay:
         before, self._differs = self._differs, agreement.differs(self._terms.agreement)
         self._uplink.packet = agreement.packet or self._uplink.packet
         if self._differs and self._differs != before:
-            self._log.error(f"{self._trouble}: nothing is said upward; another data directory is due")
+            self._log.error(
+                f"{self._trouble}: nothing is said upward; another data directory is due"
+            )
         if agreement.run != self._run:
             self._run = agreement.run
             self._birth()

@@ -114,7 +114,10 @@ def service(
             contract = _contract(plan, recipe, journal, identity.run, file)
             hyper = _settings(plan, contract, recipe)
         else:  # its extractor comes from above, too
-            file, (contract, recipe, hyper) = None, above.agreement.terms(topics.fleet, identity.run)
+            file, (contract, recipe, hyper) = (
+                None,
+                above.agreement.terms(topics.fleet, identity.run),
+            )
         _same_run(journal, contract, recipe, hyper)
         recipe, under = _under_budget(recipe, contract, hyper)
         epoch, boot = identity.epoch, identity.boot

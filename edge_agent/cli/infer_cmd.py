@@ -63,7 +63,7 @@ def broker_options(command: F) -> F:
     def with_reach(
         credentials: str, ca: str, cert: str, key: str, member: str, **others: Any
     ) -> Any:
-        from edge_agent import membership
+        from protofleet.member import membership
 
         def reach(url: str) -> Address:
             from protofleet.settings.broker import BrokerSection

@@ -36,7 +36,7 @@ def join(
     edge-agent join pf1.haFk...
     edge-agent run --data ./photos
     """
-    from edge_agent.joining import join as joining
+    from protofleet.member import join as joining
     from protofleet.trust import tokens
 
     invitation = tokens.of_text(token)

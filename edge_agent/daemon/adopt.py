@@ -62,7 +62,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from edge_agent import membership
 from edge_agent.config import Config
 from edge_agent.contributing import statement
 from edge_agent.daemon.deliver import COUNTS, FIRST_WAIT, LONGEST_WAIT, OWN, Deliveries
@@ -80,6 +79,7 @@ from protofleet.exchange import archive, gathered, published
 from protofleet.exchange.archive import LARGEST_BUNDLE
 from protofleet.exchange.published import STABLE, About
 from protofleet.exchange.rollouts import CANARY
+from protofleet.member import membership
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor
 from protofleet.mqtt.blobs.receiver import Blob, device_receiver
 from protofleet.mqtt.topics import TopicParts

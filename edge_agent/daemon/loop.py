@@ -59,9 +59,6 @@ from edge_agent.daemon.status import Status
 from edge_agent.daemon.summing import LedgerSums
 from edge_agent.daemon.transfers import Transfers
 from edge_agent.daemon.watching import CameraChild
-from edge_agent.joining.renewal import Renewal
-from edge_agent.joining.sealed_link import SealedLink
-from edge_agent.membership import FleetMember
 from edge_agent.protocol.actions import Action, Evaluate, Train
 from edge_agent.protocol.events import (
     Announced,
@@ -95,6 +92,9 @@ from edge_agent.worker.process import Start, launched
 from edge_agent.worker.supervisor import Supervisor
 from protofleet import wire
 from protofleet.errors import FleetError, LinkBusy, LinkError
+from protofleet.member.membership import FleetMember
+from protofleet.member.renewal import Renewal
+from protofleet.member.sealed_link import SealedLink
 from protofleet.mqtt.link import events as broker
 from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics

@@ -30,7 +30,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from edge_agent.membership import FleetMember
 from edge_agent.protocol import seat as seats
 from edge_agent.protocol.events import RoundSpec
 from edge_agent.protocol.seat import OwnSums, Seat, Vouching
@@ -46,6 +45,7 @@ from protofleet.masking.group import PublicKeys, Readiness
 from protofleet.masking.layout import open_shapes
 from protofleet.masking.letters import Letter, decode_member, encode_letter, encode_member
 from protofleet.masking.shares import Draw
+from protofleet.member.membership import FleetMember
 from protofleet.recipe import Recipe, Turn
 from protofleet.settings.fields import from_plain
 from protofleet.util.logs import Log

@@ -8,12 +8,12 @@ from typing import Any
 
 import protofleet
 from edge_agent.config import Config
-from edge_agent.joining.sealed_link import SealedLink
 from edge_agent.records import OutboxEntry
 from edge_agent.worker.ipc import DataSurvey, Measured
 from protofleet import wire
 from protofleet.errors import LinkBusy
 from protofleet.exchange.rollouts import RolloutReport, write_report
+from protofleet.member.sealed_link import SealedLink
 from protofleet.mqtt.link.events import Publication, Ticket, Will
 from protofleet.mqtt.link.link import Link
 from protofleet.mqtt.topics import Topics

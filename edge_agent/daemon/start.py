@@ -13,17 +13,17 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 
-from edge_agent import membership
 from edge_agent.config import ALBUM, Config, need_source
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
-from edge_agent.joining.sealed_link import sealed_link
 from edge_agent.protocol.retry import RetryRules
 from edge_agent.recent.queue import RecentBounds, agree
 from edge_agent.store import Store, lock
 from edge_agent.worker.ipc import DataSurvey, Job, SurveyData, TaskFailed, WorkerEnded
 from edge_agent.worker.supervisor import WorkerSupervisor
 from protofleet.errors import DataError, FleetError, SettingError
+from protofleet.member import membership
+from protofleet.member.sealed_link import sealed_link
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import LinkSettings
 from protofleet.mqtt.topics import Topics, check_name

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from edge_agent import membership
 from edge_agent.daemon.status import alive, read
 from edge_agent.store import Store
 from edge_agent.updates import sight
 from protofleet.errors import FleetError
+from protofleet.member import membership
 
 FLEET = "fleet.pfb"  # the fleet's bundle, in the device's directory
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from edge_agent import membership
 from edge_agent.inference.classifier import Classifier
-from edge_agent.joining.sealed_link import SealedLink, sealed_link
 from edge_agent.updates.cache import settled
 from edge_agent.updates.fetch import Fetch
 from edge_agent.updates.switch import BundleSwitch
 from protofleet import wire
 from protofleet.errors import FleetError
 from protofleet.exchange.archive import LARGEST_BUNDLE
+from protofleet.member import membership
+from protofleet.member.sealed_link import SealedLink, sealed_link
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.blobs.receiver import Blob, BlobReceiver, device_receiver
 from protofleet.mqtt.link.link import Arrival, Connected, LinkSettings, Refused

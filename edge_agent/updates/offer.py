@@ -24,7 +24,7 @@ from protofleet.util.logs import Log
 from protofleet.wire.codes import UploadStatus
 
 if TYPE_CHECKING:
-    from edge_agent.joining.sealed_link import SealedLink
+    from protofleet.member.sealed_link import SealedLink
     from protofleet.mqtt.address import Address
     from protofleet.mqtt.link.events import Arrival
     from protofleet.mqtt.topics import Topics
@@ -147,8 +147,8 @@ def fetched_total(
 @contextmanager
 def _connected(broker: Address, agent: str, topics: list[str]) -> Iterator[SealedLink]:
     """A connection beside the device's own, for a while."""
-    from edge_agent import membership
-    from edge_agent.joining.sealed_link import sealed_link
+    from protofleet.member import membership
+    from protofleet.member.sealed_link import sealed_link
     from protofleet.mqtt.link.link import LinkSettings
     from protofleet.trust.sequence import COMMAND
 

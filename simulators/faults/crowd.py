@@ -18,16 +18,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from edge_agent import membership
 from edge_agent.config import AgentSection, Config, DataSection, FleetSection, LimitsSection
 from edge_agent.daemon import outbound
 from edge_agent.daemon.loop import Daemon, DaemonDeps
-from edge_agent.joining.sealed_link import sealed_link
 from edge_agent.protocol.retry import RetryRules
 from edge_agent.store import Store, lock
 from edge_agent.worker.ipc import DataSurvey
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
+from protofleet.member import membership
+from protofleet.member.sealed_link import sealed_link
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.link import LinkSettings
 from protofleet.mqtt.topics import Topics

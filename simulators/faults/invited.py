@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coordinator.members.office import Office, Reach
-from edge_agent import membership
-from edge_agent.joining import join
-from edge_agent.membership import FleetMember
+from protofleet.member import join, membership
+from protofleet.member.membership import FleetMember
 from protofleet.trust import certificates, joining, keys, tokens
 from protofleet.util.files import own_folder
 

@@ -16,10 +16,10 @@ from coordinator.cli.members_cmd import duration
 from coordinator.config import household
 from coordinator.journal.journal import Journal
 from coordinator.service.control import ask
-from edge_agent import membership
 from edge_agent.cli import agent
 from protofleet.errors import FleetError, UsageError
 from protofleet.exchange.published import About, Bank
+from protofleet.member import membership
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.topics import Topics

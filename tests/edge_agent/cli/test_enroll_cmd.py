@@ -8,13 +8,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from edge_agent import membership
 from edge_agent.cli.infer_cmd import broker_options
-from edge_agent.membership import FleetMember
 from edge_agent.updates import cache
 from export.writer import Wanted, export, write
 from protofleet import wire
 from protofleet.exchange import published
+from protofleet.member import membership
+from protofleet.member.membership import FleetMember
 from protofleet.util.files import write_whole
 from tests.bundles import device, digits
 from tests.networks import extractor_bundle, pictures

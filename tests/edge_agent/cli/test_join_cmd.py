@@ -1,10 +1,10 @@
 import pytest
 from click.testing import CliRunner
 
-from edge_agent import membership
 from edge_agent.cli import agent
-from edge_agent.membership import FleetMember
 from protofleet.errors import UsageError
+from protofleet.member import membership
+from protofleet.member.membership import FleetMember
 from protofleet.trust import tokens
 from protofleet.trust.tokens import Invitation
 

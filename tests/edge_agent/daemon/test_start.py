@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from edge_agent import membership
 from edge_agent.config import AgentSection, Config, DataSection, FleetSection, load
 from edge_agent.daemon import start
 from edge_agent.daemon.start import first_survey
-from edge_agent.membership import FleetMember
 from edge_agent.worker.ipc import DataSurvey, SurveyData, TaskFailed, WorkerEnded
 from protofleet.errors import DataError, FleetError, SettingError, UsageError
+from protofleet.member import membership
+from protofleet.member.membership import FleetMember
 from protofleet.util.systemd import Notifier
 from protofleet.wire.codes import Scope
 from tests.edge_agent.fakes import FakeSupervisor

@@ -3,8 +3,8 @@
 import time
 
 from coordinator.members.office import Office, is_by_invitation
-from edge_agent import membership
-from edge_agent.joining.sealed_link import Voice
+from protofleet.member import membership
+from protofleet.member.sealed_link import Voice
 from protofleet.trust import keys
 from protofleet.trust.sequence import DAEMON
 from simulators.faults import invited

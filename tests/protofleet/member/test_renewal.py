@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from coordinator.members.office import Office
-from edge_agent.joining.renewal import EVERY, Renewal
 from protofleet.errors import TrustError
+from protofleet.member.renewal import EVERY, Renewal
 from protofleet.mqtt.topics import Topics
 from protofleet.trust import certificates, joining, keys
 from protofleet.util.logs import Log

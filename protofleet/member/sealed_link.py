@@ -38,8 +38,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from edge_agent.membership import FleetMember
 from protofleet.errors import TrustError
+from protofleet.member.membership import FleetMember
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Event, LinkSettings, Publication, Ticket, Will
 from protofleet.mqtt.link.link import Link

@@ -1,9 +1,9 @@
 import pytest
 
-from edge_agent import membership
 from edge_agent.config import load
-from edge_agent.membership import FleetMember
 from protofleet.errors import SettingError
+from protofleet.member import membership
+from protofleet.member.membership import FleetMember
 from protofleet.settings.broker import BrokerSection
 
 

@@ -10,9 +10,9 @@ import pytest
 from coordinator.allowance import Allowance
 from coordinator.members.office import Office, Reach
 from coordinator.service.doorkeeper import Doorkeeper
-from edge_agent import membership
-from edge_agent.joining.join import join
 from protofleet.errors import LinkError, UsageError
+from protofleet.member import membership
+from protofleet.member.join import join
 from protofleet.mqtt.broker.run import running_broker
 from protofleet.mqtt.link.events import Arrival
 from protofleet.mqtt.topics import Topics

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
-from edge_agent.joining import join
-from edge_agent.membership import FleetMember
+from protofleet.member import join
+from protofleet.member.membership import FleetMember
 from protofleet.mqtt.topics import Topics
 from protofleet.trust import certificates, joining, keys
 from protofleet.util.logs import Log

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_agent import membership
-from edge_agent.membership import FleetMember
 from protofleet.errors import FleetError, LinkError, TrustError, UsageError
+from protofleet.member import membership
+from protofleet.member.membership import FleetMember
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Lost, Refused
 from protofleet.mqtt.link.link import Link, LinkSettings

@@ -7,8 +7,8 @@ import io
 import pytest
 
 from coordinator.members.office import Office
-from edge_agent.joining.sealed_link import SealedLink, Voice, sealed_link
 from protofleet.errors import TrustError
+from protofleet.member.sealed_link import SealedLink, Voice, sealed_link
 from protofleet.mqtt.address import Address
 from protofleet.mqtt.link.events import Arrival, Connected, LinkSettings, Publication, Will
 from protofleet.mqtt.topics import Topics

@@ -1,1 +1,0 @@
-"""How a device becomes a member of a fleet, and stays one."""

@@ -1,0 +1,1 @@
+"""How a device, or a site, becomes a member of a fleet, and stays one."""

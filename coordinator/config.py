@@ -339,9 +339,15 @@ class FleetConfig:
 
 
 def load(
-    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Mapping[str, Any]]
+    path: Path | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, Mapping[str, Any]],
+    *,
+    site: bool = False,
 ) -> FleetConfig:
-    """The file (where one is given), under the environment, under the command line's flags."""
+    """The file (where one is given), under the environment, under the command line's flags. The
+    contract of a `site` is not in it: that is the fleet's above.
+    """
     # Recipes bring numpy, and the flags of `serve` are made from this module: help comes without.
     from protofleet import registry
 
@@ -364,7 +370,9 @@ def load(
     from_plain(recipe.hyper, settings, "settings")
     if config.serve.mode == "async" and not recipe.traits.asynchronous:
         raise UsageError(f"{recipe.name} cannot fuse uploads as they come", "use --mode sync")
-    if not config.relay.url:  # else the contract is the fleet's above
+    if config.relay.url and not site:
+        raise UsageError(f"relay.url: {path} is a site's", "`coordinator relay` serves it")
+    if not site:
         _contract_is_whole(config.contract, recipe)
     if config.trust.secure_sum:
         _can_be_masked(config.serve, config.contract, recipe)

@@ -11,6 +11,7 @@ from coordinator.cli.freeze_cmd import freeze
 from coordinator.cli.journal_cmd import backup, compact, limits, replay
 from coordinator.cli.live_cmd import agents, pause, publish, resume, rounds, show, status, stop
 from coordinator.cli.members_cmd import audit, devices, invite, keys, revoke
+from coordinator.cli.relay_cmd import relay
 from coordinator.cli.rollout_cmd import rollout
 from coordinator.cli.serve_cmd import init, serve
 from coordinator.cli.web_cmd import web
@@ -25,6 +26,7 @@ def coordinator() -> None:
     \b
     edge-agent contract --data ./photos >> fleet.toml   what the fleet agrees on, read off some data
     coordinator serve --config fleet.toml               take in what devices say, fuse, publish
+    coordinator relay --up mqtts://head:8883 --name n   the same for one site of a larger fleet
     coordinator status --watch                          how it is getting on
     coordinator web                                     the same in a browser, and to steer by
     coordinator rollout start X.pfb --groups 5%,100%    a new bundle, a few devices first
@@ -35,6 +37,7 @@ def coordinator() -> None:
 for command in (
     init,
     serve,
+    relay,
     web,
     status,
     agents,

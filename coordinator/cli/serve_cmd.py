@@ -94,8 +94,8 @@ def serve(
     settings = load(_file(file), os.environ, _layer(flags, pairs))
     check_name("fleet", settings.serve.fleet)
     log = Log(sys.stderr, settings.serve.log_format)
-    with _broker(settings, with_broker) as url:
-        address = _as_coordinator(settings, url).address(os.environ)
+    with broker_of(settings, with_broker) as url:
+        address = as_coordinator(settings, url).address(os.environ)
         # Before the journal is opened: a coordinator that may not serve must leave no trace in it.
         above = fencing.epoch_to_top(
             address,
@@ -107,7 +107,7 @@ def serve(
         options = build.ServeOptions(retry, until_done, epoch_above=above)
         with (
             build.service(settings, address, log, os.environ, options) as service,
-            _page(settings, log),
+            page_beside(settings, log),
         ):
 
             def stop(number: int, frame: FrameType | None) -> None:
@@ -152,7 +152,7 @@ def _measured(folder: Path) -> MeasuredLimits | None:
 
 
 @contextmanager
-def _page(settings: FleetConfig, log: Log) -> Iterator[None]:
+def page_beside(settings: FleetConfig, log: Log) -> Iterator[None]:
     """The operator's page, where it is to be; it sees nothing of the broker or of this process."""
     section = settings.page
     if not section.listen:
@@ -192,7 +192,7 @@ def _by_invitation(settings: FleetConfig, url: str) -> bool:
     return url.startswith("mqtts://") and is_by_invitation(settings.data_dir)
 
 
-def _as_coordinator(settings: FleetConfig, url: str) -> BrokerSection:
+def as_coordinator(settings: FleetConfig, url: str) -> BrokerSection:
     """With the coordinator's own certificate, where the fleet has an authority and nothing else was
     said.
     """
@@ -210,7 +210,7 @@ def _as_coordinator(settings: FleetConfig, url: str) -> BrokerSection:
 
 
 @contextmanager
-def _broker(settings: FleetConfig, start: bool) -> Iterator[str]:
+def broker_of(settings: FleetConfig, start: bool) -> Iterator[str]:
     url, data_dir = settings.broker.url, settings.data_dir
     if not start:
         yield url

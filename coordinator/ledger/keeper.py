@@ -32,8 +32,9 @@ published when it changed.
 # (`admission`) bounds what can be folded; should the classifier fail all the same, the version that
 # is there stays, `status` says why, and no restart ends in it.
 #
-# A site's keeper (`follow`) adds up and counts like any other, and journals versions of its own sum,
-# which nobody but a replay looks at: its devices hear the classes and the total of the fleet above.
+# A site's keeper (`follow`) adds up and counts like any other, and journals versions of its own
+# sum, which a replay looks at and nobody else: its devices hear the classes and the total of the
+# fleet above.
 #
 # Trap: the value is replaced after its commit, so a write that failed leaves it where the journal
 # is. `recover` compares digests and adds up again only where they differ.

@@ -5,7 +5,6 @@ announces them to whoever takes part.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +17,6 @@ from protofleet.errors import UsageError, WireError
 from protofleet.mqtt.link.events import Event
 from protofleet.mqtt.link.link import Arrival, Connected, Lost, Refused
 from protofleet.mqtt.topics import Topics
-from protofleet.recipe import Recipe
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.logs import Log
 from protofleet.wire import Message
@@ -87,13 +85,13 @@ class FleetAgreement:
         changed = [name for name in ours if ours[name] != theirs.get(name)]
         return f"contract.{changed[0]}" if changed else ""
 
-    def terms(self, fleet: str, run: str) -> tuple[Contract, Recipe[Any], Any]:
+    def terms(self, fleet: str, run: str) -> tuple[Contract, Any]:
         """What the site's own coordinator goes by: the same in a run of its own, so that devices
         say everything anew to a site that lost its journal.
         """
         recipe = registry.load(self.method)
         hyper = from_plain(recipe.hyper, self.settings, "settings")
-        return replace(self.contract, fleet=fleet, run=run), recipe, hyper
+        return replace(self.contract, fleet=fleet, run=run), hyper
 
 
 class Hearing:
@@ -115,8 +113,3 @@ class Hearing:
             case Arrival(topic, payload) if topic == self.topics.round and payload:
                 with suppress(WireError):
                     self.agreement = FleetAgreement.of(wire.decode(payload))
-
-
-def own_run(site: str) -> str:
-    """A name for a site's run, made with its journal."""
-    return f"{site[:40]}-{secrets.token_hex(4)}"

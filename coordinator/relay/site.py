@@ -47,18 +47,21 @@ from typing import Any
 
 import protofleet
 from coordinator.core import Core
+from coordinator.errors import JournalError
 from coordinator.ledger.above import Above
 from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import CountTotal
 from coordinator.relay import statement
 from coordinator.relay.agreement import FleetAgreement
 from coordinator.relay.deliveries import COUNTS, SUMS, SiteDeliveries, TakenBook
+from coordinator.relay.member import SiteMember
 from coordinator.relay.statement import SiteVoice
 from coordinator.relay.uplink import Uplink
 from protofleet import wire
 from protofleet.errors import FleetError, FusionError, WireError
 from protofleet.exchange import contributed, published
 from protofleet.exchange.published import STABLE
+from protofleet.mqtt.blobs.descriptor import BlobDescriptor
 from protofleet.mqtt.link import events as broker
 from protofleet.mqtt.link.events import Publication, Will
 from protofleet.mqtt.topics import TopicParts, Topics
@@ -93,8 +96,17 @@ class SiteTerms:
 class SiteRelay:
     """Driven by the service, in its thread: `look` with every turn."""
 
-    def __init__(self, core: Core, uplink: Uplink, terms: SiteTerms, log: Log) -> None:
+    def __init__(
+        self,
+        core: Core,
+        uplink: Uplink,
+        terms: SiteTerms,
+        log: Log,
+        member: SiteMember | None = None,
+    ) -> None:
         self._core, self._uplink, self._terms, self._log = core, uplink, terms, log
+        self._member = member  # of a fleet by invitation
+        self._bundle: tuple[TopicParts, bytes] | None = None  # as it is announced
         self._deliveries = SiteDeliveries()
         self._run, self._epoch = "", -1  # of the fleet above
         self._differs = ""  # what it agreed on otherwise
@@ -163,6 +175,8 @@ class SiteRelay:
                 publications += self._heard(place, payload, file, now)
             self._keep()
             self._speak(now)
+            if self._member is not None:
+                self._member.renewal.look(connected=self._uplink.link.connected)
             self._uplink.push()
         finally:
             # What could not be written down is retained above, or asked for again.
@@ -207,24 +221,29 @@ class SiteRelay:
         try:
             if file is not None:
                 return self._heard_file(place, file, now)
-            if payload and not self._is_current(wire.unseal(payload)[0]):
-                return []
-            match place.kind, place.rest:
-                case "round", _ if payload:
-                    self._agreed(FleetAgreement.of(wire.decode(payload)))
-                case "proto", (name,) if name == STABLE:
-                    return self._follow(replace(self._now, classes=_classes(payload)))
-                case "proto", _:
-                    return self._follow(replace(self._now, total=_total(payload)))
-                case "bundle", _ if payload:
-                    self._announced(place, payload)
-                    return self._adopt_whole(place, payload, now)
-                case "receipt", _ if payload:
-                    self._receipt(wire.decode(payload).body, now)
+            if place.kind in ("listing", "certificate"):
+                return self._heard_as_member(place, payload, now)
+            if not payload or self._is_current(wire.unseal(payload)[0]):
+                return self._heard_word(place, payload, now)
         except (FleetError, OSError) as error:
-            if getattr(error, "code", "") == "journal":
+            if isinstance(error, JournalError):
                 raise
             self._log.warning(f"what the fleet above said cannot be used: {error}")
+        return []
+
+    def _heard_word(self, place: TopicParts, payload: bytes, now: float) -> list[Publication]:
+        match place.kind, place.rest:
+            case "round", _ if payload:
+                self._agreed(FleetAgreement.of(wire.decode(payload)))
+            case "proto", (name,) if name == STABLE:
+                return self._follow(replace(self._now, classes=_classes(payload)))
+            case "proto", _:
+                return self._follow(replace(self._now, total=_total(payload)))
+            case "bundle", _ if payload:
+                self._bundle = place, payload
+                return self._fetch(now)
+            case "receipt", _ if payload:
+                self._receipt(wire.decode(payload).body, now)
         return []
 
     @property
@@ -255,17 +274,32 @@ class SiteRelay:
     def _follow(self, above: Above) -> list[Publication]:
         return [] if above == self._now else self._core.follow(above)
 
-    def _announced(self, place: TopicParts, payload: bytes) -> None:
+    def _heard_as_member(self, place: TopicParts, payload: bytes, now: float) -> list[Publication]:
+        member = self._member
+        if member is None or not payload:
+            return []
+        if place.kind == "certificate":
+            member.renewal.take_in(payload)
+            return []
+        member.listing.take(payload)
+        return self._fetch(now)  # what the list before did not have it may have now
+
+    def _fetch(self, now: float) -> list[Publication]:
+        """The bundle that is announced, where it is another one than the site's."""
+        if self._bundle is None:
+            return []
+        place, payload = self._bundle
         message = wire.decode(payload)
         if message.envelope.t != "slip" or message.body.get("of") != "bundle":
             raise WireError("bundle: a slip for a bundle is due")
+        descriptor = BlobDescriptor.from_body(message.body)
         self._wanted = str(message.body.get("bundle", ""))
-
-    def _adopt_whole(self, place: TopicParts, payload: bytes, now: float) -> list[Publication]:
-        """Fetch a bundle that is another one than the site's."""
-        digest = wire.decode(payload).body.get("digest")
-        if self._wanted == self._core.catalogue.versions[-1].bundle or digest == self._bad:
+        if self._wanted == self._core.catalogue.versions[-1].bundle:
             return []
+        if descriptor.digest == self._bad:
+            return []
+        if self._member is not None:
+            self._member.listing.check(descriptor.digest, descriptor.size)
         blob = self._uplink.fetch(place, payload)
         if blob is None or blob.file is None:
             return []

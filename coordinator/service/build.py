@@ -23,8 +23,10 @@ from coordinator.ledger.extractor import input_of
 from coordinator.members.office import Office, is_by_invitation
 from coordinator.messages import Messages
 from coordinator.relay.agreement import FleetAgreement
+from coordinator.relay.member import SiteMember
+from coordinator.relay.reach import FleetAbove
 from coordinator.relay.site import SiteRelay, SiteTerms
-from coordinator.relay.uplink import SiteLink, Uplink
+from coordinator.relay.uplink import Uplink
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.service import extractors, spending
@@ -71,7 +73,7 @@ class Membership:
     """Of a site in the fleet above: what that agreed on, and how it is reached."""
 
     agreement: FleetAgreement
-    link: Callable[[SiteTerms], SiteLink]
+    fleet: FleetAbove
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,6 @@ def service(
     """A service, its journal open and its socket listening; of a site, where there is a fleet
     `above`. `wall` only dates what is written.
     """
-    if above is not None:
-        plan = replace(plan, serve=replace(plan.serve, method=above.agreement.method))
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
     plan = replace(plan, serve=replace(plan.serve, enrol=enrol_policy(plan, address)))
     journal = Journal(plan.data_dir, wall)
@@ -109,19 +109,12 @@ def service(
         for words in _warnings(plan, recipe, address):
             log.warning(words)
         identity = _identity(journal, plan, options.epoch_above)
-        if above is None:
-            file = extractors.of_plan(plan, recipe, journal, log)
-            contract = _contract(plan, recipe, journal, identity.run, file)
-            hyper = _settings(plan, contract, recipe)
-        else:  # its extractor comes from above, too
-            file, (contract, recipe, hyper) = (
-                None,
-                above.agreement.terms(topics.fleet, identity.run),
-            )
+        file = None if above is not None else extractors.of_plan(plan, recipe, journal, log)
+        contract, hyper = _agreed(plan, recipe, journal, identity.run, file, above)
         _same_run(journal, contract, recipe, hyper)
         recipe, under = _under_budget(recipe, contract, hyper)
-        epoch, boot = identity.epoch, identity.boot
-        messages = Messages(topics, contract, recipe, hyper, epoch, boot, plan.broker.packet)
+        life = identity.epoch, identity.boot
+        messages = Messages(topics, contract, recipe, hyper, *life, plan.broker.packet)
         rules = spending.until_spent(rules_of(plan, contract, recipe), under, contract, hyper)
         terms = replace(terms_of(plan, contract, recipe, hyper), private=under)
         core = Core(journal, rules, terms, topics, messages, log)
@@ -197,9 +190,26 @@ def _relay(plan: FleetConfig, above: Membership, core: Core, log: Log) -> SiteRe
     """A site's half that speaks to the fleet above."""
     boot, folder = core.messages.boot, plan.data_dir
     terms = SiteTerms(plan.serve.fleet, plan.relay.name, boot, above.agreement, folder)
-    link, spool = above.link(terms), folder / "spool-above"
+    link, spool = above.fleet.link(terms), folder / "spool-above"
     uplink = Uplink(link, terms.topics, terms.name, spool, log, time.monotonic)
-    return SiteRelay(core, uplink, terms, log)
+    member = above.fleet.member
+    standing = None if member is None else SiteMember.of(member, uplink, log)
+    return SiteRelay(core, uplink, terms, log, standing)
+
+
+def _agreed(
+    plan: FleetConfig,
+    recipe: Recipe[Any],
+    journal: Journal,
+    run: str,
+    file: Path | None,
+    above: Membership | None,
+) -> tuple[Contract, Any]:
+    """Contract and settings: by the plan, or the fleet's above."""
+    if above is not None:
+        return above.agreement.terms(plan.serve.fleet, run)
+    contract = _contract(plan, recipe, journal, run, file)
+    return contract, _settings(plan, contract, recipe)
 
 
 def _as_it_is(link: Link, said: Publication) -> None:

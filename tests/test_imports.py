@@ -66,7 +66,7 @@ ORDER = {
         ("run",),
         ("live", "papers", "rogues"),
         ("faults", "photos", "speed", "streams"),
-        ("attacks",),
+        ("attacks", "trees"),
         ("faults.cases", "experiment"),
         ("attacks", "rollouts"),
         ("faults.cases",),

@@ -14,6 +14,7 @@ from simulators.faults.cases import (
     links,
     masks,
     rivals,
+    sites,
     trained,
 )
 
@@ -29,6 +30,7 @@ CASES: tuple[Case, ...] = (
     *forgers.CASES,
     *liars.CASES,
     *masks.CASES,
+    *sites.CASES,
 )
 
 

@@ -1,0 +1,139 @@
+"""`kill -9` of sites between their devices and the fleet above, at instants of their work, while
+devices change what they say: in the end the top has the state that all devices come to under one
+coordinator, to the bit.
+"""
+
+from __future__ import annotations
+
+import random
+
+from coordinator.core import Core
+from coordinator.journal.journal import Journal
+from coordinator.ledger.keeper import Keeper
+from coordinator.relay import statement
+from coordinator.relay.deliveries import SiteDeliveries
+from coordinator.relay.site import SiteRelay
+from coordinator.relay.uplink import Uplink
+from coordinator.service.loop import Service
+from simulators.faults.case import Attempt, Case, breakable_broker, pause
+from simulators.faults.cases.deaths import Table, draw_failpoint
+from simulators.faults.failpoint import STATEMENT
+from simulators.faults.testbed import until
+from simulators.trees.contributors import Contributor, contributors
+from simulators.trees.tree import TOP, Tree, TreeShape, seeds_of, tree
+
+SITES, DEVICES = 3, 30
+PATIENCE = 120.0
+# How often each happens, at least, until a site with ten devices has said its first sums.
+SITE: Table = {
+    Journal.commit: 14,
+    STATEMENT: 120,
+    Core.take: 8,
+    Core.recover: 1,
+    Core.follow: 1,
+    Keeper.take: 10,
+    Keeper._publish: 2,
+    Keeper.follow: 2,
+    Service._turn: 8,
+    SiteRelay.look: 8,
+    SiteRelay._speak: 8,
+    SiteRelay._receipt: 1,
+    SiteRelay._heard_word: 4,
+    SiteRelay._heard_file: 1,
+    SiteDeliveries.offer: 1,
+    SiteDeliveries.answered: 1,
+    Uplink.offer: 1,
+    statement.sums: 1,
+}
+
+
+def sites_killed(attempt: Attempt) -> str:
+    """Each of three sites dies at an instant; some devices say something else then, one takes all
+    of it back, and one is forgotten.
+    """
+    rng = attempt.rng()
+    shape = TreeShape.of(SITES, DEVICES)
+    words = []
+    with tree(attempt.folder, shape, None, attempt.prefer, attempt.processes) as made:
+        made.start(TOP)
+        devices = made.contributors()
+        with contributors(devices):
+            lives = {}
+            for place, name in enumerate(shape.parents):
+                death = draw_failpoint("coordinator", SITE, SITES * attempt.seed + place)
+                lives[name] = made.start(name, death)
+                words.append(str(death))
+            for name, life in lives.items():
+                life.dies()
+                made.start(name)
+            _change(devices, rng)
+            _whole(made, devices)
+        made.judge(devices)
+    return ", ".join(words)
+
+
+def sites_killed_again_and_again(attempt: Attempt) -> str:
+    """One site after the other, at any moment, in one long run of changes."""
+    rng, deaths = attempt.rng(), 6
+    shape = TreeShape.of(SITES, DEVICES)
+    with tree(attempt.folder, shape, None, attempt.prefer, attempt.processes) as made:
+        made.start(TOP)
+        lives = {name: made.start(name) for name in shape.parents}
+        devices = made.contributors()
+        with contributors(devices):
+            for _ in range(deaths):
+                pause(rng.uniform(0.0, 2.0))
+                _change(devices, rng)
+                name = rng.choice(sorted(lives))
+                lives[name].kill()
+                lives[name] = made.start(name)
+            _whole(made, devices)
+        made.judge(devices)
+    return f"{deaths} deaths"
+
+
+def line_cut(attempt: Attempt) -> str:
+    """The broker above is away while devices come, change and go; a site dies meanwhile."""
+    rng, shape = attempt.rng(), TreeShape.of(2, 8)
+    with (
+        breakable_broker(attempt) as broker,
+        tree(attempt.folder, shape, None, attempt.prefer, attempt.processes) as made,
+    ):
+        far = Tree(made.folder, shape, {**made.urls, TOP: broker.url}, made.processes)
+        far.write()
+        far.start(TOP)
+        lives = {name: far.start(name) for name in shape.parents}
+        devices = far.contributors()
+        with contributors(devices):
+            first = far.expected(seeds_of(devices))
+            until(lambda: far.comes_to(first), "the first state", PATIENCE)
+            broker.kill()
+            _change(devices, rng)
+            pause(rng.uniform(0.5, 2.0))
+            name = rng.choice(sorted(lives))
+            lives[name].kill()
+            far.start(name)
+            pause(rng.uniform(0.5, 2.0))
+            broker.back()
+            _whole(far, devices)
+        far.judge(devices)
+    return f"{name} died while the line was cut"
+
+
+def _change(devices: list[Contributor], rng: random.Random) -> None:
+    """A few say something else, and one takes all of it back."""
+    for one in rng.sample(devices, 3):
+        one.seed = rng.randint(1, 1000)
+    rng.choice(devices).seed = None
+
+
+def _whole(made: Tree, devices: list[Contributor]) -> None:
+    state = made.expected(seeds_of(devices))
+    until(lambda: made.comes_to(state), f"the state {state[:12]} of all devices", PATIENCE)
+
+
+CASES = (
+    Case("sites killed", sites_killed, soak=18, brokers=("mosquitto",)),
+    Case("sites killed again and again", sites_killed_again_and_again, 3, brokers=("mosquitto",)),
+    Case("line of a site cut", line_cut, soak=4, brokers=("mosquitto",)),
+)

@@ -55,6 +55,7 @@ def core(
     ledger=None,
     enrol="auto",
     rollout=None,
+    sites=(),
 ):
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
@@ -82,6 +83,7 @@ def core(
         ledger or LedgerSection(),
         rollout or RolloutSection(),
         under,
+        sites=sites,
     )
     messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
     return Core(journal, rules, terms, topics, messages, Log(io.StringIO()))

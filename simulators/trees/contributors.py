@@ -28,13 +28,16 @@ from protofleet.errors import FleetError, LinkBusy
 from protofleet.exchange import archive, contributed, published
 from protofleet.exchange.contributed import CONTRIBUTE, COUNT, WITHDRAW, Claim
 from protofleet.exchange.published import STABLE, About, Bank
+from protofleet.member import membership
+from protofleet.member.sealed_link import sealed_link
 from protofleet.mqtt.address import Address
-from protofleet.mqtt.link.link import Arrival, Connected, Link, LinkSettings
+from protofleet.mqtt.link.link import Arrival, Connected, LinkSettings
 from protofleet.mqtt.topics import Topics
 from protofleet.settings.fields import to_plain
 from protofleet.statistics import counts
 from protofleet.statistics.contribution import Grid, contribution
 from protofleet.statistics.held_out import Samples
+from protofleet.trust.sequence import DAEMON
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Floats, Ints, Prototypes
 from protofleet.wire import Envelope
@@ -135,11 +138,13 @@ class Contributor:
         )
         settings = LinkSettings(clean_start=True)
         address = Address.parse(url)
-        self._link = Link(address, agent, settings, rng=random.Random(agent), backoff=_soon)
         self._log = (folder / "log").open("a")
+        log, rng = Log(self._log), random.Random(agent)
+        speaker = membership.of_folder(folder), DAEMON  # of a fleet by invitation
+        self._link = sealed_link(address, agent, settings, speaker, log, rng, _soon)
         outbound = Outbound(self._link, self._topics, config, agent, lambda size: None)
         transfers = Transfers(self._topics, agent, folder, self._link, time.monotonic, 1 << 20)
-        self.deliveries = Deliveries(config, outbound, transfers, Log(self._log), time.monotonic)
+        self.deliveries = Deliveries(config, outbound, transfers, log, time.monotonic)
         self._transfers = transfers
         self._run, self._about, self._total = "", About("none", ()), b""
         self._said: tuple[int | None, str] | None = None  # the seed, and to which run

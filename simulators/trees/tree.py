@@ -17,6 +17,7 @@ from coordinator.service.replay import replayed
 from protofleet.errors import FleetError
 from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import Prefer, running_broker
+from simulators.faults import invited
 from simulators.faults.failpoint import Failpoint
 from simulators.faults.testbed import CaseProcess, Testbed
 from simulators.faults.verdict import PromiseBroken
@@ -81,6 +82,18 @@ class Tree:
                 document["relay"] = {"url": above, "name": name}
             (self.folder / name / "fleet.toml").write_text(toml(document))
 
+    def invite(self) -> None:
+        """Make each of them a fleet by invitation, with all below it as its members."""
+        for name, url in self.urls.items():
+            sites = [site for site, parent in self.shape.parents.items() if parent == name]
+            homes = {site: self.data(site) for site in sites}
+            homes |= {one: self.home(one) for one in self.shape.devices.get(name, ())}
+            invited.invite(self.data(name), FLEET, homes, url)
+
+    def home(self, agent: str) -> Path:
+        """A device's directory."""
+        return self.folder / "devices" / agent
+
     def start(self, name: str, failpoint: Failpoint | None = None) -> CaseProcess:
         """One of its coordinators; with a failpoint, one that dies there."""
         verb = "serve" if name == TOP else "relay"
@@ -93,7 +106,7 @@ class Tree:
     def contributors(self, seed: int = 0) -> list[Contributor]:
         """Its devices, each at its own broker."""
         return [
-            Contributor(self.urls[place], FLEET, name, self.folder / "devices" / name, seed)
+            Contributor(self.urls[place], FLEET, name, self.home(name), seed)
             for place, some in self.shape.devices.items()
             for name in some
         ]
@@ -140,9 +153,11 @@ class Tree:
 def tree(
     folder: Path,
     shape: TreeShape,
+    processes: list[CaseProcess],
+    *,
     settings: Mapping[str, Any] | None = None,
     prefer: Prefer = "mosquitto",
-    processes: list[CaseProcess] | None = None,
+    signed: bool = False,
 ) -> Iterator[Tree]:
     """Its brokers running and its settings written; all that it started is ended."""
     with ExitStack() as stack:
@@ -150,9 +165,10 @@ def tree(
         for name in (TOP, *shape.parents):
             broker = running_broker(folder / name / "broker", Listening(port=0), prefer=prefer)
             urls[name] = str(stack.enter_context(broker).address)
-        # Not the default: an empty list is one that somebody else looks at.
-        made = Tree(folder, shape, urls, [] if processes is None else processes)
+        made = Tree(folder, shape, urls, processes)
         made.write(settings)
+        if signed:
+            made.invite()
         try:
             yield made
         finally:

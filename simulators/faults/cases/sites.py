@@ -6,6 +6,7 @@ coordinator, to the bit.
 from __future__ import annotations
 
 import random
+from contextlib import AbstractContextManager
 
 from coordinator.core import Core
 from coordinator.journal.journal import Journal
@@ -54,7 +55,7 @@ def sites_killed(attempt: Attempt) -> str:
     rng = attempt.rng()
     shape = TreeShape.of(SITES, DEVICES)
     words = []
-    with tree(attempt.folder, shape, None, attempt.prefer, attempt.processes) as made:
+    with _tree(attempt, shape) as made:
         made.start(TOP)
         devices = made.contributors()
         with contributors(devices):
@@ -76,7 +77,7 @@ def sites_killed_again_and_again(attempt: Attempt) -> str:
     """One site after the other, at any moment, in one long run of changes."""
     rng, deaths = attempt.rng(), 6
     shape = TreeShape.of(SITES, DEVICES)
-    with tree(attempt.folder, shape, None, attempt.prefer, attempt.processes) as made:
+    with _tree(attempt, shape) as made:
         made.start(TOP)
         lives = {name: made.start(name) for name in shape.parents}
         devices = made.contributors()
@@ -97,7 +98,7 @@ def line_cut(attempt: Attempt) -> str:
     rng, shape = attempt.rng(), TreeShape.of(2, 8)
     with (
         breakable_broker(attempt) as broker,
-        tree(attempt.folder, shape, None, attempt.prefer, attempt.processes) as made,
+        _tree(attempt, shape) as made,
     ):
         far = Tree(made.folder, shape, {**made.urls, TOP: broker.url}, made.processes)
         far.write()
@@ -120,6 +121,11 @@ def line_cut(attempt: Attempt) -> str:
     return f"{name} died while the line was cut"
 
 
+def _tree(attempt: Attempt, shape: TreeShape) -> AbstractContextManager[Tree]:
+    folder, processes = attempt.folder, attempt.processes
+    return tree(folder, shape, processes, prefer=attempt.prefer, signed=attempt.signed)
+
+
 def _change(devices: list[Contributor], rng: random.Random) -> None:
     """A few say something else, and one takes all of it back."""
     for one in rng.sample(devices, 3):
@@ -133,7 +139,7 @@ def _whole(made: Tree, devices: list[Contributor]) -> None:
 
 
 CASES = (
-    Case("sites killed", sites_killed, soak=18, brokers=("mosquitto",)),
+    Case("sites killed", sites_killed, soak=17, brokers=("mosquitto",), signed=True),
     Case("sites killed again and again", sites_killed_again_and_again, 3, brokers=("mosquitto",)),
     Case("line of a site cut", line_cut, soak=4, brokers=("mosquitto",)),
 )

@@ -1,0 +1,18 @@
+"""Sites that die between their devices and the fleet above."""
+
+import pytest
+
+from simulators.faults.cases import sites
+from tests.simulators.faults.playing import chosen, play
+
+
+@pytest.mark.parametrize(("case", "broker", "seed"), chosen(sites.CASES, {"sites killed": [5]}))
+def test_every_promise_is_kept(case, broker, seed, tmp_path, monkeypatch):
+    monkeypatch.setattr(sites, "DEVICES", 6)
+    monkeypatch.setattr(sites, "SITES", 2)
+    assert play(case, broker, seed, tmp_path)
+
+
+def test_a_long_run_kills_at_fifty_instants_at_least():
+    by_name = {case.name: case for case in sites.CASES}
+    assert by_name["sites killed"].soak * sites.SITES >= 50

@@ -24,6 +24,7 @@ from simulators.cli.bench_photos_cmd import photos
 from simulators.cli.bench_rogues_cmd import rogues
 from simulators.cli.bench_rollouts_cmd import rollouts
 from simulators.cli.bench_silence_cmd import silence
+from simulators.cli.bench_sites_cmd import sites
 from simulators.cli.bench_smoothing_cmd import smoothing
 from simulators.cli.bench_taps_cmd import taps
 from simulators.cli.bench_truth_cmd import truth
@@ -56,6 +57,7 @@ for command in (
     rogues,
     rollouts,
     silence,
+    sites,
     smoothing,
     taps,
     truth,

@@ -8,8 +8,8 @@ from tests.simulators.faults.playing import chosen, play
 
 @pytest.mark.parametrize(("case", "broker", "seed"), chosen(sites.CASES, {"sites killed": [5]}))
 def test_every_promise_is_kept(case, broker, seed, tmp_path, monkeypatch):
-    monkeypatch.setattr(sites, "DEVICES", 6)
-    monkeypatch.setattr(sites, "SITES", 2)
+    monkeypatch.setattr(sites, "DEVICES", 10)
+    monkeypatch.setattr(sites, "SITES", 1)
     assert play(case, broker, seed, tmp_path)
 
 

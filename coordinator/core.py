@@ -114,6 +114,7 @@ from protofleet.wire.codes import Reason
 
 
 LEDGER = "fleet"  # the method that is a ledger
+OF_SITES = (*relayed.METHODS, contributed.WITHDRAW)  # sums of many: masks hold below them
 ATTEMPTS = 5  # starts of the process that may end in one and the same fusion
 ATTEMPT = "attempt"  # what the journal calls that round, and how many there were
 LONGEST_WORDS = 300  # of an error that is kept
@@ -451,12 +452,12 @@ class Core:
     def forget(self, agent: str, now: float) -> tuple[Forgotten, list[Publication]]:
         """A device leaves for good, with all that it contributed."""
         known = agent in self.devices or agent in self.keeper.ledger.agents
-        if site := self.keeper.ledger.site_of(agent) if self.gathering is None else "":
+        if site := self.keeper.ledger.site_of(agent):
             words = f"{agent} is a device of the site {site}: it is to be forgotten there"
             raise UsageError(words, f"`coordinator forget {agent}` on the machine of {site}")
         if not known and not self.keeper.ledger.of(agent):
             raise UsageError(f"there is no device {agent!r}", "`coordinator agents` shows them")
-        if self.gathering is not None:
+        if self.gathering is not None and not self.keeper.ledger.of(agent):
             gone = self.gathering.forget(agent, now)
         else:
             gone = self.keeper.forget(agent, now)
@@ -526,7 +527,8 @@ class Core:
             return self.intake.refuse(agent, 0, "", Refusal(error.code, error.words))
         if self.gathering is not None and envelope.t == "letter":
             return self.gathering.take(agent, payload, now)
-        if self.assembly is not None:
+        of_site = agent in self.terms.sites and envelope.method in OF_SITES
+        if self.assembly is not None and not of_site:
             refusal = Refusal(Reason.MASKED, "sums are masked here: nothing is said that is not")
             return self.intake.refuse(agent, 0, "", refusal)
         if self.terms.private is not None:
@@ -677,7 +679,8 @@ class Core:
         began = self.tally.clock()
         called = []
         if self.gathering is not None:
-            present = devices.eligible(self.devices, now, self.terms.patience)
+            pupils = devices.pupils(self.devices)  # of a site its own coordinator makes groups
+            present = devices.eligible(pupils, now, self.terms.patience)
             called = self.gathering.look(present, now)
         published, publications = self.keeper.look(now)
         if published:

@@ -5,9 +5,9 @@ and what comes of its total.
 # Theory of operation
 #
 # Under masks nobody sees a contribution, and a ledger has one entry: the total of the group that
-# was called last. Devices say that they are ready, with a mark that is another whenever what they
-# would add has changed; nothing is added up until a group is called, and then all who are ready add
-# anew, changed or not. Counts go the same way, against the total that is offered.
+# was called last (beside those of sites, whose devices are in groups there). Devices say that they
+# are ready, with a mark that is another whenever what they would add has changed; nothing is added
+# up until a group is called, and then all who are ready add anew, changed or not. Counts go the same way, against the total that is offered.
 #
 #   a group is called for    when
 #   contributions            so many are ready as a group takes, and nobody was added up yet, or
@@ -219,7 +219,8 @@ class Gathering:
 
     def _counts_due(self, present: Sequence[str], now: float) -> tuple[str, list[str]] | None:
         offered, summed = self.keeper.offered.total, self.book.summed
-        if not offered or self.keeper.tally.total == offered:
+        tally = self.keeper.tally
+        if not offered or (tally.total == offered and GROUP in tally.counts):
             return None
         ready = sorted(a for a in present if self.book.counts.get(a) == offered and a in summed)
         if len(ready) < self._least or not self._complete(sorted(summed), ready, now):

@@ -316,10 +316,11 @@ class Keeper:
     def take_group(
         self, group: GroupTotal, body: bytes, now: float, also: Callable[[], None]
     ) -> None:
-        """A group's total, in the place of all that was there; `also` is of the same commit."""
-        lineage = self._catalogue.lineage
-        empty = Ledger(lineage, buckets=self._terms.version.buckets)
-        ledger = empty.plus(GROUP, group)
+        """A group's total, in the place of the one before; `also` is of the same commit."""
+        lineage, ledger = self._catalogue.lineage, self.ledger
+        there = (GROUP, "") in ledger.entries
+        old = read_summand(self._journal.ledger, lineage, GROUP, "") if there else None
+        ledger = ledger.plus(GROUP, group, old)
         members, samples = group.claim.members, sum(group.samples.values())
         with self._journal.commit():
             record = ContributionRecord(GROUP, "", group.digest)
@@ -334,7 +335,7 @@ class Keeper:
         self, total: str, group: GroupTotal, body: bytes, now: float, also: Callable[[], None]
     ) -> None:
         """What a group counted together against this total."""
-        tally = CountTotal().with_group(total, group)
+        tally = self.tally.with_group(total, group)
         with self._journal.commit():
             record = CountsRecord(GROUP, total, group.digest, body)
             self._journal.ledger.put_counts(self._catalogue.lineage, record)
@@ -716,7 +717,7 @@ class Keeper:
 
     def _offer(self, now: float) -> None:
         share = min(1.0, self._terms.rules.asked / max(self.version.devices, 1))
-        if GROUP in {agent for agent, _ in self.ledger.entries}:
+        if self._messages.contract.masks is not None:
             share = 1.0  # of a group that was chosen anew each time the differences would tell
         self.offered = OfferedTotal(
             self._catalogue.lineage, self.version.total, self.version.samples, share

@@ -50,7 +50,7 @@ import numpy as np
 
 from protofleet.errors import FusionError
 from protofleet.exchange.contributed import Contributed
-from protofleet.exchange.gathered import GroupTotal
+from protofleet.exchange.gathered import GROUP, GroupTotal
 from protofleet.exchange.relayed import RelayedTotal
 from protofleet.statistics import contribution, voices
 from protofleet.statistics.contribution import MEANS, Grid
@@ -187,7 +187,8 @@ class Ledger:
 
     def site_of(self, agent: str) -> str:
         """In whose sum a device is; nobody's where it contributed here."""
-        sites = (who for (who, _), entry in self.entries.items() if agent in entry.members)
+        entries = self.entries.items()
+        sites = (who for (who, _), entry in entries if who != GROUP and agent in entry.members)
         return next(sites, "")
 
     def of(self, agent: str) -> dict[str, Entry]:

@@ -101,7 +101,7 @@ def elsewhere(site: str, claim: RelayClaim, ledger: Ledger) -> Refusal | None:
         there |= {name: who for name in entry.members if who != site}
     for name in claim.members:
         if (where := there.get(name)) is not None:
-            place = "here" if where == name else f"at {where}"
+            place = "here" if where in (name, GROUP) else f"at {where}"
             return Refusal(
                 Reason.CONFLICT, f"{name} contributed {place}: it is to be forgotten there"
             )

@@ -5,7 +5,7 @@ memory, after a restart or from the journal alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import sha256
 
@@ -67,7 +67,8 @@ class CountTotal:
         counted = counts_of(group.partial)
         if counted is None:
             raise FusionError("nobody of the group counted")
-        return CountTotal(total, {GROUP: (group.digest, counted)}, group.claim.members)
+        sites = self.sites if self.total == total else {}
+        return CountTotal(total, {GROUP: (group.digest, counted)}, group.claim.members, sites)
 
     def but(self, doubted: Collection[str]) -> Counts | None:
         """The sum of all others' than these; None where nobody counted. Of a site a whole bucket is
@@ -105,12 +106,10 @@ class CountTotal:
 
     def plus(self, agent: str, report: CountReport | RelayedCounts) -> CountTotal:
         """With this; counts of two totals are never added."""
-        same = self.total == report.claim.total
-        others, sites = (self.counts, self.sites) if same else ({}, {})
+        before = self if self.total == report.claim.total else CountTotal(report.claim.total)
         if isinstance(report, RelayedCounts):
-            return CountTotal(report.claim.total, others, sites={**sites, agent: report})
-        counts = {**others, agent: (report.digest, report.counts)}
-        return CountTotal(report.claim.total, counts, sites=sites)
+            return replace(before, sites={**before.sites, agent: report})
+        return replace(before, counts={**before.counts, agent: (report.digest, report.counts)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,8 +237,8 @@ def read_tally(tables: LedgerTables, lineage: str) -> CountTotal:
     """What devices counted, from the journal."""
     tally = CountTotal()
     for record in tables.counts(lineage):
-        if record.agent == GROUP:  # then there is no other
-            tally = CountTotal().with_group(record.total, gathered.read(record.body))
+        if record.agent == GROUP:  # then there are sites' beside it, and no other
+            tally = tally.with_group(record.total, gathered.read(record.body))
             continue
         reading = relayed.read if is_relayed(record.body) else contributed.read
         report = reading(record.body)

@@ -66,8 +66,9 @@ class FleetAgreement:
         if self.method != LEDGER:
             words = f"a site says sums of a ledger (method {LEDGER}), the fleet above has rounds"
             raise UsageError(f"{words} ({self.method})", "its devices go to its own broker")
-        if contract.masks is not None:
-            words = "the fleet above takes masked sums, and a site would see its devices' own"
+        buckets = from_plain(registry.load(LEDGER).hyper, self.settings).buckets
+        if contract.masks is not None and buckets > 1:
+            words = "the fleet above takes masked sums in buckets, which a site's group is not in"
             raise UsageError(words, "its devices go to its own broker")
         if contract.budget is not None:
             words = "the fleet above has a budget, which is of one sum of all devices"

@@ -23,6 +23,8 @@ from protofleet.statistics.contribution import MEANS, SCATTER
 from protofleet.wire import Envelope
 from tests.contributing import FLEET, LINEAGE, WIDTH, arrived, counted, message, read
 from tests.coordinator.made import agreed, banks, ledger, receipts, totals
+from tests.gathered import CLASSES, MASKS, GatheredFleet, plain
+from tests.gathered import HAVE as MASKED
 
 HAVE = {
     "a": ("apple", "plum"),
@@ -239,6 +241,40 @@ def test_counts_of_who_was_not_asked_or_against_another_total_are_refused(tree):
     words = statement.counted(keeper.tally, keeper.ledger, SiteVoice(FLEET, "north", "r1"))
     ((_, _, code),) = receipts(tree.top.take([arrived("north", words)], tree.now))
     assert code == "wrong-base"
+
+
+def test_masks_hold_at_a_site_and_above_it(tmp_path):
+    below = GatheredFleet(tmp_path / "north")
+    for device in below.devices.values():
+        device.contributes()
+    below.goes_on()
+    more = {"classes": CLASSES, "masks": MASKS, "rules": RULES, "sites": ("north",)}
+    top, voice = ledger(tmp_path / "top", **more), SiteVoice(FLEET, "north", "r1")
+
+    def said(payload, now):
+        return receipts(top.take([arrived("north", payload)], now))
+
+    keeper = below.core.keeper
+    assert said(statement.sums(keeper.ledger, voice), 1.0) == [("north", "accepted", "")]
+    # What anybody can read is refused above as it is at the site.
+    own = message("a", MASKED["a"])
+    assert said(own, 1.0) == receipts(below.core.take([arrived("north", own)], 1.0))
+    top.take([], 30.0)
+    greetings = top.greetings()
+    (classes,) = [p.payload for p in greetings if p.topic.endswith("/g/stable/proto")]
+    (total,) = totals(greetings)
+    below.core.follow(Above(classes, total))
+    for device in below.devices.values():
+        device.counts(total)
+    below.goes_on()
+    words = statement.counted(keeper.tally, keeper.ledger, voice)
+    assert said(words, 31.0) == [("north", "accepted", "")]
+    top.take([], 60.0)
+    assert top.state.sha256 == plain(tmp_path / "plain", dict.fromkeys(MASKED, 0))
+    assert top.keeper.tally.devices == set(MASKED)
+    top.forget("north", 61.0)
+    assert top.keeper.ledger.agents == []
+    below.close()
 
 
 # what is let in

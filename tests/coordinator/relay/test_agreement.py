@@ -40,7 +40,10 @@ def test_the_announcement_is_the_agreement_and_the_run_is_the_sites_own():
     ("more", "words"),
     [
         ({"method": "fedproto"}, "the fleet above has rounds"),
-        ({"contract": replace(CONTRACT, masks=MaskTerms())}, "masked sums"),
+        (
+            {"hyper": {**HYPER, "buckets": 3}, "contract": replace(CONTRACT, masks=MaskTerms())},
+            "masked sums in buckets",
+        ),
         ({"contract": replace(CONTRACT, budget=Budget(1.0, 1e-5, 0.1, 1.0, 1))}, "has a budget"),
     ],
 )

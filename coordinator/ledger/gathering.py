@@ -7,7 +7,8 @@ and what comes of its total.
 # Under masks nobody sees a contribution, and a ledger has one entry: the total of the group that
 # was called last (beside those of sites, whose devices are in groups there). Devices say that they
 # are ready, with a mark that is another whenever what they would add has changed; nothing is added
-# up until a group is called, and then all who are ready add anew, changed or not. Counts go the same way, against the total that is offered.
+# up until a group is called, and then all who are ready add anew, changed or not. Counts go the
+# same way, against the total that is offered.
 #
 #   a group is called for    when
 #   contributions            so many are ready as a group takes, and nobody was added up yet, or

@@ -108,7 +108,19 @@ def _common(status: dict[str, Any]) -> dict[str, str]:
         "fleet": f"{fleet}, run {run}, {method}, epoch {epoch}",
         "broker": "connected" if status["connected"] else "not connected",
         "devices": online + _trouble(status),
+        **_site(status.get("site")),
     }
+
+
+def _site(site: dict[str, Any] | None) -> dict[str, str]:
+    """How a site stands with the fleet above, as a person reads it."""
+    if site is None:
+        return {}
+    line = "connected" if site["connected"] else "not connected"
+    has = f"has {', '.join(site['taken'])}" if site["taken"] else "has nothing yet"
+    waits = f", {site['waiting']} on their way" if site["waiting"] else ""
+    trouble = f"; {site['trouble']}" if site["trouble"] else ""
+    return {"above": f"{site['up']} as {site['site']}, {line}: {has}{waits}{trouble}"}
 
 
 def _traffic(status: dict[str, Any]) -> dict[str, str]:

@@ -53,7 +53,7 @@ class TakenBook:
 
 @dataclass
 class SiteDeliveries:
-    """What is on its way."""
+    """What is on its way. Values are replaced and never changed: any thread may look."""
 
     book: TakenBook = field(default_factory=TakenBook)
     _waiting: dict[str, Offer] = field(default_factory=dict)
@@ -71,14 +71,14 @@ class SiteDeliveries:
         digest = sha256(wire.unseal(payload)[1]).hexdigest()
         before = self._waiting.get(name)
         if self.book.digests.get(name) == digest:
-            self._waiting.pop(name, None)
+            self.withdraw(name)
         elif before is None or before.digest != digest:
-            self._waiting[name] = Offer(name, payload, digest)
+            self._waiting = {**self._waiting, name: Offer(name, payload, digest)}
             self.retry()
 
     def withdraw(self, name: str) -> None:
         """It is of no use any more."""
-        self._waiting.pop(name, None)
+        self._waiting = {n: offer for n, offer in self._waiting.items() if n != name}
 
     def retry(self) -> None:
         """What was not answered or not taken is worth another try, now."""
@@ -112,14 +112,15 @@ class SiteDeliveries:
         if body.get("digest") not in {offer.digest, blob} - {""}:
             return None
         if body.get("status") in SETTLED:
-            del self._waiting[offer.name]
+            self.withdraw(offer.name)
             digests = {**self.book.digests, offer.name: offer.digest}
             self.book = replace(self.book, digests=digests)
             self.retry()
             return offer
         if body.get("status") != UploadStatus.MISSING:
             words = " ".join(str(body.get("words", "")).split())[:300]
-            self._waiting[offer.name] = replace(offer, refused=words or "it does not say why")
+            refused = replace(offer, refused=words or "it does not say why")
+            self._waiting = {**self._waiting, offer.name: refused}
             self._next_at = now + LONGEST
             if offer.name == COUNTS:  # of a total that is no more: the next is asked for anew
                 self.withdraw(COUNTS)

@@ -111,6 +111,7 @@ class SiteRelay:
         self._run, self._epoch = "", -1  # of the fleet above
         self._differs = ""  # what it agreed on otherwise
         self._bad = ""  # a bundle that cannot be used: its digest
+        self._fetch_again = False
         self._wanted = ""  # the bundle that is on its way: its name
         self._above = Above()  # as it is on disk
         # What the newest statements were made of.
@@ -171,6 +172,8 @@ class SiteRelay:
             else:
                 self._handle(event)
         try:
+            again, self._fetch_again = self._fetch_again, False
+            publications += self._fetch(now) if again else []
             for place, payload, file in self._uplink.opened(arrivals):
                 publications += self._heard(place, payload, file, now)
             self._keep()
@@ -315,6 +318,9 @@ class SiteRelay:
             words = {"file": str(file), "by": "the fleet above"}
             _, said = self._core.classes("freeze", words, now)
             return said
+        except JournalError:  # a full disk: once more, when it can be written
+            self._fetch_again = place.kind == "bundle"
+            raise
         except FleetError:
             self._bad = _digest_of(file)
             raise

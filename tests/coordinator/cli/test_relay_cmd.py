@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from coordinator.cli import coordinator
+from coordinator.cli import coordinator, live_cmd
 from coordinator.config import load
 from protofleet.errors import FleetError, UsageError
 
@@ -45,3 +45,13 @@ def test_a_sites_file_needs_no_contract_and_is_not_served_by_serve(tmp_path):
 def test_help_teaches_by_example():
     done = CliRunner().invoke(coordinator, ["relay", "--help"])
     assert "coordinator relay --up mqtt://head:1883 --down mqtt://127.0.0.1:1883" in done.output
+
+
+def test_status_says_how_a_site_stands_with_the_fleet_above():
+    about = {"up": "mqtt://head:1883", "site": "north", "connected": True, "taken": ["sums"]}
+    about |= {"waiting": "counts", "trouble": "it does not say why", "run": "r"}
+    line = live_cmd._site(about)["above"]
+    assert line == (
+        "mqtt://head:1883 as north, connected: has sums, counts on their way; it does not say why"
+    )
+    assert live_cmd._site(None) == {}

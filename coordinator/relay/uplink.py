@@ -162,8 +162,7 @@ class Uplink:
     def _whole(self, place: TopicParts, payload: bytes) -> Blob | None:
         if place.kind == "own_chunk":
             return self._receiver.chunk(place, payload)
-        slip = bool(payload) and wire.unseal(payload)[0].t == "slip"
-        # Which bundle it is decides whether it is fetched at all.
-        if slip and place.kind != "bundle":
+        # A bundle is always a slip, and which one it is decides whether it is fetched at all.
+        if place.kind == "proto" and payload and wire.unseal(payload)[0].t == "slip":
             return self.fetch(place, payload)
         return Blob(place, payload)

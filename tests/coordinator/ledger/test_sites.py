@@ -69,7 +69,8 @@ class Sites:
         voice = SiteVoice(FLEET, site, "r1")
         said = [statement.sums(keeper.ledger, voice)]
         if keeper.tally.total and keeper.tally.total == keeper.offered.total:
-            said += [statement.counted(keeper.tally, keeper.ledger, voice)]
+            counts = statement.counted(keeper.tally, keeper.ledger, voice)
+            said += [] if counts is None else [counts]
         return [r for one in said for r in receipts(self.top.take([arrived(site, one)], self.now))]
 
     def down(self):

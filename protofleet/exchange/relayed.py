@@ -18,13 +18,8 @@ what they counted. One message each, the same bytes for the same sums.
 # Names of devices are said for what is drawn by name: who counts, and which bucket a device is in.
 # A bucket with rows and no device of the site in it is refused.
 #
-# How a sum travels. A total of 1,280 features has 820,000 entries of two limbs, 13 MB as they are.
-# Most of it is zeros: scatter lies on a grid of 2⁻²⁴, and its numbers are far below 2⁶². Both limbs
-# as one number in two's complement are twelve bytes, of which the lowest that are zero everywhere
-# and the highest that only repeat the sign are left out: five are left, 4 MB.
-#
-# What is read is held to what honest sums are: rows rise, weights are above 0, limbs are carried,
-# no third limb. What numbers may be in them is said where they are let in.
+# What is read is held to what sums are (`protofleet.values.limbs`), and to each other. What numbers
+# may be in them is said where they are let in.
 
 from __future__ import annotations
 
@@ -32,7 +27,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protofleet import wire
 from protofleet.errors import FusionError, SettingError, WireError
@@ -43,16 +37,14 @@ from protofleet.statistics import confusion, counts, voices
 from protofleet.statistics.confusion import CONFUSION
 from protofleet.statistics.contribution import MEANS, SCATTER
 from protofleet.statistics.counts import COUNTS, Counts
-from protofleet.values.prototypes import Part, Parts, Tensors
-from protofleet.values.sums import Partial, Sum, as_tensors, from_tensors
+from protofleet.values import limbs
+from protofleet.values.prototypes import Part, Parts
+from protofleet.values.sums import Partial, Sum
 from protofleet.wire import Envelope
 
 RELAY, RELAY_COUNT = "relay", "relay-count"  # as the envelope's method
 METHODS = (RELAY, RELAY_COUNT)
 _CLAIM = "about"
-_LIMBS = 12  # bytes of a number: four of the low limb, eight of the high one
-Bytes = NDArray[np.uint8]
-_HIGHEST = 2**54  # of a high limb that may still be added to others
 
 
 @dataclass(frozen=True)
@@ -126,7 +118,7 @@ def write_total(claim: RelayClaim, total: Partial, envelope: Envelope) -> bytes:
         part = total.get(name)
         if not isinstance(part, Sum):
             raise FusionError(f"{name}: a sum is due")
-        parts[name] = _packed(name, part)
+        parts[name] = limbs.packed(name, part)
     return wire.encode(envelope, parts, "float32")
 
 
@@ -151,7 +143,7 @@ def read(payload: bytes) -> RelayedTotal | RelayedCounts:
         claim = from_plain(RelayClaim, about, "about")
         if envelope.method == RELAY_COUNT:
             return RelayedCounts(claim, _shares(claim, parts), envelope, message.digest)
-        partial = {name: _unpacked(name, parts.get(name)) for name in (MEANS, SCATTER)}
+        partial = {name: limbs.unpacked(name, parts.get(name)) for name in (MEANS, SCATTER)}
         _fits(claim, partial[MEANS], partial[SCATTER])
         if len(parts) != 3:
             raise FusionError(f"{MEANS} and {SCATTER} are due, and nothing else")
@@ -191,75 +183,11 @@ def _fits(claim: RelayClaim, means: Sum, scatter: Sum) -> None:
         raise FusionError(f"{MEANS} and {SCATTER} are not of the same samples")
     if set(np.flatnonzero(by_bucket).tolist()) != claim.by_bucket().keys():
         raise FusionError(f"{MEANS}: the buckets are not those of the devices that are named")
+    if means.low.ndim != 2 or scatter.low.ndim != 2:
+        raise FusionError(f"{MEANS} and {SCATTER}: rows of numbers are due")
     width = means.low.shape[1]
     if scatter.low.shape[1] != width * (width + 1) // 2:
         raise FusionError(f"{SCATTER}: the upper triangle of {width} × {width} is due")
-
-
-def _packed(name: str, part: Sum) -> Tensors:
-    """Rows by their bytes, without those that say nothing."""
-    arrays = as_tensors({name: part}).arrays
-    if f"{name}.top" in arrays:
-        raise FusionError(f"{name}: a number is too large to be told upward")
-    low, high = np.asarray(arrays[f"{name}.low"]), np.asarray(arrays[f"{name}.high"])
-    limbs = np.empty((*low.shape, _LIMBS), np.uint8)
-    limbs[..., :4] = low.astype("<u4")[..., None].view(np.uint8)
-    limbs[..., 4:] = high.astype("<i8")[..., None].view(np.uint8)
-    first, last = 0, _LIMBS - 1
-    while first < last and not limbs[..., first].any():
-        first += 1
-    # The highest byte that is left says the sign, and those above it repeat that.
-    while last > first and np.array_equal(limbs[..., last], _sign(limbs[..., last - 1])):
-        last -= 1
-    return Tensors(
-        {
-            "keys": np.asarray(arrays[f"{name}.keys"], np.int64),
-            "weights": np.asarray(arrays[f"{name}.weights"], np.int64),
-            "bytes": np.ascontiguousarray(limbs[..., first : last + 1]).astype(np.int64),
-            "first": np.array([first], np.int64),
-        }
-    )
-
-
-def _unpacked(name: str, part: Part | None) -> Sum:
-    """And back, checked."""
-    if not isinstance(part, Tensors) or part.arrays.keys() != {"keys", "weights", "bytes", "first"}:
-        raise FusionError(f"{name}: keys, weights, bytes and their first are due")
-    arrays = {key: np.asarray(array) for key, array in part.arrays.items()}
-    if any(array.dtype.kind not in "iu" for array in arrays.values()):
-        raise FusionError(f"{name}: whole numbers are due")
-    keys, weights, some, first = (arrays[key] for key in ("keys", "weights", "bytes", "first"))
-    if keys.ndim != 1 or weights.shape != keys.shape or not keys.size:
-        raise FusionError(f"{name}: rows are due, each with its key and weight")
-    if keys[0] < 0 or np.any(np.diff(keys) <= 0) or keys[-1] >= 2**40:
-        raise FusionError(f"{name}: keys that rise are due")
-    if weights.min() <= 0 or weights.max() >= 2**40:
-        raise FusionError(f"{name}: each row's samples are due")
-    if some.ndim != 3 or len(some) != len(keys) or not some.size:
-        raise FusionError(f"{name}: the bytes of every row are due")
-    if first.shape != (1,) or first[0] < 0 or first[0] + some.shape[2] > _LIMBS:
-        raise FusionError(f"{name}: {some.shape[2]} bytes from the {first.tolist()}th")
-    if some.min() < 0 or some.max() > 255:
-        raise FusionError(f"{name}: bytes are due")
-    at = int(first[0])
-    limbs = np.zeros((*some.shape[:2], _LIMBS), np.uint8)
-    limbs[..., at : at + some.shape[2]] = some
-    limbs[..., at + some.shape[2] :] = _sign(limbs[..., at + some.shape[2] - 1])[..., None]
-    low = np.ascontiguousarray(limbs[..., :4]).view("<u4")[..., 0].astype(np.int64)
-    high = np.ascontiguousarray(limbs[..., 4:]).view("<i8")[..., 0].astype(np.int64)
-    if max(int(high.max()), -int(high.min())) >= _HIGHEST:
-        raise FusionError(f"{name}: a number that no sum of honest devices has")
-    limbs_of = {"keys": keys, "weights": weights, "high": high, "low": low}
-    whole = from_tensors(Tensors({f"{name}.{limb}": array for limb, array in limbs_of.items()}))
-    one = whole[name]
-    assert isinstance(one, Sum)
-    return one
-
-
-def _sign(highest: Bytes) -> Bytes:
-    """What all bytes above these are."""
-    above: Bytes = np.where(highest & 0x80, 0xFF, 0).astype(np.uint8)
-    return above
 
 
 def names_of(lineage: str, classes: Mapping[str, int], members: Sequence[str]) -> RelayClaim:

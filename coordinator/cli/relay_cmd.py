@@ -109,7 +109,7 @@ def relay(
                 log,
                 os.environ,
                 options,
-                above=build.Membership(agreement, fleet),
+                above=build.SiteStanding(agreement, fleet),
             ) as service,
             serve_cmd.page_beside(settings, log),
         ):

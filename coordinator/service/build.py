@@ -69,7 +69,7 @@ class ServeOptions:
 
 
 @dataclass(frozen=True)
-class Membership:
+class SiteStanding:
     """Of a site in the fleet above: what that agreed on, and how it is reached."""
 
     agreement: FleetAgreement
@@ -94,7 +94,7 @@ def service(
     environ: Mapping[str, str],
     options: ServeOptions = ServeOptions(),
     wall: Callable[[], float] = time.time,
-    above: Membership | None = None,
+    above: SiteStanding | None = None,
 ) -> Iterator[Service]:
     """A service, its journal open and its socket listening; of a site, where there is a fleet
     `above`. `wall` only dates what is written.
@@ -186,7 +186,7 @@ def service(
         journal.close()
 
 
-def _relay(plan: FleetConfig, above: Membership, core: Core, log: Log) -> SiteRelay:
+def _relay(plan: FleetConfig, above: SiteStanding, core: Core, log: Log) -> SiteRelay:
     """A site's half that speaks to the fleet above."""
     boot, folder = core.messages.boot, plan.data_dir
     terms = SiteTerms(plan.serve.fleet, plan.relay.name, boot, above.agreement, folder)
@@ -203,7 +203,7 @@ def _agreed(
     journal: Journal,
     run: str,
     file: Path | None,
-    above: Membership | None,
+    above: SiteStanding | None,
 ) -> tuple[Contract, Any]:
     """Contract and settings: by the plan, or the fleet's above."""
     if above is not None:

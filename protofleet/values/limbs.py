@@ -78,7 +78,8 @@ def unpacked(name: str, part: Part | None) -> Sum:
     if max(int(high.max()), -int(high.min())) >= _HIGHEST:
         raise FusionError(f"{name}: a number that no sum of honest devices has")
     limbs_of = {"keys": keys, "weights": weights, "high": high, "low": low}
-    whole = from_tensors(Tensors({f"{name}.{limb}": array for limb, array in limbs_of.items()}))
+    arrays_of = {f"{name}.{limb}": array.astype(np.int64) for limb, array in limbs_of.items()}
+    whole = from_tensors(Tensors(arrays_of))
     one = whole[name]
     assert isinstance(one, Sum)
     return one

@@ -63,7 +63,8 @@ def samples_of(agent: str, seed: int) -> tuple[Floats, Ints]:
     rng = np.random.default_rng([seed, *agent.encode()])
     places = [np.random.default_rng([*name.encode()]).normal(size=WIDTH) * 3 for name in names]
     labels = np.repeat(np.arange(len(names)), SAMPLES)
-    return np.stack(places)[labels] + rng.normal(size=(len(labels), WIDTH)), labels
+    features = np.stack(places)[labels] + rng.normal(size=(len(labels), WIDTH))
+    return features.astype(np.float32), labels.astype(np.int64)
 
 
 def statement(fleet: str, agent: str, seed: int | None) -> bytes:
@@ -108,7 +109,9 @@ def under_one(fleet: str, seeds: Mapping[str, int | None], buckets: int = 1) -> 
 
 def bundle(path: Path) -> Path:
     """An extractor that knows no class, as far as a coordinator looks into it."""
-    bank = Bank(About(LINEAGE, ()), Prototypes([], np.zeros((0, WIDTH), np.float32)))
+    bank = Bank(
+        About(LINEAGE, ()), Prototypes(np.zeros(0, np.int64), np.zeros((0, WIDTH), np.float32))
+    )
     message = published.write(bank, Envelope("global", "f"))
     files = {
         archive.MODEL: b"a graph",

@@ -26,7 +26,7 @@ def here(tmp_path, monkeypatch):
         (["--up", "mqtt://127.0.0.1:1"], "this site has no name"),
         (["--up", "mqtt://127.0.0.1:1", "--name", "a b"], "site name 'a b' cannot be used"),
         (["--up", "http://x", "--name", "a", "--down", "mqtt://127.0.0.1:1"], "scheme 'http'"),
-        (["--join", "nothing"], "invitation"),
+        (["--join", "nothing"], "a token is what `coordinator invite NAME` prints"),
     ],
 )
 def test_what_is_wrong_is_one_line(words, line):

@@ -28,6 +28,7 @@ def test_the_tables_there_are():
         "rogues",
         "rollouts",
         "silence",
+        "sites",
         "smoothing",
         "taps",
         "truth",

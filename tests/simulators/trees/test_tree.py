@@ -1,4 +1,4 @@
-"""A tree of real coordinators on real brokers (docs/scale.md), two sites deep: what all devices come to
+"""A tree of real coordinators on real brokers (docs/scale.md), two sites deep: what all come to
 under one, whatever changes, and whoever is cut off.
 """
 

@@ -35,6 +35,7 @@ from coordinator.messages import Messages
 from coordinator.rollouts import summary
 from coordinator.rollouts.steering import LONGEST_NAME, Rollouts, RolloutTerms
 from coordinator.rounds import machine
+from coordinator.rounds.following import RoundAbove, waiting
 from coordinator.rounds.machine import RoundRules, RunState
 from coordinator.rounds.tally import RoundTally
 from coordinator.uploads.aggregate import AGREED, Aggregator
@@ -46,7 +47,7 @@ from protofleet import registry, wire
 from protofleet.budget.noise import Sampler, drawn
 from protofleet.budget.private import Private
 from protofleet.errors import FusionError, UsageError, WireError
-from protofleet.exchange import contributed, relayed
+from protofleet.exchange import contributed, pooled, relayed
 from protofleet.exchange.rollouts import TrialTerms
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
@@ -141,7 +142,7 @@ class Terms:
     rollout: RolloutSection = field(default_factory=RolloutSection)
     private: Private | None = None  # the method under a budget, where there is one
     sampler: Sampler = drawn  # of its noise
-    sites: tuple[str, ...] = ()  # that may speak for many devices
+    is_site: bool = False  # rounds are opened above, and their states are made there
 
 
 class Core:
@@ -202,7 +203,7 @@ class Core:
         self._forgotten: set[str] = set()  # devices, since the journal was written last
         self._postponed: dict[str, bytes] = {}  # the newest birth of devices that say too many
         self._look_at = -math.inf  # when to see again who of those asked is gone
-        self.run_state = RunState()
+        self.run_state, self.round_above = RunState(), RoundAbove()
         self.base_round, self.state = 0, GlobalState()
         self._born: set[str] = set()  # whose birth or death was heard in this batch
         # The highest that a device follows, and as far as the journal knows of it.
@@ -475,6 +476,44 @@ class Core:
         self.keeper.follow(above)
         return self._channel()
 
+    def follow_round(self, above: RoundAbove, now: float) -> list[Publication]:
+        """A site's fleet above said which round is open."""
+        self.round_above = above
+        skipped = above.skipped(self.run_state)
+        publications = [] if skipped is None else self._advance([skipped], now)
+        return publications + self._advance([self._tick(now)], now)
+
+    def follow_state(self, number: int, state: GlobalState, now: float) -> list[Publication]:
+        """A site's fleet above said what came of a round: so it is here, whatever came of it."""
+        if number <= self.base_round:
+            return []
+        with self.journal.commit():
+            self.journal.add_state(number, state)
+        self._closing = None
+        self._stand_at(number, state)
+        publications = self._published(number, state)
+        if number >= self.run_state.number:
+            publications += self._advance([waiting(number, self.run_state)], now)
+            publications.append(self._announcement())
+        return publications + self._advance([self._tick(now)], now)
+
+    @property
+    def awaits_state(self) -> bool:
+        """Whether a site's round is cut, and what comes of it is to be said above."""
+        return self.terms.is_site and self.run_state.phase == "closing"
+
+    def pooled(self) -> tuple[int, str, Parts]:
+        """Of that round the number, the state that it was on, and a site's upload; no parts where
+        nothing is exchanged.
+        """
+        opened = self._round(self.run_state.number)
+        cut = self.journal.cut(opened.round)
+        assert cut is not None  # it is closing
+        if not opened.talks:
+            return opened.round, opened.base, {}
+        members, total = self.aggregator.members_of(cut), self.aggregator.total_of(cut)
+        return opened.round, opened.base, pooled.parts_of(members, total)
+
     def accuracy(self) -> dict[str, float]:
         """Means over the devices that reported on the newest state."""
         return {name: fmean(numbers) for name, numbers in self._reported().items()}
@@ -527,7 +566,7 @@ class Core:
             return self.intake.refuse(agent, 0, "", Refusal(error.code, error.words))
         if self.gathering is not None and envelope.t == "letter":
             return self.gathering.take(agent, payload, now)
-        of_site = agent in self.terms.sites and envelope.method in OF_SITES
+        of_site = agent in self.terms.expected.sites and envelope.method in OF_SITES
         if self.assembly is not None and not of_site:
             refusal = Refusal(Reason.MASKED, "sums are masked here: nothing is said that is not")
             return self.intake.refuse(agent, 0, "", refusal)
@@ -726,8 +765,8 @@ class Core:
                         events.append(machine.Counted(self._held_agents(number)))
                     case machine.Cut(number, reason):
                         publications += self._cut(number, reason, now)
-                    case machine.Fuse() if self._is_assembling:
-                        pass  # `_assemble` goes on with it once its group is over
+                    case machine.Fuse() if self._is_assembling or self.terms.is_site:
+                        pass  # it goes on once its group is over, or the fleet above has said so
                     case machine.Fuse(number):
                         publications += self._fuse(number)
                         events.append(machine.Fused(self._eligible(now)))
@@ -1018,6 +1057,8 @@ class Core:
     def _eligible(self, now: float) -> tuple[str, ...]:
         if self.is_ledger:
             return ()
+        if self.terms.is_site and not self.round_above.may_open(self.run_state, self.state.base):
+            return ()
         return devices.eligible(self.devices, now, self.terms.patience)
 
 
@@ -1029,7 +1070,7 @@ def ledger_terms(terms: Terms) -> LedgerTerms:
         terms.expected.contract.wire, fleet.precision, hyper.alarms, hyper.buckets
     )
     limits, devices = terms.expected.limits, terms.devices
-    return LedgerTerms(terms.ledger, limits, devices, made_by, terms.sites)
+    return LedgerTerms(terms.ledger, limits, devices, made_by, terms.expected.sites)
 
 
 def _in_words(error: Exception) -> str:

@@ -94,6 +94,7 @@ def relay(
         agreement = _agreement(settings, fleet, stopping)
         if agreement is None:
             return
+        settings = reach.agreed(settings, agreement)
         epoch = fencing.epoch_to_top(
             address,
             settings.serve.fleet,

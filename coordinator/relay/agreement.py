@@ -17,11 +17,12 @@ from protofleet.errors import UsageError, WireError
 from protofleet.mqtt.link.events import Event
 from protofleet.mqtt.link.link import Arrival, Connected, Lost, Refused
 from protofleet.mqtt.topics import Topics
+from protofleet.recipe import no_rooms
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.logs import Log
 from protofleet.wire import Message
 
-LEDGER = "fleet"  # the method whose sums a site can say
+LEDGER = "fleet"  # the method whose sums are a ledger's; of others a site says rounds'
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class FleetAgreement:
     contract: Contract
     run: str = ""
     packet: int = 0  # what its broker takes
+    staleness: int = 0  # rounds that an upload may be late
 
     @staticmethod
     def of(message: Message) -> FleetAgreement:
@@ -48,7 +50,10 @@ class FleetAgreement:
         packet = body.get("packet", 0)
         packet = packet if type(packet) is int and packet > 0 else 0
         contract = from_plain(Contract, plain, "contract")
-        return FleetAgreement(envelope.method, settings, contract, envelope.run, packet).checked()
+        stale = body.get("staleness", 0)
+        stale = stale if type(stale) is int else 0
+        said = (envelope.method, settings, contract, envelope.run, packet, stale)
+        return FleetAgreement(*said).checked()
 
     @staticmethod
     def of_journal(journal: Journal) -> FleetAgreement | None:
@@ -64,8 +69,7 @@ class FleetAgreement:
         """Itself, if a site can speak for its devices in such a fleet."""
         contract = self.contract
         if self.method != LEDGER:
-            words = f"a site says sums of a ledger (method {LEDGER}), the fleet above has rounds"
-            raise UsageError(f"{words} ({self.method})", "its devices go to its own broker")
+            return self._checked_rounds()
         buckets = from_plain(registry.load(LEDGER).hyper, self.settings).buckets
         if contract.masks is not None and buckets > 1:
             words = "the fleet above takes masked sums in buckets, which a site's group is not in"
@@ -75,10 +79,33 @@ class FleetAgreement:
             raise UsageError(words, "its devices go to its own broker")
         return self
 
+    def _checked_rounds(self) -> FleetAgreement:
+        """The same of a method of rounds: what its uploads come to must be sums, of devices that
+        everybody can see, in rounds that everybody is in.
+        """
+        if registry.load(self.method).rooms is no_rooms:
+            words = f"{self.method} keeps uploads whole, and a site says what they add up to"
+        elif self.contract.masks is not None:
+            words = "the fleet above takes masked sums in rounds, which are one group's"
+        elif self.contract.budget is not None:
+            words = "the fleet above has a budget, which is of one sum of all devices"
+        elif self.staleness:
+            words = "the fleet above takes late uploads, which a site's sum cannot tell apart"
+        else:
+            return self
+        raise UsageError(words, "its devices go to its own broker")
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether devices train in rounds."""
+        return self.method != LEDGER
+
     def differs(self, other: FleetAgreement) -> str:
         """What is another than there; empty if nothing that a site's sums depend on is."""
         if self.method != other.method:
             return "method"
+        if self.has_rounds and self.contract.run != other.contract.run:
+            return "run"  # what devices train is drawn by its name
         hyper = registry.load(self.method).hyper
         if from_plain(hyper, self.settings) != from_plain(hyper, other.settings):
             return "settings"
@@ -87,11 +114,12 @@ class FleetAgreement:
         return f"contract.{changed[0]}" if changed else ""
 
     def terms(self, fleet: str, run: str) -> tuple[Contract, Any]:
-        """What the site's own coordinator goes by: the same in a run of its own, so that devices
-        say everything anew to a site that lost its journal.
+        """What the site's own coordinator goes by: the same; of a ledger in a run of its own, so
+        that devices say everything anew to a site that lost its journal.
         """
         recipe = registry.load(self.method)
         hyper = from_plain(recipe.hyper, self.settings, "settings")
+        run = self.contract.run if self.has_rounds else run
         return replace(self.contract, fleet=fleet, run=run), hyper
 
 

@@ -14,6 +14,8 @@ for what it remembers.
 #                                        connection
 #   the fleet above has another run or   nothing was taken
 #     the site another extractor
+#   a round's receipt: late, refused,    that is the end of it: what comes of the round is heard
+#     conflict
 #
 # A site's sum is said before its counts: they are of devices that are in it.
 
@@ -25,9 +27,9 @@ from hashlib import sha256
 from typing import Any
 
 from protofleet import wire
-from protofleet.wire.codes import UploadStatus
+from protofleet.wire.codes import Reason, UploadStatus
 
-SUMS, COUNTS = "sums", "counts"  # names of messages, in the order in which they go
+ROUND, SUMS, COUNTS = "round", "sums", "counts"  # names, in the order in which they go
 FIRST, LONGEST = 5.0, 300.0  # seconds to the next attempt, twice as long each time
 SETTLED = frozenset({UploadStatus.ACCEPTED, UploadStatus.DUPLICATE, UploadStatus.WAITING})
 
@@ -40,6 +42,7 @@ class Offer:
     payload: bytes
     digest: str
     refused: str = ""  # why, in words
+    round: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,15 @@ class SiteDeliveries:
             self.book, self._waiting = TakenBook(run, lineage), {}
             self.retry()
 
-    def offer(self, name: str, payload: bytes) -> None:
+    def offer(self, name: str, payload: bytes, round: int = 0) -> None:
         """Bring this up, if it is not there."""
         digest = sha256(wire.unseal(payload)[1]).hexdigest()
         before = self._waiting.get(name)
         if self.book.digests.get(name) == digest:
             self.withdraw(name)
         elif before is None or before.digest != digest:
-            self._waiting = {**self._waiting, name: Offer(name, payload, digest)}
+            fresh = Offer(name, payload, digest, round=round)
+            self._waiting = {**self._waiting, name: fresh}
             self.retry()
 
     def withdraw(self, name: str) -> None:
@@ -87,7 +91,7 @@ class SiteDeliveries:
     @property
     def under_way(self) -> Offer | None:
         """The one that is said, or is said next."""
-        return next((self._waiting[n] for n in (SUMS, COUNTS) if n in self._waiting), None)
+        return next((self._waiting[n] for n in (ROUND, SUMS, COUNTS) if n in self._waiting), None)
 
     @property
     def trouble(self) -> str:
@@ -107,7 +111,7 @@ class SiteDeliveries:
         digest under which a large one goes.
         """
         offer = self.under_way
-        if offer is None or body.get("round") != 0:
+        if offer is None or body.get("round") != offer.round:
             return None
         if body.get("digest") not in {offer.digest, blob} - {""}:
             return None
@@ -122,6 +126,9 @@ class SiteDeliveries:
             refused = replace(offer, refused=words or "it does not say why")
             self._waiting = {**self._waiting, offer.name: refused}
             self._next_at = now + LONGEST
-            if offer.name == COUNTS:  # of a total that is no more: the next is asked for anew
-                self.withdraw(COUNTS)
+            # Counts are of a total that is no more, a round is over: the next is asked for anew.
+            if offer.name == COUNTS or (
+                offer.name == ROUND and body.get("reason") != Reason.UNKNOWN_ROUND
+            ):
+                self.withdraw(offer.name)
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coordinator.config import FleetConfig, RelaySection
-from coordinator.relay.agreement import LEDGER, FleetAgreement, Hearing
+from coordinator.relay.agreement import FleetAgreement, Hearing
 from coordinator.relay.site import SiteTerms, will
 from protofleet.errors import UsageError
 from protofleet.member import membership
@@ -106,4 +106,11 @@ def settled(plan: FleetConfig) -> tuple[FleetConfig, FleetMember | None]:
         raise UsageError("this site has no name", "--name NAME, as [admission] sites has it above")
     if plan.trust.secure_sum or plan.trust.epsilon:
         raise UsageError("masks and budgets are the fleet's above, and a site has none of its own")
-    return replace(plan, relay=relay, serve=replace(serve, method=LEDGER)), member
+    return replace(plan, relay=relay, serve=serve), member
+
+
+def agreed(plan: FleetConfig, agreement: FleetAgreement) -> FleetConfig:
+    """With the fleet's method; where devices train, its run, too."""
+    run = agreement.contract.run if agreement.has_rounds else plan.serve.run
+    how = {"method": agreement.method, "run": run, "participation": 1.0, "max_staleness": 0}
+    return replace(plan, serve=replace(plan.serve, **how, mode="sync"))

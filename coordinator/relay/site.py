@@ -27,7 +27,9 @@ devices come to it says there.
 #
 #   heard above        done
 #   round              held to what this site's run was agreed to be; another is trouble, and
-#                      nothing is said upward until it is the same again
+#                      nothing is said upward until it is the same again. Of a method of rounds:
+#                      the same round opens here, and its cut goes up as one upload
+#   train              what came of a round: the state that devices go on from
 #   stable, proto      the classes that its devices are shown
 #   stable, bundle     fetched, and brought to all of its devices, as `coordinator freeze` does
 #   total, proto       what its devices count against
@@ -53,14 +55,16 @@ from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import CountTotal
 from coordinator.relay import statement
 from coordinator.relay.agreement import FleetAgreement
-from coordinator.relay.deliveries import COUNTS, SUMS, SiteDeliveries, TakenBook
+from coordinator.relay.deliveries import COUNTS, ROUND, SUMS, SiteDeliveries, TakenBook
 from coordinator.relay.member import SiteMember
 from coordinator.relay.statement import SiteVoice
 from coordinator.relay.uplink import Uplink
+from coordinator.rounds.following import RoundAbove
 from protofleet import wire
 from protofleet.errors import FleetError, FusionError, WireError
 from protofleet.exchange import contributed, published
 from protofleet.exchange.published import STABLE
+from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor
 from protofleet.mqtt.link import events as broker
 from protofleet.mqtt.link.events import Publication, Will
@@ -68,10 +72,11 @@ from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.files import OWN_FILE, own_folder, write_whole
 from protofleet.util.logs import Log
-from protofleet.wire import Envelope, epochs
-from protofleet.wire.codes import UploadStatus
+from protofleet.wire import Envelope, Message, epochs
+from protofleet.wire.codes import RoundPhase, UploadStatus
 
 RELAYED = "relayed"  # what the journal calls what the fleet above has taken
+SITE = "site"  # and its name, of a journal that is one
 ABOVE = "above"  # the folder with what it said last
 PACE = 1.0  # seconds from one sum to the next: devices come in swarms
 LARGEST_TOTAL = 64 << 20
@@ -117,6 +122,7 @@ class SiteRelay:
         # What the newest statements were made of.
         self._ledger: Ledger | None = None
         self._counted: tuple[CountTotal, str] | None = None
+        self._cut = 0  # the newest round that was said
         self._say_at = 0.0
         self._seq = 0
 
@@ -237,7 +243,9 @@ class SiteRelay:
     def _heard_word(self, place: TopicParts, payload: bytes, now: float) -> list[Publication]:
         match place.kind, place.rest:
             case "round", _ if payload:
-                self._agreed(FleetAgreement.of(wire.decode(payload)))
+                return self._agreed(wire.decode(payload), now)
+            case "shared_state", _ if payload:
+                return self._state(wire.decode(payload), now)
             case "proto", (name,) if name == STABLE:
                 return self._follow(replace(self._now, classes=_classes(payload)))
             case "proto", _:
@@ -262,8 +270,9 @@ class SiteRelay:
             self._epoch = epoch
         return epoch == self._epoch
 
-    def _agreed(self, agreement: FleetAgreement) -> None:
+    def _agreed(self, message: Message, now: float) -> list[Publication]:
         """What the fleet above announces."""
+        agreement = FleetAgreement.of(message)
         before, self._differs = self._differs, agreement.differs(self._terms.agreement)
         self._uplink.packet = agreement.packet or self._uplink.packet
         if self._differs and self._differs != before:
@@ -273,6 +282,23 @@ class SiteRelay:
         if agreement.run != self._run:
             self._run = agreement.run
             self._birth()
+        if not agreement.has_rounds or self._differs:
+            return []
+        envelope, body = message.envelope, message.body
+        asked = body.get("participants")
+        is_open = body.get("phase") == RoundPhase.OPEN
+        is_open = is_open and (asked is None or self._terms.name in asked)
+        above = RoundAbove(envelope.round or 0, envelope.base or "", is_open)
+        return self._core.follow_round(above, now)
+
+    def _state(self, message: Message, now: float) -> list[Publication]:
+        """What came of a round above."""
+        state = GlobalState(message.body)
+        if message.envelope.t != "global" or message.envelope.base != state.base:
+            raise WireError("global: a state under its own hash is due")
+        if self._differs or not self._terms.agreement.has_rounds:
+            return []
+        return self._core.follow_state(message.envelope.round or 0, state, now)
 
     def _follow(self, above: Above) -> list[Publication]:
         return [] if above == self._now else self._core.follow(above)
@@ -352,23 +378,30 @@ class SiteRelay:
             (keeper.tally, keeper.offered.total),
             keeper.ledger.lineage,
         )
-        if not self._run or not lineage or self._differs:
+        if not self._run or self._differs:
             return
         before = deliveries.book
         deliveries.under(self._run, lineage)
         if deliveries.book != before:
             self._ledger = self._counted = None
+            self._cut = 0
         voice = SiteVoice(self._terms.fleet, self._terms.name, self._run)
-        if ledger is not self._ledger and now >= self._say_at:
+        if self._core.awaits_state and self._cut != self._core.run_state.number:
+            number, message = statement.upload(self._core, voice)
+            self._cut = number
+            deliveries.offer(ROUND, message, number)
+        elif not self._core.awaits_state:
+            deliveries.withdraw(ROUND)
+        if lineage and ledger is not self._ledger and now >= self._say_at:
             self._ledger, self._counted, self._say_at = ledger, None, now + PACE
             # Of nothing at all is spoken once: where something was said before.
             if ledger.entries or SUMS in deliveries.book.digests:
                 deliveries.offer(SUMS, statement.sums(ledger, voice))
-        if ledger is self._ledger and counted != self._counted:
+        if lineage and ledger is self._ledger and counted != self._counted:
             self._counted = counted
             self._offer_counts(keeper.tally, ledger, voice)
         if self._uplink.link.connected and (offer := deliveries.due(now)) is not None:
-            self._uplink.offer(offer.payload)
+            self._uplink.offer(offer.payload, offer.round)
 
     def _offer_counts(self, tally: CountTotal, ledger: Ledger, voice: SiteVoice) -> None:
         message = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from coordinator.core import Core
 from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import CountTotal
+from protofleet import wire
 from protofleet.exchange import contributed, relayed
 from protofleet.exchange.contributed import Claim
 from protofleet.exchange.relayed import RELAY, RELAY_COUNT, RelayClaim
@@ -38,6 +40,14 @@ def sums(ledger: Ledger, voice: SiteVoice) -> bytes:
     claim = relayed.names_of(ledger.lineage, ledger.devices, ledger.agents)
     claim = replace(claim, buckets=ledger.buckets)
     return relayed.write_total(claim, total, voice.envelope(RELAY))
+
+
+def upload(core: Core, voice: SiteVoice) -> tuple[int, bytes]:
+    """What its devices come to in the round that it has cut, and which that is."""
+    number, base, parts = core.pooled()
+    method = core.terms.expected.recipe.name
+    envelope = replace(voice.envelope(method), t="upload", round=number, base=base)
+    return number, wire.encode(envelope, parts, "float32")
 
 
 def counted(tally: CountTotal, ledger: Ledger, voice: SiteVoice) -> bytes | None:

@@ -49,6 +49,7 @@ class _Outgoing:
 
     sender: BlobSender
     descriptor: bytes
+    topic: str
     asked: bool = False
 
 
@@ -77,6 +78,8 @@ class Uplink:
         retained = (
             topics.coordinator_state,
             topics.round,
+            topics.shared_state,
+            f"{topics.prefix}/g/blob/+/+",
             topics.bundle(STABLE),
             topics.proto(STABLE),
             topics.proto(TOTAL),
@@ -97,10 +100,10 @@ class Uplink:
         with suppress(LinkBusy):
             self.link.publish(topic, payload, retain=retain)
 
-    def offer(self, payload: bytes) -> None:
-        """A message for the ledger above."""
+    def offer(self, payload: bytes, round: int = 0) -> None:
+        """A message for the ledger above, or a round's upload."""
         limits = BlobLimits(self.packet) if self.packet else BlobLimits()
-        topic = self.topics.upload(self.site, 0)
+        topic = self.topics.upload(self.site, round)
         if limits.fits(payload):
             self._outgoing = None
             self.say(topic, payload)
@@ -112,7 +115,7 @@ class Uplink:
                 blob, lambda i: self.topics.upload_chunk(self.site, digest, i), limits.window
             )
             descriptor = descriptor_message(envelope, blob.descriptor)
-            self._outgoing = _Outgoing(sender, descriptor)
+            self._outgoing = _Outgoing(sender, descriptor, topic)
         outgoing = self._outgoing
         assert outgoing is not None  # it was made just now
         if outgoing.sender.done:
@@ -137,7 +140,7 @@ class Uplink:
             if outgoing is not None and outgoing.sender.pump(self.link) and outgoing.asked:
                 outgoing.asked = False
                 # All that was asked for has left: does the coordinator miss anything else?
-                self.link.publish(self.topics.upload(self.site, 0), outgoing.descriptor)
+                self.link.publish(outgoing.topic, outgoing.descriptor)
             self._receiver.ask_due()
 
     def opened(self, arrivals: Iterable[Arrival]) -> Iterator[Retained]:
@@ -160,9 +163,10 @@ class Uplink:
         return self._receiver.announce(place, wire.decode(payload), owner)
 
     def _whole(self, place: TopicParts, payload: bytes) -> Blob | None:
-        if place.kind == "own_chunk":
+        if place.kind in ("own_chunk", "shared_chunk"):
             return self._receiver.chunk(place, payload)
         # A bundle is always a slip, and which one it is decides whether it is fetched at all.
-        if place.kind == "proto" and payload and wire.unseal(payload)[0].t == "slip":
+        large = place.kind in ("proto", "shared_state")
+        if large and payload and wire.unseal(payload)[0].t == "slip":
             return self.fetch(place, payload)
         return Blob(place, payload)

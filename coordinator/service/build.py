@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -25,7 +26,7 @@ from coordinator.messages import Messages
 from coordinator.relay.agreement import FleetAgreement
 from coordinator.relay.member import SiteMember
 from coordinator.relay.reach import FleetAbove
-from coordinator.relay.site import SiteRelay, SiteTerms
+from coordinator.relay.site import SITE, SiteRelay, SiteTerms
 from coordinator.relay.uplink import Uplink
 from coordinator.rounds import selection
 from coordinator.rounds.machine import RoundRules, RunState
@@ -115,8 +116,11 @@ def service(
         recipe, under = _under_budget(recipe, contract, hyper)
         life = identity.epoch, identity.boot
         messages = Messages(topics, contract, recipe, hyper, *life, plan.broker.packet)
-        rules = spending.until_spent(rules_of(plan, contract, recipe), under, contract, hyper)
-        terms = replace(terms_of(plan, contract, recipe, hyper), private=under)
+        own = rules_of(plan, contract, recipe, at_site=above is not None)
+        rules = spending.until_spent(own, under, contract, hyper)
+        terms = replace(
+            terms_of(plan, contract, recipe, hyper), private=under, is_site=above is not None
+        )
         core = Core(journal, rules, terms, topics, messages, log)
         if file is not None:
             core.catalogue.adopt(file, stays=under is not None)
@@ -190,6 +194,8 @@ def _relay(plan: FleetConfig, above: SiteStanding, core: Core, log: Log) -> Site
     """A site's half that speaks to the fleet above."""
     boot, folder = core.messages.boot, plan.data_dir
     terms = SiteTerms(plan.serve.fleet, plan.relay.name, boot, above.agreement, folder)
+    with core.journal.commit():
+        core.journal.set_meta(SITE, terms.name)
     link, spool = above.fleet.link(terms), folder / "spool-above"
     uplink = Uplink(link, terms.topics, terms.name, spool, log, time.monotonic)
     member = above.fleet.member
@@ -276,9 +282,16 @@ def reads_retained(plan: FleetConfig) -> Callable[[bytes], bytes | None]:
             office.close()
 
 
-def rules_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> RoundRules:
-    """When rounds open and close, by the plan."""
+def rules_of(
+    plan: FleetConfig, contract: Contract, recipe: Recipe[Any], *, at_site: bool = False
+) -> RoundRules:
+    """When rounds open and close, by the plan; `at_site` they are the fleet's above, and at the
+    deadline whatever has come is said.
+    """
     serve = plan.serve
+    if at_site:
+        everybody = partial(selection.participants, contract, share=1.0)
+        return RoundRules(everybody, quorum=0.0, timeout=serve.round_timeout)
     # Where all take part, nobody is named.
     room = None if serve.participation >= 1 else _room(plan, contract)
     least = 1 if contract.masks is None else contract.masks.least
@@ -327,7 +340,8 @@ def enrol_policy(plan: FleetConfig, address: Address) -> Policy:
 def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: Any) -> Terms:
     """What uploads must fit, by the plan."""
     serve = plan.serve
-    expected = Expected(serve.fleet, contract.run, recipe, contract, plan.admission)
+    sites = plan.admission.sites
+    expected = Expected(serve.fleet, contract.run, recipe, contract, plan.admission, sites)
     return Terms(
         expected,
         hyper,
@@ -338,7 +352,6 @@ def terms_of(plan: FleetConfig, contract: Contract, recipe: Recipe[Any], hyper: 
         plan.admission.devices,
         plan.ledger,
         plan.rollout,
-        sites=plan.admission.sites,
     )
 
 

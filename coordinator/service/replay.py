@@ -18,6 +18,7 @@ from coordinator.ledger.catalogue import Catalogue
 from coordinator.ledger.ledger import Ledger
 from coordinator.ledger.versions import LedgerVersion, read_ledger, read_tally, version
 from coordinator.messages import Messages
+from coordinator.relay.site import SITE
 from coordinator.service.build import agreed
 from coordinator.uploads.aggregate import Aggregator
 from coordinator.uploads.fuse import fuse_total, noised, start_state
@@ -50,7 +51,10 @@ def replayed(journal: Journal) -> list[Replayed]:
     # Each state is built on the one before as it was computed here, not as it was recorded: so one
     # that differs makes all after it differ, unless a recorded one is taken up again after a gap.
     known_before = True
-    for round, recorded in journal.state_hashes().items():
+    # Of a site the states are the fleet's above, which replays them.
+    at_site = journal.meta(SITE) is not None
+    recorded_here = {} if at_site else journal.state_hashes()
+    for round, recorded in recorded_here.items():
         cut = journal.cut(round)
         if round == 0 or (known_before and cut is not None and cut.failed):
             again = before

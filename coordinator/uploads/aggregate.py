@@ -16,6 +16,7 @@ from coordinator.uploads.shape_vote import ShapeSignature, ShapeVote
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import FusionError, WireError
+from protofleet.exchange import pooled
 from protofleet.exchange.state import Upload
 from protofleet.masking.group import Readiness
 from protofleet.masking.letters import decode_letter
@@ -55,6 +56,9 @@ AGREED = "likeness"  # what the journal calls the shapes that are agreed on, and
 # Which parts are used. A recipe folds what it needs and would overlook the rest, so an upload could
 # carry parts that nobody checks. `AccessLog` notes what was looked at; a part that was not is
 # refused.
+#
+# Sites. What a site says of its devices (`protofleet.exchange.pooled`) is a partial already, and is
+# folded as it is. A device is in a round once, by itself or at one site: `_at` has who is where.
 #
 # Traps:
 # - `recipe.fold` runs on what a stranger sent. Whatever it raises is a refusal of that upload and
@@ -106,18 +110,23 @@ class Aggregator:
         self.number = 0
         self.total: Partial = {}
         self.agents: set[str] = set()
+        self._at: dict[str, str] = {}  # devices at sites, and at which
         self._agreed = ShapeVote()
         self._groups: list[Group] = []
 
     def begin(self, number: int, uploads: Sequence[UploadRecord] = ()) -> None:
         """A round opens; `uploads` are in it already."""
         self.number, self.total, self.agents, self._groups = number, {}, set(), []
+        self._at = {}
         self._agreed = ShapeVote.read(self._journal.meta(AGREED))
         for record in uploads:
             self.add_record(record)
 
     def add(self, upload: Upload) -> Refusal | None:
         """Fold an upload, if it fits what is agreed on."""
+        members = self._members(upload)
+        if isinstance(members, Refusal):
+            return members
         if upload.parts:
             folded = self._folded(upload, self.weight(upload.round))
             if isinstance(folded, Refusal):
@@ -130,6 +139,7 @@ class Aggregator:
                 return _refusal(error)
             group.uploads.append((upload.round, upload.agent))
         self.agents.add(upload.agent)
+        self._at |= dict.fromkeys(members, upload.agent)
         return None
 
     def add_record(self, record: UploadRecord) -> Refusal | None:
@@ -175,6 +185,16 @@ class Aggregator:
                 total = merge(total, self._fold(upload, weight)) if upload.parts else total
         return total
 
+    def members_of(self, cut: CutRecord) -> list[str]:
+        """The devices in a cut, whether they said it themselves or a site did."""
+        members: list[str] = []
+        for round, agent, _ in cut.counted:
+            record = self._journal.upload(round, agent)
+            parts = {} if record is None else self.upload(record).parts
+            whole = pooled.is_pooled(parts)
+            members += pooled.read(parts).claim.members if whole else [agent]
+        return members
+
     def upload(self, record: UploadRecord) -> Upload:
         """An upload as it came."""
         message = wire.decode(self._journal.body(record.blob) or b"")
@@ -209,6 +229,23 @@ class Aggregator:
             self._turn = Turn(self._expected.contract, self._hyper, round)
         return self._turn
 
+    def _members(self, upload: Upload) -> tuple[str, ...] | Refusal:
+        """Whom an upload speaks for beside its sender; who is in the round already may not be."""
+        members: tuple[str, ...] = ()
+        if pooled.is_pooled(upload.parts):
+            if self._staleness:
+                return Refusal(Reason.NO_SITE, "a site's sum cannot be late: max_staleness is 0")
+            try:
+                members = pooled.read(upload.parts).claim.members
+            except FusionError as error:
+                return _refusal(error)
+        for name in (upload.agent, *members):
+            where = self._at.get(name, name if name in self.agents and name in members else "")
+            if where and where != upload.agent:
+                words = f"{name} is in round {upload.round} already, by {where}"
+                return Refusal(Reason.CONFLICT, words)
+        return members
+
     def _group(self, signature: ShapeSignature) -> Group:
         group = next((g for g in self._groups if g.signature == signature), None)
         if group is None:
@@ -222,7 +259,7 @@ class Aggregator:
             partial = self._fold(Upload(upload.agent, upload.round, upload.base, parts), weight)
         except Exception as error:  # whatever a recipe stumbles over in what a stranger sent
             return _refusal(error)
-        for name in upload.parts:
+        for name in upload.parts if not pooled.is_pooled(upload.parts) else ():
             if name not in parts.names:
                 return Refusal(
                     Reason.PART, f"{name}: {self._expected.recipe.name} has no use for such a part"
@@ -232,6 +269,8 @@ class Aggregator:
         return (partial, signature) if words is None else Refusal(Reason.UNLIKE, words)
 
     def _fold(self, upload: Upload, weight: int) -> Partial:
+        if pooled.is_pooled(upload.parts):
+            return pooled.read(upload.parts).partial
         return self._expected.recipe.fold(self.turn(upload.round), upload, weight)
 
 

@@ -18,6 +18,7 @@ from coordinator.uploads.assembly import Assembly, letter_of
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import WireError
+from protofleet.exchange import pooled
 from protofleet.exchange.state import Upload
 from protofleet.masking.group import Readiness
 from protofleet.mqtt.link.events import Publication
@@ -282,6 +283,9 @@ class Intake:
 
     def _unwelcome(self, upload: Upload, digest: str, *, talks: bool) -> Refusal | None:
         """What is wrong with an upload's parts, if anything is."""
+        if pooled.is_pooled(upload.parts) and upload.agent not in self.expected.sites:
+            words = f"{upload.agent} is no site here: see [admission] sites of the coordinator"
+            return Refusal(Reason.NO_SITE, words)
         earlier = self._bodies.get(upload.agent, {}).get(_short(digest), upload.round)
         if earlier != upload.round and self._trains(upload.parts):
             return Refusal(Reason.OLD_BODY, f"the very bytes of round {earlier}")

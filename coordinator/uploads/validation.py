@@ -20,6 +20,9 @@ from coordinator.config import UploadLimits
 from coordinator.uploads import spreads
 from protofleet.budget.private import OCTETS
 from protofleet.contract import Contract
+from protofleet.errors import FusionError
+from protofleet.exchange import pooled
+from protofleet.mqtt.topics import NAME
 from protofleet.recipe import Recipe
 from protofleet.statistics.counts import COUNTS
 from protofleet.values.prototypes import (
@@ -32,6 +35,7 @@ from protofleet.values.prototypes import (
     SoftLabels,
     Tensors,
 )
+from protofleet.values.sums import Sum
 from protofleet.wire import Envelope
 from protofleet.wire.codes import Reason
 
@@ -62,6 +66,7 @@ class Expected:
     recipe: Recipe[Any]
     contract: Contract
     limits: UploadLimits = field(default_factory=UploadLimits)
+    sites: tuple[str, ...] = ()  # that may speak for many devices
 
 
 def identity(want: Expected, envelope: Envelope, agent: str, round: int) -> Refusal | None:
@@ -81,11 +86,32 @@ def content(want: Expected, parts: Parts, talks: bool) -> Refusal | None:
         return Refusal(Reason.EMPTY, "an upload without parts, in a round of exchange")
     if not talks and parts:
         return Refusal(Reason.NOT_NOW, "parts in a round without exchange")
+    if pooled.is_pooled(parts):
+        return _of_site(want, parts)
     for name, part in parts.items():
         refusal = _size(want, name, part)
         if refusal is not None:
             return Refusal(refusal.code, f"{name}: {refusal.words}")
     return bounded(want.limits, parts)
+
+
+def _of_site(want: Expected, parts: Parts) -> Refusal | None:
+    """Whether a site's sums are such as so many honest devices come to."""
+    try:
+        said = pooled.read(parts)
+    except FusionError as error:
+        return Refusal(error.code, error.words)
+    most = want.limits.samples * len(said.claim.members)
+    if not all(NAME.fullmatch(name) for name in said.claim.members):
+        return Refusal(Reason.BAD_NAME, "a device's name is not one that a device may have")
+    for name, part in said.partial.items():
+        assert isinstance(part, Sum)  # a site says nothing else
+        if int(part.weights.max()) > most:
+            return Refusal(Reason.COUNT, f"{name}: more samples than so many devices may have")
+        peak = float(np.abs(part.mean()).max())
+        if not peak <= want.limits.largest:
+            return Refusal(Reason.SIZE, f"{name}: {peak:.3g}, at most {want.limits.largest:g}")
+    return None
 
 
 def bounded(limits: UploadLimits, parts: Parts) -> Refusal | None:

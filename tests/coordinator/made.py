@@ -56,13 +56,14 @@ def core(
     enrol="auto",
     rollout=None,
     sites=(),
+    is_site=False,
 ):
     journal, topics = Journal(folder, lambda: 0.0), Topics(contract.fleet)
     recipe = registry.load(method)
     hyper = hyper or recipe.hyper()
     under = of_contract(recipe, contract, hyper)  # a budget, where the contract has one
     recipe = recipe if under is None else under.recipe
-    expected = Expected(contract.fleet, contract.run, recipe, contract)
+    expected = Expected(contract.fleet, contract.run, recipe, contract, sites=sites)
     rules = RoundRules(
         lambda n, who: selection.participants(contract, n, who, share, room),
         rounds,
@@ -83,7 +84,7 @@ def core(
         ledger or LedgerSection(),
         rollout or RolloutSection(),
         under,
-        sites=sites,
+        is_site=is_site,
     )
     messages = Messages(topics, contract, recipe, hyper, 1, "boot", 131_072)
     return Core(journal, rules, terms, topics, messages, Log(io.StringIO()))

@@ -116,8 +116,9 @@ def service(
         recipe, under = _under_budget(recipe, contract, hyper)
         life = identity.epoch, identity.boot
         messages = Messages(topics, contract, recipe, hyper, *life, plan.broker.packet)
-        own = rules_of(plan, contract, recipe, at_site=above is not None)
-        rules = spending.until_spent(own, under, contract, hyper)
+        rules = spending.until_spent(
+            rules_of(plan, contract, recipe, at_site=above is not None), under, contract, hyper
+        )
         terms = replace(
             terms_of(plan, contract, recipe, hyper), private=under, is_site=above is not None
         )

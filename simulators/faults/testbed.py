@@ -49,6 +49,7 @@ class Testbed:
     rounds: int = 3
     serve: Mapping[str, Any] = field(default_factory=dict)
     trust: Mapping[str, Any] = field(default_factory=dict)
+    places: Sequence[str] = ()  # sites that its devices are at
     packet: int = 131_072
     processes: list[CaseProcess] = field(default_factory=list)  # every process there was
 
@@ -87,7 +88,7 @@ class Testbed:
             "method": "fedproto",
             "run": RUN,
             "rounds": self.rounds,
-            "min_agents": self.agents,
+            "min_agents": len(self.places) or self.agents,
             # As long as a case has patience: where nobody is lost, no round may close early.
             "round_timeout": 60.0,
             "quorum": 1.0,
@@ -99,6 +100,7 @@ class Testbed:
             "broker": {"url": self.url, "packet": self.packet},
             "contract": contract,
             "trust": dict(self.trust),
+            "admission": {"sites": list(self.places)},
         }
         (self.folder / "fleet.toml").write_text(toml(document))
 

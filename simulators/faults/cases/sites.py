@@ -6,7 +6,7 @@ coordinator, to the bit.
 from __future__ import annotations
 
 import random
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 
 from coordinator.core import Core
 from coordinator.journal.journal import Journal
@@ -16,10 +16,14 @@ from coordinator.relay.deliveries import SiteDeliveries
 from coordinator.relay.site import SiteRelay
 from coordinator.relay.uplink import Uplink
 from coordinator.service.loop import Service
+from protofleet.mqtt.broker.mosquitto import Listening
+from protofleet.mqtt.broker.run import running_broker
 from simulators.faults.case import Attempt, Case, breakable_broker, pause
 from simulators.faults.cases.deaths import Table, draw_failpoint
-from simulators.faults.failpoint import STATEMENT
-from simulators.faults.testbed import until
+from simulators.faults.crowd import DeviceSite, crowd
+from simulators.faults.failpoint import STATEMENT, Failpoint
+from simulators.faults.testbed import CaseProcess, Testbed, until
+from simulators.faults.verdict import PromiseBroken, undisturbed
 from simulators.trees.contributors import Contributor, contributors
 from simulators.trees.tree import TOP, Tree, TreeShape, seeds_of, tree
 
@@ -45,6 +49,26 @@ SITE: Table = {
     SiteDeliveries.answered: 1,
     Uplink.offer: 1,
     statement.sums: 1,
+}
+
+
+# The same in three rounds of three devices.
+ROUNDS: Table = {
+    Journal.commit: 14,
+    STATEMENT: 90,
+    Core.take: 8,
+    Core.recover: 1,
+    Core.follow_round: 3,
+    Core.follow_state: 3,
+    Core.pooled: 3,
+    Core._open: 3,
+    Core._cut: 3,
+    Service._turn: 8,
+    Journal.add_cut: 3,
+    Journal.add_state: 4,
+    SiteRelay.look: 8,
+    SiteRelay._receipt: 2,
+    statement.upload: 3,
 }
 
 
@@ -121,6 +145,54 @@ def line_cut(attempt: Attempt) -> str:
     return f"{name} died while the line was cut"
 
 
+def sites_killed_in_rounds(attempt: Attempt) -> str:
+    """Two sites with three devices each in rounds of a coordinator above; both die at an instant,
+    and nobody is lost: the last state is that of six devices under one.
+    """
+    places = ("site-0", "site-1")
+    with ExitStack() as stack:
+        brokers = [
+            stack.enter_context(
+                running_broker(attempt.folder / name, Listening(port=0), prefer=attempt.prefer)
+            )
+            for name in ("above", *places)
+        ]
+        above, *urls = [str(broker.address) for broker in brokers]
+        testbed = attempt.testbed(above, agents=6, places=places)
+        coordinator = testbed.coordinator()
+        devices = [
+            DeviceSite(urls[n % 2], testbed.fleet, name, testbed.home(name))
+            for n, name in enumerate(testbed.names)
+        ]
+        with crowd(devices):
+            lives, words = {}, []
+            for n, (name, url) in enumerate(zip(places, urls, strict=True)):
+                death = draw_failpoint("coordinator", ROUNDS, 2 * attempt.seed + n)
+                lives[name, url] = _site(testbed, name, url, death)
+                words.append(str(death))
+            for (name, url), life in lives.items():
+                life.dies()
+                _site(testbed, name, url)
+            coordinator.done(PATIENCE)
+    journal = Journal.read(testbed.data)
+    try:
+        hashes = journal.state_hashes()
+    finally:
+        journal.close()
+    if hashes[max(hashes)] != undisturbed(testbed):
+        raise PromiseBroken(f"round {max(hashes)} ended in another state than under one")
+    return ", ".join(words)
+
+
+def _site(testbed: Testbed, name: str, url: str, death: Failpoint | None = None) -> CaseProcess:
+    """A site's coordinator, at its own broker."""
+    words = ["coordinator", "relay", "--up", testbed.url, "--down", url, "--name", name]
+    words += ["--fleet", testbed.fleet, "--data-dir", str(testbed.folder / name)]
+    if death is not None:
+        words = ["simulators.faults.failpoint", str(death), *words]
+    return testbed.process(name, words)
+
+
 def _tree(attempt: Attempt, shape: TreeShape) -> AbstractContextManager[Tree]:
     folder, processes = attempt.folder, attempt.processes
     return tree(folder, shape, processes, prefer=attempt.prefer, signed=attempt.signed)
@@ -141,5 +213,6 @@ def _whole(made: Tree, devices: list[Contributor]) -> None:
 CASES = (
     Case("sites killed", sites_killed, soak=17, brokers=("mosquitto",), signed=True),
     Case("sites killed again and again", sites_killed_again_and_again, 3, brokers=("mosquitto",)),
+    Case("sites killed in rounds", sites_killed_in_rounds, soak=8, brokers=("mosquitto",)),
     Case("line of a site cut", line_cut, soak=4, brokers=("mosquitto",)),
 )

@@ -112,5 +112,5 @@ def settled(plan: FleetConfig) -> tuple[FleetConfig, FleetMember | None]:
 def agreed(plan: FleetConfig, agreement: FleetAgreement) -> FleetConfig:
     """With the fleet's method; where devices train, its run, too."""
     run = agreement.contract.run if agreement.has_rounds else plan.serve.run
-    how = {"method": agreement.method, "run": run, "participation": 1.0, "max_staleness": 0}
-    return replace(plan, serve=replace(plan.serve, **how, mode="sync"))
+    serve = replace(plan.serve, method=agreement.method, run=run, mode="sync")
+    return replace(plan, serve=replace(serve, participation=1.0, max_staleness=0))

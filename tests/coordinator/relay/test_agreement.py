@@ -39,7 +39,12 @@ def test_the_announcement_is_the_agreement_and_the_run_is_the_sites_own():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"method": "fedproto"}, "the fleet above has rounds"),
+        ({"method": "gfpl"}, "gfpl keeps uploads whole"),
+        ({"method": "fedproto", "staleness": 2}, "takes late uploads"),
+        (
+            {"method": "fedproto", "contract": replace(CONTRACT, masks=MaskTerms())},
+            "masked sums in rounds",
+        ),
         (
             {"hyper": {**HYPER, "buckets": 3}, "contract": replace(CONTRACT, masks=MaskTerms())},
             "masked sums in buckets",
@@ -50,6 +55,14 @@ def test_the_announcement_is_the_agreement_and_the_run_is_the_sites_own():
 def test_what_no_site_can_speak_in_is_said_in_one_line(more, words):
     with pytest.raises(UsageError, match=words):
         heard(**more)
+
+
+def test_rounds_have_the_run_of_the_fleet_above():
+    hyper = to_plain(registry.load("fedproto").hyper())
+    known = heard(method="fedproto", hyper=hyper)
+    contract, _ = known.terms("orchard", "another")
+    assert (known.has_rounds, contract.run) == (True, "r1")
+    assert known.differs(replace(known, contract=replace(CONTRACT, run="r2"))) == "run"
 
 
 def test_what_is_no_announcement_is_refused():
@@ -86,5 +99,5 @@ def test_a_first_life_waits_for_the_fleet_above():
     assert hearing.agreement.run == "top-1"
     with pytest.raises(UsageError, match="refuses us: bad password"):
         hearing.heard(Refused("bad password"))
-    with pytest.raises(UsageError, match="has rounds"):
-        hearing.heard(Arrival(TOPICS.round, announcement(method="fedproto"), 1, True, None))
+    with pytest.raises(UsageError, match="keeps uploads whole"):
+        hearing.heard(Arrival(TOPICS.round, announcement(method="gfpl"), 1, True, None))

@@ -6,9 +6,11 @@ import pytest
 
 from coordinator.config import FleetConfig, RelaySection, ServeSection, TrustSection
 from coordinator.relay import reach
+from coordinator.relay.agreement import FleetAgreement
 from protofleet.errors import UsageError
 from protofleet.member import membership
 from protofleet.member.membership import FleetMember
+from tests.coordinator.made import CONTRACT
 
 
 def plan(folder, **relay):
@@ -19,7 +21,15 @@ def plan(folder, **relay):
 def test_by_its_settings(tmp_path):
     settled, member = reach.settled(plan(tmp_path, url="mqtt://head", name="north"))
     assert (settled.relay.url, settled.relay.name, member) == ("mqtt://head", "north", None)
-    assert (settled.serve.fleet, settled.serve.method) == ("own", "fleet")
+    assert settled.serve.fleet == "own"
+
+
+def test_method_is_the_fleets_and_where_devices_train_so_is_the_run(tmp_path):
+    own = plan(tmp_path, url="mqtt://head", name="north")
+    of_ledger = reach.agreed(own, FleetAgreement("fleet", {}, CONTRACT))
+    assert (of_ledger.serve.method, of_ledger.serve.run) == ("fleet", "")
+    of_rounds = reach.agreed(own, FleetAgreement("fedproto", {}, CONTRACT))
+    assert (of_rounds.serve.method, of_rounds.serve.run) == ("fedproto", "r1")
 
 
 def test_by_what_it_joined(tmp_path):

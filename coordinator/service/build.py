@@ -292,7 +292,8 @@ def rules_of(
     serve = plan.serve
     if at_site:
         everybody = partial(selection.participants, contract, share=1.0)
-        return RoundRules(everybody, quorum=0.0, timeout=serve.round_timeout)
+        least = serve.min_agents
+        return RoundRules(everybody, None, least, quorum=0.0, timeout=serve.round_timeout)
     # Where all take part, nobody is named.
     room = None if serve.participation >= 1 else _room(plan, contract)
     least = 1 if contract.masks is None else contract.masks.least

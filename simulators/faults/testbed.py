@@ -209,6 +209,11 @@ class CaseProcess:
         return True
 
     @property
+    def over(self) -> bool:
+        """Whether it has ended, however."""
+        return self.process.poll() is not None
+
+    @property
     def killed(self) -> bool:
         """Whether it ended by SIGKILL."""
         return self.process.poll() == -signal.SIGKILL

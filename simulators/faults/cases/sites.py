@@ -165,14 +165,18 @@ def sites_killed_in_rounds(attempt: Attempt) -> str:
             for n, name in enumerate(testbed.names)
         ]
         with crowd(devices):
-            lives, words = {}, []
+            lives: dict[tuple[str, str], CaseProcess] = {}
+            words = []
             for n, (name, url) in enumerate(zip(places, urls, strict=True)):
                 death = draw_failpoint("coordinator", ROUNDS, 2 * attempt.seed + n)
                 lives[name, url] = _site(testbed, name, url, death)
                 words.append(str(death))
-            for (name, url), life in lives.items():
-                life.dies()
-                _site(testbed, name, url)
+            # A round waits for both: each is back before the other need have died.
+            while lives:
+                ended = until(lambda: [at for at, life in lives.items() if life.over], "a death")
+                for at in ended:
+                    lives.pop(at).dies()
+                    _site(testbed, *at)
             coordinator.done(PATIENCE)
     journal = Journal.read(testbed.data)
     try:

@@ -6,7 +6,10 @@ from simulators.faults.cases import sites
 from tests.simulators.faults.playing import chosen, play
 
 
-@pytest.mark.parametrize(("case", "broker", "seed"), chosen(sites.CASES, {"sites killed": [5]}))
+SHORT = {"sites killed": [5], "sites killed in rounds": [2]}
+
+
+@pytest.mark.parametrize(("case", "broker", "seed"), chosen(sites.CASES, SHORT))
 def test_every_promise_is_kept(case, broker, seed, tmp_path, monkeypatch):
     monkeypatch.setattr(sites, "DEVICES", 10)
     monkeypatch.setattr(sites, "SITES", 1)

@@ -5,7 +5,6 @@ import pytest
 from simulators.faults.cases import sites
 from tests.simulators.faults.playing import chosen, play
 
-
 SHORT = {"sites killed": [5], "sites killed in rounds": [2]}
 
 

@@ -43,6 +43,12 @@ class ServeSection:
         "where the journal is kept; relative to this file",
         flag="Where the journal is kept.",
     )
+    journal: str = setting(
+        "",
+        "a PostgreSQL database that holds the journal, as postgresql://HOST/NAME, so that another"
+        " machine can take over; empty: SQLite, in data_dir",
+        flag="Keep the journal in PostgreSQL, as postgresql://HOST/NAME.",
+    )
     run: str = setting(
         "",
         "name of the run; empty: one is made for a new journal",

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -900,7 +899,7 @@ class Core:
             with self.tally.fusing():
                 state = self._outcome(number)
             publications = self._published(number, state)
-        except (JournalError, sqlite3.Error):
+        except JournalError:
             raise
         except Exception as error:  # whatever a recipe stumbles over in what was let in
             state, failed = self.state, _in_words(error)

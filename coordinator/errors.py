@@ -11,6 +11,10 @@ class JournalError(FleetError):
     code = "journal"
 
 
+class NoJournal(JournalError):
+    """There is none where one was looked for."""
+
+
 class Superseded(FleetError):
     """Another coordinator serves this fleet."""
 

@@ -56,3 +56,14 @@ def small_lab():
         return replace(config, numerics=numerics) if numerics else config
 
     return make
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server in a folder of its own; `database()` is the address of a new one."""
+    from simulators.databases import server
+
+    if not server.startable():
+        pytest.skip("PostgreSQL's server, or psycopg, is not installed")
+    with server.running_server() as running:
+        yield running

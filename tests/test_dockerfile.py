@@ -49,7 +49,7 @@ def _copied(target):
 def test_the_wheel_holds_every_file_that_is_read_at_run_time(wheel):
     names = set(wheel.namelist())
     assert {
-        "coordinator/journal/schema/v1.sql",
+        "coordinator/journal/schema/sqlite/v1.sql",
         "protofleet/py.typed",
         "edge_agent/worker/runner.py",
     } <= names

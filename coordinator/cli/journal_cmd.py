@@ -66,24 +66,33 @@ def compact(directory: Path, keep: int) -> None:
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.argument("target", type=click.Path(path_type=Path))
-def backup(directory: Path, target: Path) -> None:
-    """Copy DIRECTORY's journal to TARGET, whole, while the service runs or not."""
+@click.argument("target")
+def backup(directory: Path, target: str) -> None:
+    """Copy DIRECTORY's journal to TARGET, whole, while the service runs or not.
+
+    TARGET is a file, or a PostgreSQL database in which there is no journal yet:
+
+    \b
+    coordinator backup coordinator-data /backups/journal.db
+    coordinator backup coordinator-data postgresql://db.lan/orchard
+    """
+    from coordinator.journal.database import is_address
     from coordinator.journal.journal import Journal
     from coordinator.service.control import NotRunning, ask
 
     _check(directory)
     try:
-        # A journal that is in use belongs to the service: SQLite could copy it, but where the bytes
-        # of uploads lie changes while it does.
-        answer: dict[str, Any] = ask(directory, "backup", target=str(target.absolute()))
+        # A journal that is in use belongs to the service: where the bytes of uploads lie changes
+        # while it goes on.
+        place = target if is_address(target) else str(Path(target).absolute())
+        answer: dict[str, Any] = ask(directory, "backup", target=place)
     except NotRunning:
         journal = Journal(directory, time.time)
         try:
             journal.backup(target)
         finally:
             journal.close()
-        answer = {"written": str(target)}
+        answer = {"written": target}
     click.echo(f"written: {answer['written']}")
 
 
@@ -124,5 +133,7 @@ def limits(directory: Path, margin: float, as_json: bool) -> None:
 
 def _check(directory: Path) -> None:
     """A directory without a journal is no place to begin one."""
-    if not (directory / "journal.db").exists():
+    from coordinator.journal.database import holds_journal
+
+    if not holds_journal(directory):
         raise FleetError(f"{directory} holds no journal")

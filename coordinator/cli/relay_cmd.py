@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,7 @@ def relay(
             settings.serve.fleet,
             settings.data_dir,
             take_over=take_over,
+            journal=settings.serve.journal,
             opened=build.reads_retained(settings),
         )
         options = build.ServeOptions(retry, epoch_above=epoch)
@@ -122,11 +124,12 @@ def _agreement(
     settings: FleetConfig, fleet: FleetAbove, stopping: _SiteEnd
 ) -> FleetAgreement | None:
     """What the journal has of it, else what the fleet above announces, however long that takes."""
+    from coordinator.errors import NoJournal
     from coordinator.journal.journal import Journal
     from coordinator.relay.agreement import FleetAgreement
 
-    if (settings.data_dir / "journal.db").exists():
-        journal = Journal.read(settings.data_dir)
+    with suppress(NoJournal):
+        journal = Journal.read(settings.data_dir, settings.serve.journal)
         try:
             known = FleetAgreement.of_journal(journal)
         finally:

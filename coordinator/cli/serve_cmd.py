@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,7 @@ FLAGS = SettingFlags(
         "broker.credentials",
         "broker.ca",
         "serve.data_dir",
+        "serve.journal",
         "serve.rounds",
         "serve.min_agents",
         "serve.quorum",
@@ -71,6 +72,11 @@ FLAGS = SettingFlags(
 @click.option(
     "--take-over", is_flag=True, help="Serve even if another coordinator seems to: it will stop."
 )
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="Where another coordinator has the journal, wait until it is gone, and take over then.",
+)
 def serve(
     file: Path | None,
     pairs: tuple[str, ...],
@@ -78,6 +84,7 @@ def serve(
     retry: bool,
     until_done: bool,
     take_over: bool,
+    standby: bool,
     **flags: Any,
 ) -> None:
     """Open rounds, take uploads in, fuse them and publish the outcome, until stopped.
@@ -86,7 +93,9 @@ def serve(
     coordinator serve --config fleet.toml
     coordinator serve --config fleet.toml --method fedmps --rounds 50 --with-broker
     coordinator serve --config fleet.toml --http 127.0.0.1:8321      with the operator's page
+    coordinator serve --journal postgresql://db.lan/orchard --standby     on each of two machines
     """
+    from coordinator.journal.database import WriteClaim
     from coordinator.service import build, fencing
     from protofleet.mqtt.topics import check_name
     from protofleet.util.logs import Log
@@ -102,9 +111,11 @@ def serve(
             settings.serve.fleet,
             settings.data_dir,
             take_over=take_over,
+            journal=settings.serve.journal,
             opened=build.reads_retained(settings),
         )
-        options = build.ServeOptions(retry, until_done, epoch_above=above)
+        claim = WriteClaim(_standing_by(log) if standby else None, take_over)
+        options = build.ServeOptions(retry, until_done, epoch_above=above, claim=claim)
         with (
             build.service(settings, address, log, os.environ, options) as service,
             page_beside(settings, log),
@@ -139,7 +150,9 @@ def init(file: Path, force: bool) -> None:
 
 def _measured(folder: Path) -> MeasuredLimits | None:
     """What follows from this directory's journal, if there is one."""
-    if not (folder / "journal.db").exists():
+    from coordinator.journal.database import holds_journal
+
+    if not holds_journal(folder):
         return None
     from coordinator.journal.journal import Journal
     from coordinator.uploads import measured
@@ -149,6 +162,22 @@ def _measured(folder: Path) -> MeasuredLimits | None:
         return measured.of_fleet(journal)
     finally:
         journal.close()
+
+
+def _standing_by(log: Log) -> Callable[[str], None]:
+    """What to do between looks at a journal that another has; systemd takes it for a service."""
+    from protofleet.util.systemd import Notifier
+
+    notifier, holders = Notifier(os.environ), [""]
+
+    def look(holder: str) -> None:
+        if holder != holders[-1]:
+            holders.append(holder)
+            log.info("standing by", journal=holder)
+            notifier.say("READY=1")
+        notifier.alive(time.monotonic())
+
+    return look
 
 
 @contextmanager

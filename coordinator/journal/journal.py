@@ -1,20 +1,20 @@
 """What must not be lost: who was asked, what was accepted, where a round was cut, what came out.
-One SQLite file a run.
+One run's: a file of SQLite in its directory, or tables on a PostgreSQL server.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
-from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from coordinator.errors import JournalError
+from coordinator.errors import JournalError, NoJournal
+from coordinator.journal.copying import copied
+from coordinator.journal.database import REFUSED, Database, WriteClaim, first, holds_journal, opened
 from coordinator.journal.minutes import GroupRecord, Minute, MinuteTables
 from coordinator.journal.progress import RolloutTables
 from coordinator.journal.records import CutRecord, RoundRecord, UploadRecord
@@ -24,20 +24,20 @@ from coordinator.journal.tables import LedgerTables
 from protofleet.budget.released import noise_of, noise_steps
 from protofleet.exchange.snapshot import pack, pack_state, unpack, unpack_state
 from protofleet.exchange.state import GlobalState
-from protofleet.util.files import Locked, lock, own_database, own_file
+from protofleet.util.files import OWN_FILE, Locked, lock, write_whole
 from protofleet.values.prototypes import Tensors
 from protofleet.values.sums import Partial
 
 # Theory of operation
 #
-# What a commit is. `with journal.commit():` is one transaction of SQLite: all that is written in it
-# is there after a crash, or nothing. `synchronous=FULL` makes it wait for the disk, so whatever the
-# core says after the block is true for good. The write-ahead log gives the same with one wait
-# instead of two, and lets others read while the coordinator writes.
+# What a commit is. `with journal.commit():` is one transaction of the database: all that is written
+# in it is there after a crash, or nothing. It waits for the disk, so whatever the core says after
+# the block is true for good. Others read meanwhile, and see whole commits.
 #
-# The order. Bytes of uploads go to segments first (`coordinator.journal.segments`), inside the
-# block but before its COMMIT; so no row ever points to bytes that are not there. A block that fails
-# leaves bytes that nobody points to. From the rows of one round one can tell how far it came:
+# The order. Beside SQLite bytes of uploads go to segments first (`coordinator.journal.segments`),
+# inside the block but before its COMMIT; so no row ever points to bytes that are not there. A block
+# that fails leaves bytes that nobody points to. On a server they are rows of the same transaction.
+# From the rows of one round one can tell how far it came:
 #
 #   rounds    it was opened; devices may know of it
 #   uploads   accepted or held, with bytes; or late, without
@@ -54,19 +54,23 @@ from protofleet.values.sums import Partial
 #
 # Where bytes lie. `blob` numbers name them, wherever they are: small things (states, and
 # everything that a backup or compaction gathered) in the table `blobs`, uploads in segments by the
-# table `logged`. Both count the same numbers, so a row that names bytes never has to say where they
-# are, and they may move. A number whose bytes are nowhere means that they were forgotten.
+# table `logged`, or on a server in `blobs`, too. Both count the same numbers, so a row that names
+# bytes never has to say where they are, and they may move. A number whose bytes are nowhere means
+# that they were forgotten.
 #
-# Schema steps. `PRAGMA user_version` says which schema a file has; each further one is a script
-# of its own, run in one transaction with the change of that number, and never edited once released.
-# A newer file is left alone. Steps so far: 1 the tables; 2 `files`; 3 the index of held uploads
+# Schema steps. A number says which schema the tables have; each further one is a script of its own
+# for either engine, run in one transaction with the change of that number, and never edited once
+# released. A newer journal is left alone. Those before 10 are SQLite's alone: on a server 10 makes
+# all tables. Steps so far: 1 the tables; 2 `files`; 3 the index of held uploads
 # alone, as one over every status cost a write an upload; 4 `logged`; 5 `cuts.failed`; 6 the tables
 # of the ledger (`coordinator.journal.tables`), in place of class means, which do not add up to it;
 # 7 those of signatures (`coordinator.journal.signatures`); 8 those of masked sums
 # (`coordinator.journal.minutes`); 9 `noise`; 10 those of rollouts (`coordinator.journal.progress`).
 #
 # One holder. Two processes that write would each be right alone; a lock on the directory keeps the
-# second one out. `Journal.read` takes none: it sees the last commit, whoever holds the journal.
+# second one out, and a server's lock one that has another directory (`WriteClaim`, and
+# `coordinator.journal.postgresql`). `Journal.read` takes none: it sees the last commit, whoever
+# holds the journal.
 #
 # Wall-clock times are written beside the rows for people. Nothing is ever decided by them.
 
@@ -74,33 +78,43 @@ SCHEMA = 10
 UPLOAD = "round, agent, digest, blob, status, cut"  # as `UploadRecord` has them
 ROUND = "round, base, base_round, asked, talks"  # as `RoundRecord` has them
 _NOISE = "noise"
+ASIDE = "aside:"  # names of files that are nobody's bundle
+NUMBERED = (("id", "blobs"), ("blob", "logged"))  # where numbers of bytes are
 MOST_EVENTS = 100_000  # and a hundredth more
 
 
 class Journal:
-    """The file and its tables."""
+    """A directory and its tables: in the file there, or on the server that `address` names."""
 
     def __init__(
-        self, directory: Path, wall: Callable[[], float], *, read_only: bool = False
+        self,
+        directory: Path,
+        wall: Callable[[], float],
+        *,
+        read_only: bool = False,
+        address: str = "",
+        claim: WriteClaim = REFUSED,
     ) -> None:
         self.directory, self._wall = directory, wall
-        self._lock: TextIO | None = None if read_only else _locked(directory)
+        self._lock: TextIO | None = None if read_only else _locked(directory, claim)
         self._newest: RoundRecord | None = None
-        self._segments = SegmentLog(directory)
-        path = directory / "journal.db"
+        self._events = 0  # of this life
         try:
-            if read_only:
-                self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-                return
-            self._db = sqlite3.connect(own_database(path), isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._migrate()
-            self._segments.close_to_others()
-        except sqlite3.DatabaseError as error:
-            raise JournalError(
-                f"{path}: {error}", "restore it from a backup, or name another data directory"
-            ) from error
+            self._db = opened(directory, address, None if read_only else claim)
+        except BaseException:
+            self._unlock()
+            raise
+        self._segments = None if self._db.bodies_inside else SegmentLog(directory)
+        if read_only:
+            return
+        try:
+            _migrate(self._db)
+            self._db.enter()
+            if self._segments is not None:
+                self._segments.close_to_others()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def ledger(self) -> LedgerTables:
@@ -123,16 +137,27 @@ class Journal:
         return RolloutTables(self._db, self._wall)
 
     @classmethod
-    def read(cls, directory: Path) -> Journal:
+    def read(cls, directory: Path, address: str = "") -> Journal:
         """One that is only looked at, whoever holds it."""
-        if not (directory / "journal.db").exists():
-            raise JournalError(f"{directory} holds no journal")
-        return cls(directory, lambda: 0.0, read_only=True)
+        if not address and not holds_journal(directory):
+            raise NoJournal(f"{directory} holds no journal")
+        journal = cls(directory, lambda: 0.0, read_only=True, address=address)
+        try:
+            if not journal._db.schema():
+                raise NoJournal(f"{address or directory} holds no journal")
+        except JournalError:
+            journal.close()
+            raise
+        return journal
 
     def close(self) -> None:
         """Give the file and the lock back."""
         self._db.close()
-        self._segments.close()
+        if self._segments is not None:
+            self._segments.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
 
@@ -140,26 +165,19 @@ class Journal:
     def commit(self) -> Iterator[None]:
         """One transaction: all of it or nothing, and on disk when the block is left."""
         try:
-            self._db.execute("BEGIN IMMEDIATE")
+            self._db.begin()
             yield
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            self._roll_back()
-            raise JournalError(f"the journal cannot be written: {error}") from error
+            self._db.commit()
         except BaseException:
-            self._roll_back()
+            self._newest = None  # it may be a round that is not there now
+            self._db.rollback()
             raise
-
-    def _roll_back(self) -> None:
-        self._newest = None  # it may be a round that is not there now
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
 
     # what is read
 
     def meta(self, key: str) -> str | None:
         """A remembered text."""
-        row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        row = first(self._db.execute("SELECT value FROM meta WHERE key=?", (key,)))
         return None if row is None else str(row[0])
 
     def rounds(self, last: int | None = None) -> list[RoundRecord]:
@@ -173,13 +191,13 @@ class Journal:
         if self._newest is not None and self._newest.round == number:
             return self._newest
         sql = f"SELECT {ROUND} FROM rounds WHERE round=?"
-        row = self._db.execute(sql, (number,)).fetchone()
+        row = first(self._db.execute(sql, (number,)))
         return None if row is None else _round(*row)
 
     def upload(self, round: int, agent: str) -> UploadRecord | None:
         """What is known of one upload."""
         sql = f"SELECT {UPLOAD} FROM uploads WHERE round=? AND agent=?"
-        row = self._db.execute(sql, (round, agent)).fetchone()
+        row = first(self._db.execute(sql, (round, agent)))
         return None if row is None else UploadRecord(*row)
 
     def uploads(
@@ -189,9 +207,7 @@ class Journal:
         where = [] if round is None else [f"round={round:d}"]
         # Spelled out, as only then the index of held ones is used.
         where += [] if status is None else [f"status='{status}'"]
-        sql = (
-            f"SELECT {UPLOAD} FROM uploads WHERE {' AND '.join(where) or '1'} ORDER BY round, agent"
-        )
+        sql = f"SELECT {UPLOAD} FROM uploads{_where(where)} ORDER BY round, agent"
         return [UploadRecord(*row) for row in self._db.execute(sql)]
 
     def uploads_since(self, round: int) -> list[UploadRecord]:
@@ -201,24 +217,32 @@ class Journal:
 
     def body(self, blob: int | None) -> bytes | None:
         """The bytes in this place; None once compacted away."""
-        span = self._db.execute(
-            "SELECT file, start, length FROM logged WHERE blob=?", (blob,)
-        ).fetchone()
-        if span is not None:
-            return self._segments.read(Span(*span))
-        row = self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)).fetchone()
+        if self._segments is not None:
+            sql = "SELECT file, start, length FROM logged WHERE blob=?"
+            span = first(self._db.execute(sql, (blob,)))
+            if span is not None:
+                return self._segments.read(Span(*span))
+        row = first(self._db.execute("SELECT body FROM blobs WHERE id=?", (blob,)))
         return None if row is None else bytes(row[0])
 
     def file(self, name: str) -> bytes | None:
         """A file that is kept here."""
-        row = self._db.execute("SELECT body FROM files WHERE name=?", (name,)).fetchone()
+        row = first(self._db.execute("SELECT body FROM files WHERE name=?", (name,)))
         return None if row is None else bytes(row[0])
+
+    def aside(self, name: str) -> bytes | None:
+        """What was put aside, if it is still there."""
+        if self._db.bodies_inside:
+            return self.file(ASIDE + name)
+        try:
+            return (self.directory / name).read_bytes()
+        except OSError:
+            return None
 
     def cut(self, round: int) -> CutRecord | None:
         """Where a round was cut."""
-        row = self._db.execute(
-            "SELECT round, reason, counted, failed FROM cuts WHERE round=?", (round,)
-        ).fetchone()
+        sql = "SELECT round, reason, counted, failed FROM cuts WHERE round=?"
+        row = first(self._db.execute(sql, (round,)))
         if row is None:
             return None
         counted = tuple((r, a, w) for r, a, w in json.loads(row[2]))
@@ -226,27 +250,26 @@ class Journal:
 
     def noise(self, round: int) -> Partial | None:
         """What is added to the uploads of a cut, where the run has a budget."""
-        row = self._db.execute("SELECT body FROM noise WHERE round=?", (round,)).fetchone()
+        row = first(self._db.execute("SELECT body FROM noise WHERE round=?", (round,)))
         part = None if row is None else unpack(zlib.decompress(row[0]))[_NOISE][_NOISE]
         return noise_of(part) if isinstance(part, Tensors) else None
 
     def state(self, round: int | None = None) -> tuple[int, GlobalState] | None:
         """The state that came out of a round, or the newest, with its round."""
-        row = self._db.execute(
-            "SELECT round, blob FROM states WHERE ?1 IS NULL OR round=?1 "
-            "ORDER BY round DESC LIMIT 1",
-            (round,),
-        ).fetchone()
+        where, values = ("", ()) if round is None else (" WHERE round=?", (round,))
+        sql = f"SELECT round, blob FROM states{where} ORDER BY round DESC LIMIT 1"
+        row = first(self._db.execute(sql, values))
         body = None if row is None else self.body(row[1])
         return None if row is None or body is None else (int(row[0]), unpack_state(body))
 
     def state_hashes(self) -> dict[int, str]:
         """The hash of every state there was."""
-        return dict(self._db.execute("SELECT round, sha256 FROM states ORDER BY round"))
+        rows = self._db.execute("SELECT round, sha256 FROM states ORDER BY round")
+        return {int(round): str(sha256) for round, sha256 in rows}
 
     def state_hash(self, round: int) -> str | None:
         """The hash of the state that came out of a round."""
-        row = self._db.execute("SELECT sha256 FROM states WHERE round=?", (round,)).fetchone()
+        row = first(self._db.execute("SELECT sha256 FROM states WHERE round=?", (round,)))
         return None if row is None else str(row[0])
 
     def agents(self) -> dict[str, dict[str, Any]]:
@@ -260,7 +283,7 @@ class Journal:
         """The newest events, oldest first."""
         rows = self._db.execute(
             "SELECT at, round, kind, body FROM events ORDER BY id DESC LIMIT ?", (last,)
-        ).fetchall()
+        )
         return [
             {"at": at, "round": round, "kind": kind, **json.loads(body)}
             for at, round, kind, body in rows[::-1]
@@ -272,12 +295,15 @@ class Journal:
         """The newest events of a kind and a device, oldest first, each with its number; `before`
         one of them, the next page.
         """
-        rows = self._db.execute(
-            "SELECT id, at, round, kind, body FROM events "
-            "WHERE (?1 = '' OR kind = ?1) AND (?2 = '' OR json_extract(body, '$.agent') = ?2) "
-            "AND (?3 IS NULL OR id < ?3) ORDER BY id DESC LIMIT ?4",
-            (kind, agent, before, last),
-        ).fetchall()
+        conditions = (
+            ("kind=?", kind or None),
+            (f"{self._db.field('body', 'agent')}=?", agent or None),
+            ("id < ?", before),
+        )
+        where = [words for words, value in conditions if value is not None]
+        values = [value for _, value in conditions if value is not None]
+        sql = f"SELECT id, at, round, kind, body FROM events{_where(where)} ORDER BY id DESC"
+        rows = self._db.execute(f"{sql} LIMIT ?", (*values, last))
         return [
             {**json.loads(body), "id": number, "at": at, "round": round, "kind": kind}
             for number, at, round, kind, body in rows[::-1]
@@ -292,24 +318,45 @@ class Journal:
     def set_meta(self, key: str, value: str) -> None:
         """Remember a text."""
         self._db.execute(
-            "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", (key, value)
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value=excluded.value",
+            (key, value),
         )
 
     def keep_file(self, name: str, body: bytes) -> None:
         """Keep a file; its name says what is in it."""
         self._db.execute(
-            "INSERT INTO files VALUES (?, ?) ON CONFLICT(name) DO NOTHING", (name, body)
+            "INSERT INTO files VALUES (?, ?) ON CONFLICT (name) DO NOTHING", (name, body)
         )
 
     def put_file(self, name: str, body: bytes) -> None:
         """Keep a file in the place of the one that had this name."""
-        self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", (name, body))
+        self._db.execute(
+            "INSERT INTO files VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body=excluded.body",
+            (name, body),
+        )
 
     def drop_files(self, but: Collection[str]) -> None:
         """Forget every file but these."""
-        for (name,) in self._db.execute("SELECT name FROM files").fetchall():
-            if name not in but:
+        for (name,) in self._db.execute("SELECT name FROM files"):
+            if name not in but and not (name.startswith(ASIDE) and self._db.bodies_inside):
                 self._db.execute("DELETE FROM files WHERE name=?", (name,))
+
+    def put_aside(self, name: str, body: bytes) -> None:
+        """Keep what may be lost: beside SQLite in a file, and on a server where whoever takes over
+        finds it.
+        """
+        if self._db.bodies_inside:
+            self.put_file(ASIDE + name, body)
+        else:
+            write_whole(self.directory / name, body, mode=OWN_FILE)
+
+    def drop_aside(self, name: str) -> None:
+        """Forget it, at once."""
+        if self._db.bodies_inside:
+            with self.commit():
+                self._db.execute("DELETE FROM files WHERE name=?", (ASIDE + name,))
+        else:
+            (self.directory / name).unlink(missing_ok=True)
 
     def add_round(self, opened: RoundRecord) -> None:
         """A round is announced."""
@@ -318,7 +365,7 @@ class Journal:
             opened.base,
             opened.base_round,
             json.dumps(opened.asked),
-            opened.talks,
+            int(opened.talks),
             self._wall(),
         )
         self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
@@ -328,33 +375,35 @@ class Journal:
         """Uploads came: round, agent, hash, status and message; of one that is only recorded the
         message is empty.
         """
-        batch, at, numbers = list(uploads), self._wall(), count(self._next_blob())
-        spans = self._segments.add([message for *_, message in batch if message])
+        batch, at = list(uploads), self._wall()
+        numbers = iter(self._put_bodies([message for *_, message in batch if message]))
         rows = [
             (*key, next(numbers) if message else None, status, at)
             for *key, status, message in batch
         ]
-        blobs = (row[3] for row in rows if row[3])
-        logged = [
-            (blob, span.file, span.start, span.length)
-            for blob, span in zip(blobs, spans, strict=True)
-        ]
-        self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 
     def add_minutes(self, session: bytes, minutes: Iterable[Minute]) -> None:
         """A group goes on: letters, whose bytes lie with those of uploads, and marks."""
-        batch, numbers = list(minutes), count(self._next_blob())
-        spans = iter(self._segments.add([minute.body for minute in batch if minute.body]))
-        rows, logged = [], []
-        for minute in batch:
-            blob = None
-            if minute.body:
-                blob, span = next(numbers), next(spans)
-                logged.append((blob, span.file, span.start, span.length))
-            rows.append((session, minute.kind, minute.agent, blob))
+        batch = list(minutes)
+        numbers = iter(self._put_bodies([minute.body for minute in batch if minute.body]))
+        self.minutes.put(
+            (session, minute.kind, minute.agent, next(numbers) if minute.body else None)
+            for minute in batch
+        )
+
+    def _put_bodies(self, messages: Sequence[bytes]) -> Sequence[int]:
+        """Bytes to where they are kept; the number of each."""
+        start = self._next_blob()
+        numbers = range(start, start + len(messages))
+        if self._segments is None:
+            rows = zip(numbers, messages, strict=True)
+            self._db.executemany("INSERT INTO blobs VALUES (?, ?)", rows)
+            return numbers
+        spans = self._segments.add(messages)
+        logged = [(n, s.file, s.start, s.length) for n, s in zip(numbers, spans, strict=True)]
         self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
-        self.minutes.put(rows)
+        return numbers
 
     def minutes_of(self, group: GroupRecord) -> list[Minute] | None:
         """All of a group in its order; None once any of its bytes were forgotten."""
@@ -367,12 +416,9 @@ class Journal:
         return minutes
 
     def _next_blob(self) -> int:
-        """Numbers are shared by what lies in SQLite's file and what lies beside it."""
-        last = (
-            "SELECT max((SELECT coalesce(max(id), 0) FROM blobs), "
-            "(SELECT coalesce(max(blob), 0) FROM logged))"
-        )
-        return int(self._db.execute(last).fetchone()[0]) + 1
+        """Numbers are shared by what lies in tables and what lies beside them."""
+        tops = [self._db.execute(f"SELECT max({key}) FROM {table}") for key, table in NUMBERED]
+        return max(rows[0][0] or 0 for rows in tops) + 1
 
     def add_cut(
         self, cut: CutRecord, left_out: Iterable[tuple[int, str]] = (), outdated: int = 0
@@ -414,8 +460,8 @@ class Journal:
     def add_agent(self, agent: str, birth: Mapping[str, Any]) -> None:
         """A device said who it is."""
         self._db.execute(
-            "INSERT INTO agents VALUES (?1, ?2, ?3) "
-            "ON CONFLICT(agent) DO UPDATE SET birth=?2, at=?3",
+            "INSERT INTO agents VALUES (?, ?, ?) "
+            "ON CONFLICT (agent) DO UPDATE SET birth=excluded.birth, at=excluded.at",
             (agent, json.dumps(dict(birth)), self._wall()),
         )
 
@@ -425,13 +471,15 @@ class Journal:
 
     def add_event(self, kind: str, round: int | None = None, **body: Any) -> None:
         """Something an operator may want to know later, as far as there is room."""
-        number = self._db.execute(
+        self._db.execute(
             "INSERT INTO events (at, round, kind, body) VALUES (?, ?, ?, ?)",
             (self._wall(), round, kind, json.dumps(body)),
-        ).lastrowid
+        )
         # Devices cause some of them, and where no round opens nothing else drops any.
-        if number is not None and number % (MOST_EVENTS // 100) == 0:
-            self._db.execute("DELETE FROM events WHERE id <= ?", (number - MOST_EVENTS,))
+        self._events += 1
+        if self._events == 1 or self._events % (MOST_EVENTS // 100) == 0:
+            sql = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?"
+            self._db.execute(sql, (MOST_EVENTS,))
 
     # upkeep
 
@@ -439,20 +487,20 @@ class Journal:
         """What groups of a ledger said, but of these sessions; their bytes go with them."""
         with self.commit():
             self.minutes.drop_gathered(but)
-        live_files = self._db.execute("SELECT DISTINCT file FROM logged")
-        self._segments.close()
-        self._segments.drop(but=[file for (file,) in live_files])
+        if self._segments is not None:
+            self._segments.close()
+        self._drop_segments()
 
     def forget(self, keep: int) -> None:
         """Drop the bytes of all but the last `keep` rounds; hashes, cuts and who sent what stay."""
         with self.commit():
-            newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
+            newest = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds")[0][0]
             # A round without its outcome needs all of its bytes, however few rounds are kept.
             settled = self._db.execute(
                 "SELECT count(*) FROM cuts WHERE round=?1 AND (?1 IN (SELECT round FROM states) "
-                "OR NOT (SELECT talks FROM rounds WHERE round=?1))",
+                "OR (SELECT talks FROM rounds WHERE round=?1) = 0)",
                 (newest,),
-            ).fetchone()[0]
+            )[0][0]
             edge = min(newest - keep, newest if settled else newest - 1)
             live = (
                 "SELECT blob FROM uploads "
@@ -467,70 +515,76 @@ class Journal:
             self._db.execute("DELETE FROM noise WHERE round <= ?", (edge,))
             self._db.execute("DELETE FROM events WHERE round <= ?", (edge,))
         # After the commit: a crash in between leaves a file too many, and not one too few.
-        live_files = self._db.execute("SELECT DISTINCT file FROM logged")
-        self._segments.drop(but=[file for (file,) in live_files])
+        self._drop_segments()
+
+    def _drop_segments(self) -> None:
+        """Files that no row points into."""
+        if self._segments is not None:
+            live = self._db.execute("SELECT DISTINCT file FROM logged")
+            self._segments.drop(but=[file for (file,) in live])
 
     def compact(self, keep: int) -> int:
         """As `forget`, and give the room back to the disk; how many bytes that was."""
-        before = self._size()
+        before = self.size()
         self.forget(keep)
-        with self.commit():
-            self._gather(self._db)
-        self._segments.drop(but=())
-        self._db.execute("VACUUM")
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return before - self._size()
+        if self._segments is not None:
+            with self.commit():
+                self._gather()
+            self._segments.drop(but=())
+        self._db.reclaim()
+        return before - self.size()
 
     def wipe(self) -> None:
-        """Nothing of what was deleted stays in the log beside the file, either."""
-        self._db.execute("PRAGMA secure_delete=OFF")
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Nothing of what was deleted stays beside the tables, either."""
+        self._db.wiped("contributions", "counts", "files")
 
-    def backup(self, target: Path) -> None:
-        """A whole copy in one file, taken while the journal is in use."""
-        copy = sqlite3.connect(own_file(target))
-        try:
-            self._db.backup(copy)
-            with copy:
-                self._gather(copy)
-        finally:
-            copy.close()
+    def backup(self, target: str | Path) -> None:
+        """A whole copy, taken while the journal is in use: in one file, or on a server."""
+        copied(self._db, self._bodies(), target, _migrate)
 
-    def _gather(self, db: sqlite3.Connection) -> None:
-        """Take messages that lie beside the file into it."""
-        for blob, *span in db.execute("SELECT blob, file, start, length FROM logged").fetchall():
-            body = self._segments.read(Span(*span))
+    def _bodies(self) -> Iterator[tuple[int, bytes]]:
+        """All that lies in files beside the tables."""
+        for (blob,) in self._db.execute("SELECT blob FROM logged ORDER BY blob"):
+            body = self.body(blob)
             if body is not None:
-                db.execute("INSERT INTO blobs VALUES (?, ?)", (blob, body))
-        db.execute("DELETE FROM logged")
+                yield blob, body
 
-    def _size(self) -> int:
-        path = self.directory / "journal.db"
-        own = sum(p.stat().st_size for p in (path, path.with_name("journal.db-wal")) if p.exists())
-        return own + self._segments.size()
+    def _gather(self) -> None:
+        """Take messages that lie beside the tables into them."""
+        for row in self._bodies():
+            self._db.execute("INSERT INTO blobs VALUES (?, ?)", row)
+        self._db.execute("DELETE FROM logged")
 
-    def _migrate(self) -> None:
-        """Bring the file to this schema, one numbered step at a time."""
-        have = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        if have > SCHEMA:
-            raise JournalError(
-                f"the journal has schema {have}, this release knows {SCHEMA}", "use a newer release"
-            )
-        for version in range(have + 1, SCHEMA + 1):
-            schema = resources.files("coordinator.journal").joinpath(f"schema/v{version}.sql")
-            script = schema.read_text()
-            self._db.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")
+    def size(self) -> int:
+        """Bytes on disk."""
+        return self._db.size() + (0 if self._segments is None else self._segments.size())
 
 
-def _locked(directory: Path) -> TextIO:
-    try:
-        return lock(directory)
-    except Locked as error:
+def _migrate(database: Database) -> None:
+    """Bring tables to this schema, one numbered step at a time."""
+    have = database.schema()
+    if have > SCHEMA:
         raise JournalError(
-            f"{directory} is in use by another coordinator (process {error.holder})"
-        ) from None
-    except OSError as error:
-        raise JournalError(f"{directory} cannot be used: {error.strerror}") from error
+            f"the journal has schema {have}, this release knows {SCHEMA}", "use a newer release"
+        )
+    for version in range(max(have + 1, database.first_step), SCHEMA + 1):
+        name = f"schema/{database.dialect}/v{version}.sql"
+        script = resources.files("coordinator.journal").joinpath(name).read_text()
+        database.step(version, script)
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _locked(directory: Path, claim: WriteClaim) -> TextIO:
+    while True:
+        try:
+            return lock(directory)
+        except Locked as error:
+            claim.wait(f"process {error.holder}", str(directory))
+        except OSError as error:
+            raise JournalError(f"{directory} cannot be used: {error.strerror}") from error
 
 
 def _round(number: int, base: str, base_round: int, agents: str, talks: int) -> RoundRecord:

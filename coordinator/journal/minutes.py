@@ -7,9 +7,10 @@ of all of them together no more can be made than the total.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+
+from coordinator.journal.database import Database, first
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Minute:
 class MinuteTables:
     """Two tables of a journal; what writes belongs inside its `commit`."""
 
-    def __init__(self, db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+    def __init__(self, db: Database, wall: Callable[[], float]) -> None:
         self._db, self._wall = db, wall
 
     def group(self, round: int) -> GroupRecord | None:
@@ -50,7 +51,7 @@ class MinuteTables:
 
     def _group(self, column: str, key: int | bytes) -> GroupRecord | None:
         sql = f"SELECT session, round, reason, agreement, shapes FROM meetings WHERE {column}=?"
-        row = self._db.execute(sql, (key,)).fetchone()
+        row = first(self._db.execute(sql, (key,)))
         if row is None:
             return None
         session, round, reason, agreement, shapes = row
@@ -60,7 +61,7 @@ class MinuteTables:
     def rows(self, session: bytes) -> list[tuple[str, str, int | None]]:
         """Kind, agent and place of every letter, in their order."""
         sql = "SELECT kind, agent, blob FROM minutes WHERE session=? ORDER BY id"
-        return list(self._db.execute(sql, (session,)))
+        return [(kind, agent, blob) for kind, agent, blob in self._db.execute(sql, (session,))]
 
     def put_group(self, group: GroupRecord) -> None:
         """It is about to be called."""
@@ -70,10 +71,11 @@ class MinuteTables:
 
     def drop_gathered(self, but: Collection[bytes]) -> None:
         """All groups of no round but these, and the places of what they said."""
-        for (session,) in self._db.execute("SELECT session FROM meetings WHERE round=0").fetchall():
+        for (session,) in self._db.execute("SELECT session FROM meetings WHERE round=0"):
             if bytes(session) not in but:
-                blobs = "SELECT blob FROM minutes WHERE session=?"
-                self._db.execute(f"DELETE FROM logged WHERE blob IN ({blobs})", (session,))
+                numbers = "SELECT blob FROM minutes WHERE session=?"
+                for table, key in (("logged", "blob"), ("blobs", "id")):
+                    self._db.execute(f"DELETE FROM {table} WHERE {key} IN ({numbers})", (session,))
                 for table in ("minutes", "meetings"):
                     self._db.execute(f"DELETE FROM {table} WHERE session=?", (session,))
 

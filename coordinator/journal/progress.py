@@ -5,10 +5,11 @@ report, and who ran what when.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from coordinator.journal.database import Database, first
 
 ROLLOUTS = 100  # that are remembered
 STEPS = 200_000  # of devices and operators, a line each
@@ -40,7 +41,7 @@ class StepRecord:
 class RolloutTables:
     """Three tables of a journal; what writes belongs inside its `commit`."""
 
-    def __init__(self, db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+    def __init__(self, db: Database, wall: Callable[[], float]) -> None:
         self._db, self._wall = db, wall
 
     def all(self) -> list[RolloutRecord]:
@@ -51,7 +52,7 @@ class RolloutTables:
     def newest(self) -> RolloutRecord | None:
         """The last that was begun."""
         sql = "SELECT number, terms, phase, stage, words, at FROM rollouts ORDER BY 1 DESC LIMIT 1"
-        row = self._db.execute(sql).fetchone()
+        row = first(self._db.execute(sql))
         return None if row is None else RolloutRecord(row[0], json.loads(row[1]), *row[2:])
 
     def members(self, rollout: int) -> dict[str, dict[str, Any]]:
@@ -71,8 +72,9 @@ class RolloutTables:
         """A rollout that begins, or goes on."""
         values = (record.number, json.dumps(dict(record.terms)), record.phase, record.stage)
         self._db.execute(
-            "INSERT INTO rollouts VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-            "ON CONFLICT(number) DO UPDATE SET terms=?2, phase=?3, stage=?4, words=?5",
+            "INSERT INTO rollouts VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (number) DO UPDATE SET terms=excluded.terms, phase=excluded.phase, "
+            "stage=excluded.stage, words=excluded.words",
             (*values, record.words, self._wall()),
         )
         edge = (record.number - ROLLOUTS,)
@@ -83,7 +85,11 @@ class RolloutTables:
         """In the place of what these devices reported before."""
         at = self._wall()
         rows = [(rollout, agent, json.dumps(dict(r)), at) for agent, r in reports.items()]
-        self._db.executemany("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", rows)
+        self._db.executemany(
+            "INSERT INTO members VALUES (?, ?, ?, ?) ON CONFLICT (rollout, agent) "
+            "DO UPDATE SET report=excluded.report, at=excluded.at",
+            rows,
+        )
 
     def drop_agent(self, agent: str) -> None:
         """It left for good; what it ran is remembered."""

@@ -4,9 +4,10 @@ every upload and contribution that was signed.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from coordinator.journal.database import Database
 
 PROOFS = 1_000_000  # that are kept: about 200 bytes each
 # Of one device for round 0, to which it may speak as often as it likes: or it would push those of
@@ -30,7 +31,7 @@ class ProofRecord:
 class SignatureTables:
     """Two tables of a journal; what writes belongs inside its `commit`."""
 
-    def __init__(self, db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+    def __init__(self, db: Database, wall: Callable[[], float]) -> None:
         self._db, self._wall = db, wall
 
     def heard(self) -> dict[tuple[str, str], int]:
@@ -47,7 +48,11 @@ class SignatureTables:
     def put_heard(self, numbers: Mapping[tuple[str, str], int]) -> None:
         """These are the highest now."""
         rows = [(speaker, place, number) for (speaker, place), number in numbers.items()]
-        self._db.executemany("INSERT OR REPLACE INTO heard VALUES (?, ?, ?)", rows)
+        self._db.executemany(
+            "INSERT INTO heard VALUES (?, ?, ?) "
+            "ON CONFLICT (speaker, place) DO UPDATE SET number=excluded.number",
+            rows,
+        )
 
     def put_proofs(self, proofs: list[ProofRecord]) -> None:
         """In the same commit as what they prove."""

@@ -4,9 +4,10 @@ and the hashes of what came of it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+
+from coordinator.journal.database import Database, first
 
 VERSIONS = 1000  # hashes that are remembered
 EVENTS = 10_000  # of no round, which nothing else would ever drop
@@ -46,7 +47,7 @@ class VersionRecord:
 class LedgerTables:
     """Three tables of a journal; what writes belongs inside its `commit`."""
 
-    def __init__(self, db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+    def __init__(self, db: Database, wall: Callable[[], float]) -> None:
         self._db, self._wall = db, wall
 
     def contributions(self, lineage: str) -> list[ContributionRecord]:
@@ -57,16 +58,23 @@ class LedgerTables:
     def contribution(self, lineage: str, agent: str, source: str) -> bytes | None:
         """The message as it came."""
         sql = "SELECT body FROM contributions WHERE lineage=? AND agent=? AND source=?"
-        row = self._db.execute(sql, (lineage, agent, source)).fetchone()
+        row = first(self._db.execute(sql, (lineage, agent, source)))
         return None if row is None else bytes(row[0])
 
     def bodies(self) -> Iterator[tuple[str, bytes]]:
         """Every contribution, with its device."""
-        yield from self._db.execute("SELECT agent, body FROM contributions ORDER BY agent, source")
+        yield from self._bodies("contributions", "agent, source")
 
     def counted(self) -> Iterator[tuple[str, bytes]]:
         """Everything that was counted, with its device."""
-        yield from self._db.execute("SELECT agent, body FROM counts ORDER BY agent")
+        yield from self._bodies("counts", "agent")
+
+    def _bodies(self, table: str, order: str) -> Iterator[tuple[str, bytes]]:
+        """One at a time: all of them together may be larger than memory."""
+        for (number,) in self._db.execute(f"SELECT id FROM {table} ORDER BY {order}"):
+            sql = f"SELECT agent, body FROM {table} WHERE id=?"
+            for agent, body in self._db.execute(sql, (number,)):
+                yield agent, bytes(body)
 
     def counts(self, lineage: str) -> list[CountsRecord]:
         """What devices counted, in order of their names."""
@@ -76,7 +84,7 @@ class LedgerTables:
     @property
     def changes(self) -> int:
         """How often the tables of contributions and counts were written to."""
-        row = self._db.execute("SELECT value FROM meta WHERE key='changes'").fetchone()
+        row = first(self._db.execute("SELECT value FROM meta WHERE key='changes'"))
         return 0 if row is None else int(row[0])
 
     def versions(self) -> list[VersionRecord]:
@@ -90,13 +98,13 @@ class LedgerTables:
             "SELECT version, lineage, total, samples, changes, sha256 FROM versions "
             "ORDER BY version DESC LIMIT 1"
         )
-        row = self._db.execute(sql).fetchone()
+        row = first(self._db.execute(sql))
         return None if row is None else VersionRecord(*row)
 
     def newest_at(self) -> float | None:
         """When that was, by the wall's clock."""
         sql = "SELECT at FROM versions ORDER BY version DESC LIMIT 1"
-        row = self._db.execute(sql).fetchone()
+        row = first(self._db.execute(sql))
         return None if row is None else float(row[0])
 
     # what is written, inside `commit`
@@ -106,11 +114,11 @@ class LedgerTables:
     ) -> None:
         """In the place of the one before; `wipe`: of that nothing stays in the file."""
         if wipe:
-            self._db.execute("PRAGMA secure_delete=ON")
+            self._db.overwrite()
         self._db.execute(
             "INSERT INTO contributions (lineage, agent, source, digest, body, at) "
-            "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lineage, agent, source) "
-            "DO UPDATE SET digest=?4, body=?5, at=?6",
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (lineage, agent, source) "
+            "DO UPDATE SET digest=excluded.digest, body=excluded.body, at=excluded.at",
             (lineage, of.agent, of.source, of.digest, body, self._wall()),
         )
         self._changed()
@@ -120,22 +128,21 @@ class LedgerTables:
     ) -> None:
         """As if it had never come; `wipe`: nothing of it stays in the file, either."""
         if wipe:
-            self._db.execute("PRAGMA secure_delete=ON")
+            self._db.overwrite()
         where = "WHERE lineage=? AND agent=? AND source=?"
         self._db.execute(f"DELETE FROM contributions {where}", (lineage, agent, source))
         self._changed()
 
     def drop_agent(self, agent: str) -> None:
         """All that a device contributed, under whatever extractor."""
-        # Pages of what is deleted are written over: it is to be gone from the file.
-        self._db.execute("PRAGMA secure_delete=ON")
+        self._db.overwrite()
         self._db.execute("DELETE FROM contributions WHERE agent=?", (agent,))
         self._changed()
 
     def drop_lineages(self, but: Collection[str]) -> None:
         """What can never be gone back to."""
         for table in ("contributions", "counts"):
-            for (lineage,) in self._db.execute(f"SELECT DISTINCT lineage FROM {table}").fetchall():
+            for (lineage,) in self._db.execute(f"SELECT DISTINCT lineage FROM {table}"):
                 if lineage not in but:
                     self._db.execute(f"DELETE FROM {table} WHERE lineage=?", (lineage,))
 
@@ -146,8 +153,8 @@ class LedgerTables:
         self._db.execute("DELETE FROM counts WHERE lineage=? AND total<>?", (lineage, of.total))
         self._db.execute(
             "INSERT INTO counts (lineage, agent, total, digest, body, at) "
-            "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lineage, agent) "
-            "DO UPDATE SET total=?3, digest=?4, body=?5, at=?6",
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (lineage, agent) DO UPDATE SET "
+            "total=excluded.total, digest=excluded.digest, body=excluded.body, at=excluded.at",
             (lineage, of.agent, of.total, of.digest, of.body, self._wall()),
         )
         self._changed()
@@ -161,7 +168,10 @@ class LedgerTables:
         """A state is about to be published."""
         values = (of.version, of.lineage, of.total, of.samples, of.changes, of.sha256)
         self._db.execute(
-            "INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (*values, self._wall())
+            "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (version) DO UPDATE SET "
+            "lineage=excluded.lineage, total=excluded.total, samples=excluded.samples, "
+            "changes=excluded.changes, sha256=excluded.sha256, at=excluded.at",
+            (*values, self._wall()),
         )
         self._db.execute("DELETE FROM versions WHERE version <= ?", (of.version - VERSIONS,))
         self._db.execute(
@@ -172,5 +182,6 @@ class LedgerTables:
     def _changed(self) -> None:
         self._db.execute(
             "INSERT INTO meta VALUES ('changes', '1') "
-            "ON CONFLICT(key) DO UPDATE SET value=CAST(value AS INTEGER)+1"
+            "ON CONFLICT (key) DO UPDATE SET "
+            "value=CAST(CAST(meta.value AS INTEGER) + 1 AS TEXT)"
         )

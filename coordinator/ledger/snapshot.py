@@ -6,7 +6,8 @@ may be removed at any time, and is believed by its hash alone.
 #
 # Folding a contribution of 1,280 features takes 70 ms, so a thousand of them a minute. The total is
 # 13 MB, and is written as it is, whole numbers with what is in it (whose contribution, its digest),
-# to the file SNAPSHOT; the journal's `meta` has the file's hash. File first, then the commit:
+# to the file SNAPSHOT, or to the journal's server, so that whoever takes over has it; the journal's
+# `meta` has its hash. File first, then the commit:
 #
 #   at the start                                         then
 #   the hash is not the file's, or there is no file      all contributions are added up
@@ -40,11 +41,10 @@ from coordinator.journal.journal import Journal
 from coordinator.ledger.ledger import Entry, Ledger, Place, Summand
 from protofleet.errors import FusionError, WireError
 from protofleet.settings.fields import to_plain
-from protofleet.util.files import OWN_FILE, write_whole
 from protofleet.values import sums
 from protofleet.values.prototypes import Tensors
 
-SNAPSHOT = "ledger.snapshot"  # in the data directory; and what the journal calls its hash
+SNAPSHOT = "ledger.snapshot"  # where it is; and what the journal calls its hash
 FEW = 10  # contributions that are added up again in a second
 
 
@@ -63,18 +63,15 @@ def write(journal: Journal, ledger: Ledger) -> None:
     stored = io.BytesIO()
     np.savez(stored, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
     data = stored.getvalue()
-    write_whole(journal.directory / SNAPSHOT, data, mode=OWN_FILE)
     with journal.commit():
+        journal.put_aside(SNAPSHOT, data)
         journal.set_meta(SNAPSHOT, sha256(data).hexdigest())
 
 
 def read(journal: Journal, lineage: str) -> Ledger | None:
     """The total as it was kept, if it is whole and of this lineage."""
-    try:
-        data = (journal.directory / SNAPSHOT).read_bytes()
-    except OSError:
-        return None
-    if sha256(data).hexdigest() != journal.meta(SNAPSHOT):
+    data = journal.aside(SNAPSHOT)
+    if data is None or sha256(data).hexdigest() != journal.meta(SNAPSHOT):
         return None
     with (
         suppress(ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile),
@@ -94,7 +91,7 @@ def read(journal: Journal, lineage: str) -> Ledger | None:
 
 def remove(journal: Journal) -> None:
     """Nothing of it is to stay."""
-    (journal.directory / SNAPSHOT).unlink(missing_ok=True)
+    journal.drop_aside(SNAPSHOT)
 
 
 @dataclass(frozen=True, eq=False)

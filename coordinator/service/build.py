@@ -18,6 +18,7 @@ from coordinator.config import FleetConfig
 from coordinator.core import HEARD_EPOCH, Core, Terms
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
+from coordinator.journal.database import REFUSED, WriteClaim
 from coordinator.journal.journal import Journal
 from coordinator.ledger.admission import Policy
 from coordinator.ledger.extractor import input_of
@@ -67,6 +68,7 @@ class ServeOptions:
     retry: bool = False  # keep trying where the broker refuses us
     until_done: bool = False
     epoch_above: int = 0  # of another coordinator of this fleet, to be topped
+    claim: WriteClaim = REFUSED  # where another has the journal
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def service(
     """
     recipe, topics = registry.load(plan.serve.method), Topics(plan.serve.fleet)
     plan = replace(plan, serve=replace(plan.serve, enrol=enrol_policy(plan, address)))
-    journal = Journal(plan.data_dir, wall)
+    journal = Journal(plan.data_dir, wall, address=plan.serve.journal, claim=options.claim)
     office = office_of(plan, wall)
     doorkeeper: Doorkeeper | None = None
     seals: Seals | None = None

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import random
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coordinator.errors import JournalError, Superseded
+from coordinator.errors import JournalError, NoJournal, Superseded
+from coordinator.journal.database import address_of
 from coordinator.journal.journal import Journal
 from protofleet import wire
 from protofleet.errors import WireError
@@ -35,7 +35,8 @@ from protofleet.wire import epochs
 #   the retained word                     what follows
 #   none, or no broker within PATIENCE    begin; another one that is there is noticed while serving
 #   of an earlier life of this journal    begin above its epoch, whatever it says: the lock on the
-#                                         directory tells better whether it lives
+#                                         directory, or of the journal's server, tells better
+#                                         whether it lives
 #   of another, offline                   wait RETURN for it to come back, then begin above it
 #   of another, online                    stop, unless told to take over
 #   of an epoch that nobody can have      as if there were none: it is written over
@@ -65,16 +66,17 @@ def epoch_to_top(
     data_dir: Path,
     *,
     take_over: bool,
+    journal: str = "",
     opened: Callable[[bytes], bytes | None] = lambda payload: payload,
 ) -> int:
     """The epoch that a coordinator with this data directory must go beyond; 0 if nobody else ever
-    served.
+    served. `journal` is its server's address, where it has one.
 
     Where words are signed, `opened` says which may be believed.
 
     A broker that cannot be reached now says nothing; the service itself notices another one later.
     """
-    own, epoch = _own_lives(data_dir)
+    own, epoch = _own_lives(data_dir, journal)
     last = look(address, fleet, own, opened)
     if last is None or not epochs.is_credible(last.epoch, epoch):
         return 0
@@ -139,19 +141,23 @@ def _sighting(payload: bytes) -> Sighting | None:
     )
 
 
-def _own_lives(data_dir: Path) -> tuple[set[str], int]:
+def _own_lives(data_dir: Path, address: str) -> tuple[set[str], int]:
     """The boot ids of this journal's earlier lives, and the last one's epoch; -1 if there is
     none.
     """
     try:
-        journal = Journal.read(data_dir)
-    except JournalError:
+        journal = Journal.read(data_dir, address)
+    except JournalError as error:
+        # A server that does not answer may hold lives of ours; of a file that is no journal the
+        # opening will say so.
+        if (address or address_of(data_dir)) and not isinstance(error, NoJournal):
+            raise
         return set(), -1
     try:
         epoch = int(journal.meta("epoch") or -1)
         # Below the bounds that there are now, a journal may hold anything.
         return set((journal.meta("boots") or "").split()), epoch if epochs.is_sound(epoch) else -1
-    except sqlite3.Error:  # it is no journal, or of a life that ended before its first commit
+    except JournalError:  # of a life that ended before its first commit
         return set(), -1
     finally:
         journal.close()

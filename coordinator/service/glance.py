@@ -18,13 +18,11 @@ loop replaces and never changes, and from the journal as it was committed last.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from coordinator.core import Core
-from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from coordinator.ledger import display
 from coordinator.service import status
@@ -52,8 +50,6 @@ def reading(core: Core) -> Iterator[Journal]:
     journal = Journal.read(core.journal.directory)
     try:
         yield journal
-    except sqlite3.Error as error:
-        raise JournalError(f"the journal cannot be read just now: {error}") from error
     finally:
         journal.close()
 

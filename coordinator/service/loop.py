@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -312,7 +311,10 @@ class Service:
         if not self._astray:  # else it is said once the core stands on the journal again
             doorkeeper = self.deps.doorkeeper
             of_members = [] if doorkeeper is None else doorkeeper.greetings()
-            self.deps.blobs.send([*of_members, *self.deps.core.greetings()])
+            try:
+                self.deps.blobs.send([*of_members, *self.deps.core.greetings()])
+            except JournalError as error:  # it is on a server that does not answer
+                self._cannot_write(error, self.deps.clock())
 
     def _another_spoke(self, arrival: broker.Arrival) -> None:
         """Two coordinators of one fleet must not both go on: the newer epoch stays, at a tie the
@@ -407,7 +409,7 @@ class Service:
             case "revoke":
                 return self._revoke(str(arguments["agent"])), []
             case "backup":
-                core.journal.backup(Path(str(arguments["target"])))
+                core.journal.backup(str(arguments["target"]))
                 return {"written": arguments["target"]}, []
         raise FleetError(f"no command {command!r}")
 

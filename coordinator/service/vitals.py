@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.core import Core
+from coordinator.journal.database import FILE, address_of
 from coordinator.members.office import FOLDER
 
 # What the office keeps (`coordinator.members.office`), by the name under which its end is told.
@@ -44,14 +45,16 @@ def vitals(core: Core, queues: Mapping[str, int], wall: float | None = None) -> 
 
 
 def disk(directory: Path) -> dict[str, int | None]:
-    """Bytes that are free there, and that the journal's file and its log take; None: nobody can
-    tell.
+    """Bytes that are free there, and that the journal's file and its log take; None: nobody here
+    can tell, as of a journal on a server.
     """
     free: int | None = None
     with suppress(OSError):
         free = shutil.disk_usage(directory).free
+    if address_of(directory):
+        return {"free_bytes": free, "journal_bytes": None}
     size = 0
-    for name in ("journal.db", "journal.db-wal"):
+    for name in (FILE, f"{FILE}-wal"):
         with suppress(OSError):
             size += (directory / name).stat().st_size
     return {"free_bytes": free, "journal_bytes": size}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of the seeds of every case; at least one is tried.",
 )
+@click.option(
+    "--journal",
+    type=click.Choice(["sqlite", "postgresql"]),
+    default="sqlite",
+    show_default=True,
+    help="Where coordinators keep it; a server of PostgreSQL is started for that, in a folder.",
+)
 @click.option("--adversary", is_flag=True, help="Only the cases in which somebody means it.")
 @click.option("--list", "only_list", is_flag=True, help="Name the cases and what each does.")
 def soak(
@@ -36,6 +44,7 @@ def soak(
     brokers: tuple[str, ...],
     seeds: tuple[int, ...],
     share: float,
+    journal: str,
     adversary: bool,
     only_list: bool,
 ) -> None:
@@ -46,8 +55,10 @@ def soak(
     protofleet soak
     protofleet soak --case 'coordinator killed' --seed 17
     protofleet soak --adversary
+    protofleet soak --journal postgresql --share 0.05
     """
     from protofleet.errors import UsageError
+    from simulators.databases.server import running_server
     from simulators.faults import soak as long_form
     from simulators.faults.cases import by_name
 
@@ -67,6 +78,7 @@ def soak(
         click.echo(f"{result.seconds:6.1f} s  {tried}: {outcome}", err=True)
 
     chosen = [case for name, case in catalogue.items() if not cases or name in cases]
-    results = long_form.run(chosen, brokers, seeds, share, report)
+    with running_server() if journal == "postgresql" else nullcontext() as server:
+        results = long_form.run(chosen, brokers, seeds, share, report, server)
     click.echo(long_form.table(results))
     sys.exit(1 if any(result.failure for result in results) else 0)

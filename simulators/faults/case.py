@@ -7,21 +7,22 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from coordinator.errors import JournalError
 from coordinator.journal.journal import Journal
 from protofleet.mqtt.broker.mosquitto import Listening
 from protofleet.mqtt.broker.run import Prefer, RunningBroker, running_broker
+from simulators.databases.server import PostgresServer
 from simulators.faults.testbed import CaseProcess, Testbed, until
 
 SIGNED = 3  # of so many seeds one
+Journals = Literal["sqlite", "postgresql"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Attempt:
     seed: int
     prefer: Prefer = "mosquitto"
     signed: bool = False  # on a fleet by invitation
+    server: PostgresServer | None = None  # where journals lie, if not in files
     processes: list[CaseProcess] = field(default_factory=list)
 
     def rng(self) -> random.Random:
@@ -47,7 +49,9 @@ class Attempt:
 
     def testbed(self, url: str, **how: Any) -> Testbed:
         """A testbed in this folder, its settings written."""
-        testbed = Testbed(self.folder / "fleet", url, processes=self.processes, **how)
+        journal = "" if self.server is None else self.server.database()
+        folder, processes = self.folder / "fleet", self.processes
+        testbed = Testbed(folder, url, journal=journal, processes=processes, **how)
         testbed.write()
         if self.signed:
             testbed.invite()
@@ -67,6 +71,7 @@ class Case:
     root: bool = False  # it mounts a file system
     adversary: bool = False  # somebody means it
     signed: bool = False  # with every third seed on a fleet by invitation, where words are signed
+    journals: tuple[Journals, ...] = ("sqlite", "postgresql")  # where it means anything
 
     def run(self, attempt: Attempt) -> str:
         """Play it, and leave no process behind, whatever happens."""
@@ -125,7 +130,7 @@ def upload_count(data: Path) -> int:
             return len(journal.uploads())
         finally:
             journal.close()
-    except (JournalError, sqlite3.Error):  # it is being made
+    except JournalError:  # it is being made
         return 0
 
 

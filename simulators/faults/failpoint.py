@@ -8,7 +8,7 @@ The program itself knows nothing of it: Python's profiling hook counts. A failpo
 `module:function:edge:number`. The function is a qualified name that must be there when the program
 starts, so that a name that was changed elsewhere is refused and does not stand for a moment that
 never comes. With a package in the module's place, `*` is every function in it, and `execute` every
-statement that SQLite is given by it.
+statement that a database is given by it.
 """
 
 # Theory of operation
@@ -21,7 +21,7 @@ statement that SQLite is given by it.
 #     a failpoint names         counted are
 #     module:Class.method       entries or leavings of that very code object
 #     package:*                 those of any function in the package's files
-#     package:execute           calls of sqlite3's execute and executemany from its files
+#     package:execute           calls from its files of a database's execute and executemany
 #
 # What one must know to read a failure:
 #
@@ -118,9 +118,12 @@ def watch(failpoint: Failpoint, die: Callable[[], None]) -> Callable[[FrameType,
         return event == python and not body and package in frame.f_code.co_filename
 
     def is_statement(frame: FrameType, event: str, what: Any) -> bool:
-        return (
-            event == native and what.__name__ in STATEMENTS and package in frame.f_code.co_filename
-        )
+        if event == native:  # sqlite3 is written in C
+            return what.__name__ in STATEMENTS and package in frame.f_code.co_filename
+        if event != python or frame.f_code.co_name not in STATEMENTS or frame.f_back is None:
+            return False
+        own = package in frame.f_code.co_filename
+        return not own and package in frame.f_back.f_code.co_filename
 
     if code is not None:
         hit = is_function

@@ -12,8 +12,9 @@ from tempfile import mkdtemp
 
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import Prefer
+from simulators.databases.server import PostgresServer
 from simulators.faults import smalldisk
-from simulators.faults.case import Attempt, Case
+from simulators.faults.case import Attempt, Case, Journals
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class AttemptResult:
     words: str
     failure: str = ""
     folder: str = ""
+    journal: Journals = "sqlite"
 
 
 def startable_brokers() -> list[Prefer]:
@@ -36,10 +38,15 @@ def startable_brokers() -> list[Prefer]:
 
 
 def agenda(
-    cases: Sequence[Case], seeds: Sequence[int], share: float = 1.0
+    cases: Sequence[Case],
+    seeds: Sequence[int],
+    share: float = 1.0,
+    journal: Journals = "sqlite",
 ) -> Iterator[tuple[Case, Prefer, int]]:
     """What is to be tried; the embedded broker gets a third of the seeds."""
     for case in cases:
+        if journal not in case.journals:
+            continue
         for broker in startable_brokers():
             if broker not in case.brokers or (case.root and not smalldisk.possible()):
                 continue
@@ -48,12 +55,14 @@ def agenda(
             yield from ((case, broker, seed) for seed in (seeds or range(count)))
 
 
-def run_case(case: Case, broker: Prefer, seed: int) -> AttemptResult:
+def run_case(
+    case: Case, broker: Prefer, seed: int, server: PostgresServer | None = None
+) -> AttemptResult:
     """Play it once; what a failure leaves behind is kept."""
     folder, began = Path(mkdtemp(prefix="protofleet-fault-")), time.monotonic()
     words = failure = ""
     try:
-        words = case.run(Attempt(folder, seed, broker))
+        words = case.run(Attempt(folder, seed, broker, server=server))
     except Exception as error:
         # Whatever it is, it is a failure of this case and not the end of the others.
         failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -68,6 +77,7 @@ def run_case(case: Case, broker: Prefer, seed: int) -> AttemptResult:
         words,
         failure,
         str(folder) if failure else "",
+        "sqlite" if server is None else "postgresql",
     )
 
 
@@ -81,6 +91,7 @@ def table(results: Sequence[AttemptResult]) -> str:
     for result in results:
         if result.failure:
             only = f"--case '{result.case}' --broker {result.broker} --seed {result.seed}"
+            only += "" if result.journal == "sqlite" else f" --journal {result.journal}"
             rows += [
                 "",
                 f"{result.failure[:300]}",
@@ -102,11 +113,13 @@ def run(
     seeds: Sequence[int],
     share: float,
     report: Callable[[AttemptResult], None],
+    server: PostgresServer | None = None,
 ) -> list[AttemptResult]:
-    """Everything on the agenda, one after the other."""
+    """Everything on the agenda, one after the other; with journals on a server, if there is one."""
     results = []
-    for case, broker, seed in agenda(cases, seeds, share):
+    journal: Journals = "sqlite" if server is None else "postgresql"
+    for case, broker, seed in agenda(cases, seeds, share, journal):
         if not brokers or broker in brokers:
-            results.append(run_case(case, broker, seed))
+            results.append(run_case(case, broker, seed, server))
             report(results[-1])
     return results

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Testbed:
     trust: Mapping[str, Any] = field(default_factory=dict)
     places: Sequence[str] = ()  # sites that its devices are at
     packet: int = 131_072
+    journal: str = ""  # address of its server; else a file
     processes: list[CaseProcess] = field(default_factory=list)  # every process there was
 
     @property
@@ -93,6 +94,7 @@ class Testbed:
             "round_timeout": 60.0,
             "quorum": 1.0,
             "every": 0.0,
+            "journal": self.journal,
             **self.serve,
         }
         document = {
@@ -103,6 +105,13 @@ class Testbed:
             "admission": {"sites": list(self.places)},
         }
         (self.folder / "fleet.toml").write_text(toml(document))
+
+    def beside(self) -> Testbed:
+        """The same fleet, to be served from another folder, with the same devices."""
+        other = replace(self, folder=self.folder.parent / "other")
+        other.write()
+        (other.folder / "agents").symlink_to(self.folder / "agents", target_is_directory=True)
+        return other
 
     def invite(self, *others: str) -> None:
         """Make it a fleet by invitation: its devices, and others, are members from the start."""

@@ -15,6 +15,7 @@ from simulators.faults.cases import (
     masks,
     rivals,
     sites,
+    standbys,
     trained,
 )
 
@@ -23,6 +24,7 @@ CASES: tuple[Case, ...] = (
     *links.CASES,
     *disks.CASES,
     *rivals.CASES,
+    *standbys.CASES,
     *crowds.CASES,
     *clocks.CASES,
     *trained.CASES,

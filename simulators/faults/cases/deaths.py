@@ -83,6 +83,13 @@ SPENDING: Table = {
 EDGES: tuple[Edge, Edge] = ("enter", "leave")
 
 
+def coordinator_table(attempt: Attempt) -> Table:
+    """What of it there is: a journal on a server has no files beside it."""
+    if attempt.server is None:
+        return COORDINATOR
+    return {p: n for p, n in COORDINATOR.items() if p not in (SegmentLog.add, segments._write)}
+
+
 def draw_failpoint(package: str, table: Table, seed: int) -> Failpoint:
     """The seeds go round the table, so that every function in it is met; its how-manieth call is
     drawn.
@@ -99,10 +106,11 @@ def draw_failpoint(package: str, table: Table, seed: int) -> Failpoint:
 
 def coordinator_killed(attempt: Attempt) -> str:
     """It dies at an instant, and every third time its second life does, too."""
-    deaths = [draw_failpoint("coordinator", COORDINATOR, attempt.seed)]
+    table = coordinator_table(attempt)
+    deaths = [draw_failpoint("coordinator", table, attempt.seed)]
     # The second life has a recovery behind it, which the first has not: other moments to die at.
     if attempt.seed % 3 == 2:
-        deaths.append(draw_failpoint("coordinator", COORDINATOR, attempt.seed + 1))
+        deaths.append(draw_failpoint("coordinator", table, attempt.seed + 1))
     words = []
     with attempt.broker() as broker:
         testbed = attempt.testbed(str(broker.address))
@@ -127,7 +135,7 @@ def coordinator_killed_with_a_late_device(attempt: Attempt) -> str:
     """Staleness is allowed, one device has a slow line, and the coordinator dies with its upload on
     hold.
     """
-    death = draw_failpoint("coordinator", COORDINATOR, attempt.seed)
+    death = draw_failpoint("coordinator", coordinator_table(attempt), attempt.seed)
     with attempt.broker() as broker, Proxy(broker.address.port) as proxy:
         how = {"max_staleness": 3, "quorum": 0.6, "round_timeout": 0.4, "min_agents": 2}
         testbed = attempt.testbed(str(broker.address), rounds=7, serve=how)
@@ -144,7 +152,7 @@ def coordinator_killed_with_a_late_device(attempt: Attempt) -> str:
 
 def coordinator_killed_asynchronous(attempt: Attempt) -> str:
     """Rounds that are cuts of so many uploads."""
-    death = draw_failpoint("coordinator", COORDINATOR, attempt.seed)
+    death = draw_failpoint("coordinator", coordinator_table(attempt), attempt.seed)
     with attempt.broker() as broker:
         how = {"mode": "async", "cut": 2, "max_staleness": 3, "round_timeout": 5.0}
         testbed = attempt.testbed(str(broker.address), rounds=6, serve=how)

@@ -251,13 +251,19 @@ def _trained(folder: Path) -> int:
         store.close()
 
 
+FILES: dict[str, Any] = {"journals": ("sqlite",)}  # what a server does with its disk is its affair
 CASES = (
-    Case("no room for the journal", no_room_for_the_journal, soak=10, root=True),
+    Case("no room for the journal", no_room_for_the_journal, soak=10, root=True, **FILES),
     Case("no room for the outbox", no_room_for_the_outbox, soak=10, root=True),
-    Case("no room to begin with", no_room_to_begin_with, soak=1, root=True),
-    Case("power loss at the coordinator", power_loss, soak=16, signed=True),
+    Case("no room to begin with", no_room_to_begin_with, soak=1, root=True, **FILES),
+    Case("power loss at the coordinator", power_loss, soak=16, signed=True, **FILES),
     Case(
-        "power loss everywhere", power_loss_everywhere, soak=8, brokers=("mosquitto",), signed=True
+        "power loss everywhere",
+        power_loss_everywhere,
+        soak=8,
+        brokers=("mosquitto",),
+        signed=True,
+        **FILES,
     ),
     Case("power loss at a device", power_loss_of_a_device, soak=10, signed=True),
 )

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from typing import Any
 
+from coordinator.journal.database import holds_journal
 from simulators.faults.case import Attempt, Case, after
 from simulators.faults.crowd import crowd
-from simulators.faults.testbed import CaseProcess, Testbed, until
+from simulators.faults.testbed import CaseProcess, until
 from simulators.faults.verdict import PromiseBroken, judge
 
 # Exit codes are part of what is promised: a service manager must be able to tell "another one has
@@ -27,7 +29,7 @@ def same_directory(attempt: Attempt) -> str:
         with crowd(testbed.sites()):
             first = testbed.coordinator()
             after(testbed, attempt.rng().randint(0, 6))
-            until((testbed.data / "journal.db").exists, "the first one's journal")
+            until(lambda: holds_journal(testbed.data), "the first one's journal")
             second = testbed.coordinator()
             _refused(second, EXIT_LOCKED)
             first.done()
@@ -41,7 +43,7 @@ def another_directory(attempt: Attempt) -> str:
     """
     with attempt.broker() as broker:
         testbed = attempt.testbed(str(broker.address), rounds=30)
-        other = _beside(testbed)
+        other = testbed.beside()
         with crowd(testbed.sites()):
             first = testbed.coordinator()
             after(testbed, max(1, attempt.rng().randint(0, 6)))
@@ -57,7 +59,7 @@ def taken_over(attempt: Attempt) -> str:
     """
     with attempt.broker() as broker:
         testbed = attempt.testbed(str(broker.address), rounds=40)
-        other = _beside(testbed)
+        other = testbed.beside()
         with crowd(testbed.sites()):
             first = testbed.coordinator()
             after(testbed, attempt.rng().randint(1, 9))
@@ -84,7 +86,7 @@ def both_at_once(attempt: Attempt) -> str:
     """
     with attempt.broker() as broker:
         testbed = attempt.testbed(str(broker.address), rounds=4)
-        other = _beside(testbed)
+        other = testbed.beside()
         with crowd(testbed.sites()):
             pair = [(testbed, testbed.coordinator()), (other, other.coordinator())]
             until(
@@ -99,23 +101,18 @@ def both_at_once(attempt: Attempt) -> str:
     return "one gave way"
 
 
-def _beside(testbed: Testbed) -> Testbed:
-    """The same fleet served from another folder, with the same devices."""
-    other = replace(testbed, folder=testbed.folder.parent / "other")
-    other.write()
-    (other.folder / "agents").symlink_to(testbed.folder / "agents", target_is_directory=True)
-    return other
-
-
 def _refused(second: CaseProcess, code: int) -> None:
     ended_with = second.ended(20)
     if ended_with != code:
         raise PromiseBroken(f"a second coordinator ended with {ended_with} and not {code}")
 
 
+# Of a journal on a server there is one, whoever has another directory: see `standbys`.
+OWN: dict[str, Any] = {"journals": ("sqlite",)}
+ALONE: dict[str, Any] = {**OWN, "brokers": ("mosquitto",)}
 CASES = (
     Case("second coordinator, same directory", same_directory, soak=2),
-    Case("second coordinator, another directory", another_directory, soak=3),
-    Case("second coordinator, a copy", taken_over, soak=4, brokers=("mosquitto",)),
-    Case("second coordinator, at the same moment", both_at_once, soak=6, brokers=("mosquitto",)),
+    Case("second coordinator, another directory", another_directory, soak=3, **OWN),
+    Case("second coordinator, a copy", taken_over, soak=4, **ALONE),
+    Case("second coordinator, at the same moment", both_at_once, soak=6, **ALONE),
 )

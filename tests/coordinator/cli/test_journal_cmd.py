@@ -61,6 +61,18 @@ def test_a_backup_is_taken_also_where_nobody_serves(folder, tmp_path):
     assert copy.state_hashes() == original.state_hashes()
 
 
+def test_a_journal_moves_to_a_server_and_is_computed_again_there(folder, tmp_path, postgres):
+    address = postgres.database()
+    assert call("backup", folder, address).output == f"written: {address}\n"
+    there = tmp_path / "there"
+    journal = Journal(there, lambda: 0.0, address=address)
+    journal.close()
+    document = json.loads(call("replay", there, "--json").output)
+    assert {state["verdict"] for state in document} == {"same"}
+    assert "given back" in call("compact", there, "--keep", "0").output
+    assert "compacted" in call("replay", there).output
+
+
 @pytest.mark.parametrize("words", [("replay",), ("compact",), ("backup", "target")])
 def test_a_folder_without_a_journal_is_refused_and_gets_none(tmp_path, words):
     command, *more = words

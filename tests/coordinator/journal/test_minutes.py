@@ -2,7 +2,6 @@
 
 import pytest
 
-from coordinator.journal.journal import Journal
 from coordinator.journal.minutes import GroupRecord, Minute
 from coordinator.journal.records import CutRecord, RoundRecord
 from protofleet.exchange.state import GlobalState
@@ -17,10 +16,8 @@ SAID = [
 
 
 @pytest.fixture
-def journal(tmp_path):
-    made = Journal(tmp_path, lambda: 0.0)
-    yield made
-    made.close()
+def journal(journal, tmp_path):
+    return journal(tmp_path)
 
 
 def put(journal, group=GROUP):

@@ -1,16 +1,11 @@
 """A ledger's tables: the newest a device and source, counts of one total, hashes of what came."""
 
-import sqlite3
-
-from coordinator.journal.journal import SCHEMA, Journal
 from coordinator.journal.tables import ContributionRecord, CountsRecord, VersionRecord
 
 
-def journal(folder):
-    return Journal(folder, lambda: 0.0)
-
-
-def test_a_contribution_takes_the_place_of_the_one_before_and_goes_with_its_device(tmp_path):
+def test_a_contribution_takes_the_place_of_the_one_before_and_goes_with_its_device(
+    journal, tmp_path
+):
     made = journal(tmp_path)
     body = b"of a device that is forgotten" * 400
     with made.commit():
@@ -41,7 +36,7 @@ def test_a_contribution_takes_the_place_of_the_one_before_and_goes_with_its_devi
     assert len(again.ledger.contributions("f")) == 1
 
 
-def test_counts_are_of_one_total(tmp_path):
+def test_counts_are_of_one_total(journal, tmp_path):
     tables = (made := journal(tmp_path)).ledger
     with made.commit():
         for agent, total in (("a", "t"), ("b", "t"), ("a", "t"), ("c", "u"), ("a", "u")):
@@ -53,7 +48,9 @@ def test_counts_are_of_one_total(tmp_path):
     assert tables.counts("e") == []
 
 
-def test_the_newest_version_and_a_bounded_number_before_it_are_remembered(tmp_path, monkeypatch):
+def test_the_newest_version_and_a_bounded_number_before_it_are_remembered(
+    journal, tmp_path, monkeypatch
+):
     monkeypatch.setattr("coordinator.journal.tables.VERSIONS", 3)
     tables = (made := journal(tmp_path)).ledger
     assert tables.newest() is None
@@ -64,20 +61,3 @@ def test_the_newest_version_and_a_bounded_number_before_it_are_remembered(tmp_pa
         tables.put_version(VersionRecord(5, "e", "t", 5, 9, "s"))
     assert [version.version for version in tables.versions()] == [3, 4, 5]
     assert tables.newest() == VersionRecord(5, "e", "t", 5, 9, "s")
-
-
-def test_a_journal_of_class_means_becomes_one_of_contributions(tmp_path):
-    """What devices of an earlier release said of their samples is no contribution: they say it
-    anew.
-    """
-    first = journal(tmp_path)
-    with first.commit():
-        first.set_meta("run", "r")
-        first.set_meta("summaries", '{"a": "YQ=="}')
-    first.close()
-    with sqlite3.connect(tmp_path / "journal.db") as db:
-        db.executescript("DROP TABLE contributions; DROP TABLE counts; DROP TABLE versions;")
-        db.execute("PRAGMA user_version=5")
-    again = journal(tmp_path)
-    assert (again.meta("run"), again.meta("summaries")) == ("r", None)
-    assert (again.ledger.contributions("e"), again.ledger.newest(), SCHEMA) == ([], None, 10)

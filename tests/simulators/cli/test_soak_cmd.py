@@ -1,10 +1,13 @@
 """`protofleet soak`: which cases are played, and how it ends when one of them fails."""
 
+from contextlib import contextmanager
+
 import pytest
 from click.testing import CliRunner
 
 from protofleet.errors import UsageError
 from simulators.cli.soak_cmd import soak
+from simulators.databases import server
 from simulators.faults import soak as long_form
 from simulators.faults.cases import by_name
 from simulators.faults.soak import AttemptResult
@@ -17,7 +20,7 @@ def call(monkeypatch):
     monkeypatch.setattr(
         long_form,
         "run_case",
-        lambda case, broker, seed: AttemptResult(
+        lambda case, broker, seed, server=None: AttemptResult(
             case.name,
             broker,
             seed,
@@ -25,6 +28,7 @@ def call(monkeypatch):
             "as it should",
             "Stuck: there" if seed > 1 else "",
             "/left",
+            "sqlite" if server is None else "postgresql",
         ),
     )
     return lambda *words: CliRunner().invoke(soak, words)
@@ -55,3 +59,15 @@ def test_a_failure_is_the_exit_code_and_the_command_that_repeats_it(call):
 
 def test_a_case_that_does_not_exist_is_refused(call):
     assert isinstance(call("--case", "earthquake").exception, UsageError)
+
+
+def test_journals_on_a_server_are_said_where_it_failed(call, monkeypatch):
+    @contextmanager
+    def running_server():
+        yield object()
+
+    monkeypatch.setattr(server, "running_server", running_server)
+    run = call("--case", "clocks jump", "--seed", "7", "--journal", "postgresql")
+    assert "--broker embedded --seed 7 --journal postgresql\n" in run.stdout
+    run = call("--case", "power loss at the coordinator", "--journal", "postgresql")
+    assert run.stdout.splitlines()[-1].split() == ["in", "all", "0", "0", "0"]

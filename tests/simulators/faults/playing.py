@@ -25,10 +25,10 @@ def chosen(cases, mosquitto, embedded=None):
     ]
 
 
-def play(case, broker, seed, folder):
+def play(case, broker, seed, folder, server=None):
     """What the case says it tried."""
     if broker == "mosquitto" and mosquitto.find() is None:
         pytest.skip("mosquitto is not installed")
     if case.root and not smalldisk.possible() and not os.environ.get("CI"):
         pytest.skip("it mounts a file system, which takes root")
-    return case.run(Attempt(folder, seed, broker))
+    return case.run(Attempt(folder, seed, broker, server=server))

@@ -1,0 +1,1 @@
+"""Servers of databases, for fleets whose journal is on one."""

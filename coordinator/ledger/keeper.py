@@ -47,6 +47,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 
 from coordinator.config import LedgerSection, UploadLimits
 from coordinator.journal.journal import Journal
@@ -65,7 +66,6 @@ from coordinator.ledger.versions import (
     LedgerVersion,
     OfferedTotal,
     VersionTerms,
-    is_relayed,
     read_contribution,
     read_ledger,
     read_summand,
@@ -74,6 +74,7 @@ from coordinator.ledger.versions import (
 )
 from coordinator.messages import Messages
 from coordinator.uploads.validation import Refusal
+from protofleet import wire
 from protofleet.errors import FusionError, WireError
 from protofleet.exchange import contributed, relayed
 from protofleet.exchange.contributed import Claim, Contributed, CountReport, Withdrawal
@@ -99,6 +100,7 @@ KEEP_EVERY = 600.0  # seconds between two snapshots, which are 13 MB at 1,280 fe
 
 REFUSED = UploadStatus.REFUSED
 
+Said = Contributed | CountReport | Withdrawal | RelayedTotal | RelayedCounts
 Refuse = Callable[[str, int, str, Refusal, str], list[Publication]]  # as `Intake.refuse`
 
 
@@ -239,15 +241,10 @@ class Keeper:
 
     def take(self, agent: str, payload: bytes, now: float) -> list[Publication]:
         """A contribution or counts: the answer."""
-        try:
-            message = relayed.read(payload) if is_relayed(payload) else contributed.read(payload)
-        except WireError as error:
-            return self._refuse(agent, 0, "", Refusal(error.code, error.words), REFUSED)
-        refusal = self._foreign(agent, message.envelope)
-        if refusal is None and isinstance(message, RelayedTotal | RelayedCounts):
-            refusal = sites.admitted(agent, message, self._site_limits)
-        if refusal is not None:
-            return self._refuse(agent, 0, message.digest, refusal, REFUSED)
+        message, digest, refusal = self._opened(agent, payload)
+        if refusal is not None or message is None:
+            assert refusal is not None  # it says why there is none
+            return self._refuse(agent, 0, digest, refusal, REFUSED)
         if isinstance(message, CountReport | RelayedCounts):
             return self._take_counts(agent, message, payload, now)
         if isinstance(message, Withdrawal):
@@ -551,6 +548,22 @@ class Keeper:
             names = message.claim.members
             return next((n for n in names if n not in there or not self.offered.is_for(n)), "")
         return "" if own and self.offered.is_for(agent) else agent
+
+    def _opened(self, agent: str, payload: bytes) -> tuple[Said | None, str, Refusal | None]:
+        """What came, with the digest of its body, if it can be read and is for this ledger."""
+        try:
+            envelope, body = wire.unseal(payload)
+            of_site = envelope.method in relayed.METHODS
+            stranger = sites.stranger(agent, self._terms.sites) if of_site else None
+            if stranger is not None:  # before it takes any memory
+                return None, sha256(body).hexdigest(), stranger
+            message: Said = relayed.read(payload) if of_site else contributed.read(payload)
+        except WireError as error:
+            return None, "", Refusal(error.code, error.words)
+        refusal = self._foreign(agent, message.envelope)
+        if refusal is None and isinstance(message, RelayedTotal | RelayedCounts):
+            refusal = sites.admitted(agent, message, self._site_limits)
+        return message, message.digest, refusal
 
     def _standing(self) -> Standing:
         """Whose classes are there, and what devices may do."""

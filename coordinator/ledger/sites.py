@@ -52,12 +52,19 @@ class SiteLimits:
     devices: int = 10_000
 
 
+def stranger(site: str, sites: Sequence[str]) -> Refusal | None:
+    """Whether anybody may speak for devices by this name."""
+    if site in sites:
+        return None
+    words = f'{site} is no site here: [admission] sites = ["{site}"] of the coordinator is due'
+    return Refusal(Reason.NO_SITE, words)
+
+
 def admitted(site: str, said: RelayedTotal | RelayedCounts, limits: SiteLimits) -> Refusal | None:
     """Whether it may be added up, by itself."""
     claim = said.claim
-    if site not in limits.sites:
-        words = f'{site} is no site here: [admission] sites = ["{site}"] of the coordinator is due'
-        return Refusal(Reason.NO_SITE, words)
+    if (refusal := stranger(site, limits.sites)) is not None:
+        return refusal
     if claim.lineage != limits.lineage:
         return other_lineage(limits.lineage)
     many, most = len(claim.members), limits.classes

@@ -284,7 +284,7 @@ class Intake:
     def _unwelcome(self, upload: Upload, digest: str, *, talks: bool) -> Refusal | None:
         """What is wrong with an upload's parts, if anything is."""
         if pooled.is_pooled(upload.parts) and upload.agent not in self.expected.sites:
-            words = f"{upload.agent} is no site here: see [admission] sites of the coordinator"
+            words = f"{upload.agent} is no site here: [admission] sites does not name it"
             return Refusal(Reason.NO_SITE, words)
         earlier = self._bodies.get(upload.agent, {}).get(_short(digest), upload.round)
         if earlier != upload.round and self._trains(upload.parts):

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +23,7 @@ from protofleet.values.sums import Sum, as_tensors, from_tensors
 
 Bytes = NDArray[np.uint8]
 _LIMBS = 12  # bytes of a number: four of the low limb, eight of the high one
+_MOST = 2**24  # numbers in a sum that comes from outside: each takes 28 bytes while it is read
 _HIGHEST = 2**62  # of a high limb: what `values.sums` has without a third
 
 
@@ -63,6 +66,8 @@ def unpacked(name: str, part: Part | None) -> Sum:
         raise FusionError(f"{name}: keys that rise are due")
     if weights.min() <= 0 or weights.max() >= 2**40:
         raise FusionError(f"{name}: each row's samples are due")
+    if math.prod(some.shape[:-1]) > _MOST:
+        raise FusionError(f"{name}: more than {_MOST} numbers")
     if some.ndim < 2 or len(some) != len(keys) or not some.size:
         raise FusionError(f"{name}: the bytes of every row are due")
     if first.shape != (1,) or first[0] < 0 or first[0] + some.shape[-1] > _LIMBS:

@@ -34,6 +34,10 @@ def test_a_third_limb_and_what_is_no_sum_are_refused():
         packed("x", part)
     with pytest.raises(FusionError, match="keys, weights, bytes"):
         unpacked("x", None)
+    many = np.broadcast_to(np.int64(1), (1, 2**24 + 1, 1))
+    zero = np.zeros(1, np.int64)
+    with pytest.raises(FusionError, match="more than"):
+        unpacked("x", Tensors({"keys": zero, "weights": zero + 1, "bytes": many, "first": zero}))
     one = packed("x", Sum.of([0], np.ones((1, 2)), 1))
     with pytest.raises(FusionError, match="whole numbers"):
         unpacked("x", Tensors({**one.arrays, "bytes": np.ones((1, 2, 2), np.float32)}))

@@ -126,6 +126,12 @@ class RelaySection(BrokerSection):
     )
     cert: str = setting("", "a file with this site's certificate, where the broker asks for one")
     name: str = setting("", "this site's name there, as [admission] sites has it there")
+    interval: float = setting(
+        1.0,
+        "seconds from one sum of its devices to the next that is said there, at least: each is whole"
+        " (3 MB of 1,280 features)",
+        low=0,
+    )
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,6 @@ from protofleet.wire.codes import RoundPhase, UploadStatus
 RELAYED = "relayed"  # what the journal calls what the fleet above has taken
 SITE = "site"  # and its name, of a journal that is one
 ABOVE = "above"  # the folder with what it said last
-PACE = 1.0  # seconds from one sum to the next: devices come in swarms
 LARGEST_TOTAL = 64 << 20
 
 
@@ -91,6 +90,7 @@ class SiteTerms:
     boot: str
     agreement: FleetAgreement
     folder: Path
+    interval: float = 1.0  # seconds from one sum to the next: devices come in swarms
 
     @property
     def topics(self) -> Topics:
@@ -393,7 +393,7 @@ class SiteRelay:
         elif not self._core.awaits_state:
             deliveries.withdraw(ROUND)
         if lineage and ledger is not self._ledger and now >= self._say_at:
-            self._ledger, self._counted, self._say_at = ledger, None, now + PACE
+            self._ledger, self._counted, self._say_at = ledger, None, now + self._terms.interval
             # Of nothing at all is spoken once: where something was said before.
             if ledger.entries or SUMS in deliveries.book.digests:
                 deliveries.offer(SUMS, statement.sums(ledger, voice))

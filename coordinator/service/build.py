@@ -195,8 +195,9 @@ def service(
 
 def _relay(plan: FleetConfig, above: SiteStanding, core: Core, log: Log) -> SiteRelay:
     """A site's half that speaks to the fleet above."""
-    boot, folder = core.messages.boot, plan.data_dir
-    terms = SiteTerms(plan.serve.fleet, plan.relay.name, boot, above.agreement, folder)
+    boot, folder, how = core.messages.boot, plan.data_dir, plan.relay
+    agreement = above.agreement
+    terms = SiteTerms(plan.serve.fleet, how.name, boot, agreement, folder, how.interval)
     with core.journal.commit():
         core.journal.set_meta(SITE, terms.name)
     link, spool = above.fleet.link(terms), folder / "spool-above"

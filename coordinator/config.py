@@ -128,8 +128,8 @@ class RelaySection(BrokerSection):
     name: str = setting("", "this site's name there, as [admission] sites has it there")
     interval: float = setting(
         1.0,
-        "seconds from one sum of its devices to the next that it says there, at least: each is whole"
-        " (3 MB of 1,280 features)",
+        "seconds from one sum of its devices to the next that it says there, at least: each is"
+        " whole (3 MB of 1,280 features)",
         low=0,
     )
 

@@ -1,19 +1,9 @@
-import * as ort from "./ort.wasm.min.mjs";
-import { Follower } from "./follow.mjs";
-import { Classifier, fromPicture } from "./protofleet.mjs";
-
-ort.env.wasm.wasmPaths = new URL("./", import.meta.url).href;
-ort.env.wasm.numThreads = 1;
+import { Classifier, folder, follow, look, prepared, watch } from "./protofleet.mjs";
 
 const at = (id) => document.getElementById(id);
 const say = (words) => (at("said").textContent = words);
-const load = async (name) => {
-  const answer = await fetch(new URL(`./bundle/${name}`, import.meta.url));
-  if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
-  return new Uint8Array(await answer.arrayBuffer());
-};
-
-const FRAME = 100; // ms between two looks of the camera, at least
+const here = (name) => new URL(name, import.meta.url).href;
+const runtime = async () => prepared(await import("./ort.wasm.bundle.min.mjs"), { wasm: here("./ort-wasm-simd-threaded.wasm.gz") });
 
 let last = null; // the picture in view, to be looked at again after a swap
 let filming = null;
@@ -44,17 +34,16 @@ function show({ label, labels, scores, distances, probabilities, unknown }) {
   );
 }
 
-async function look(source) {
-  last = source;
-  // At its own size: how a canvas makes pictures smaller is the browser's business, and not the one of the network.
-  const [width, height] = [source.videoWidth ?? source.width, source.videoHeight ?? source.height];
-  const context = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
-  context.drawImage(source, 0, 0);
-  const picture = context.getImageData(0, 0, width, height);
-  const [answer] = await classifier.classify(fromPicture(picture.data, width, height, classifier.manifest.input.shape));
-  // Picture and answer change together.
-  Object.assign(at("seen"), { width, height }).getContext("2d").putImageData(picture, 0, 0);
+/** Picture and answer change together. */
+function put({ frame, answer }) {
+  const { width, height } = frame;
+  Object.assign(at("seen"), { width, height }).getContext("2d").putImageData(frame, 0, 0);
   show(answer);
+}
+
+async function looked(source) {
+  last = source;
+  put(await look(classifier, source));
 }
 
 async function take(file) {
@@ -63,7 +52,7 @@ async function take(file) {
       await swapped(new Uint8Array(await file.arrayBuffer()));
     } else {
       // Colours as they are stored: devices do not convert them either.
-      await look(await createImageBitmap(file, { colorSpaceConversion: "none" }));
+      await looked(await createImageBitmap(file, { colorSpaceConversion: "none" }));
       say(file.name);
     }
   } catch (error) {
@@ -73,9 +62,13 @@ async function take(file) {
 
 async function swapped(bytes) {
   await classifier.swap(bytes);
+  await changed();
+}
+
+async function changed() {
   about();
   say(`new prototypes: ${classifier.loaded.labels.length} classes`);
-  if (last) await look(last);
+  if (last) await looked(last);
 }
 
 function about() {
@@ -84,34 +77,14 @@ function about() {
 }
 
 async function film() {
-  if (filming) {
-    filming.getTracks().forEach((track) => track.stop());
-    filming = null;
-    return;
-  }
-  let stream;
-  try {
-    stream = filming = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
-  } catch (error) {
-    return say(`no camera: ${error.message}`);
-  }
-  const video = at("camera");
-  video.srcObject = stream;
-  await video.play();
-  while (filming === stream) {
-    const began = performance.now();
-    try {
-      await look(video);
-    } catch (error) {
-      say(error.message);
-    }
-    // Half of the time is the device's own: a phone that computes without a pause gets hot and slow.
-    await new Promise((done) => setTimeout(done, Math.max(FRAME, performance.now() - began)));
-    if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
-  }
+  if (filming) return filming.abort();
+  filming = new AbortController();
+  last = null;
+  await watch(classifier, { show: put, say, signal: filming.signal }).catch((error) => say(`no camera: ${error.message}`));
+  filming = null;
 }
 
-async function follow() {
+async function listen() {
   const { default: mqtt } = await import("./mqtt.esm.mjs");
   const query = new URLSearchParams(location.search);
   following?.stop();
@@ -119,13 +92,13 @@ async function follow() {
   client.on("connect", () => say("connected"));
   client.on("error", (error) => say(error.message));
   client.on("close", () => say("no connection, trying on"));
-  const channel = query.get("channel") ?? "stable";
-  following = new Follower(client, { fleet: query.get("fleet") ?? classifier.manifest.fleet, channel, take: swapped, say });
+  const fleet = query.get("fleet") ?? classifier.manifest.fleet;
+  following = follow(classifier, client, { fleet, channel: query.get("channel") ?? "stable", changed, say });
 }
 
 let classifier = null;
 try {
-  classifier = await Classifier.open(ort, load, {}, { unknown: true });
+  classifier = await Classifier.open(runtime, folder(here("./bundle")), {}, { unknown: true });
   about();
   at("label").textContent = "ready";
 } catch (error) {
@@ -133,7 +106,7 @@ try {
 }
 at("file").addEventListener("change", (event) => take(event.target.files[0]));
 at("look").addEventListener("click", film);
-at("follow").addEventListener("click", () => follow().catch((error) => say(error.message)));
+at("follow").addEventListener("click", () => listen().catch((error) => say(error.message)));
 for (const [kind, over] of [["dragover", true], ["dragleave", false], ["drop", false]]) {
   at("drop").addEventListener(kind, (event) => {
     event.preventDefault();

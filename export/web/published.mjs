@@ -71,6 +71,7 @@ export function readPublished(bytes) {
   const kind = ["prototypes", "mixtures", "head"].find((name) => parts.has(name));
   if (!kind) throw new BundleError("the published prototypes do not say what they are");
   const named = Array.isArray(about.classes) && about.classes.every((name) => name && typeof name === "string");
+  if (typeof about.lineage !== "string" || !about.lineage) throw new BundleError("the published prototypes are of no lineage");
   if (!named || about.classes.length > MOST_CLASSES || new Set(about.classes).size < about.classes.length) {
     throw new BundleError("class names that differ are due");
   }
@@ -80,4 +81,3 @@ export function readPublished(bytes) {
   if (rows.some((c) => !(c < about.classes.length))) throw new BundleError("a prototype is of no class");
   return { ...about, kind, points, rows, body };
 }
-

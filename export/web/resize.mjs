@@ -44,3 +44,20 @@ export function resized(pixels, [height, width], channels, [toHeight, toWidth]) 
   const narrow = along(pixels, { from: width, to: toWidth, lines: height, line: row, step: channels, toLine: toRow, toStep: channels, channels });
   return along(narrow, { from: height, to: toHeight, lines: toWidth, line: channels, step: toRow, toLine: channels, toStep: toRow, channels });
 }
+
+/** A picture's RGBA pixels, upright and at its own size, as one input of a bundle whose `input.shape` this is. */
+export function fromPicture(rgba, width, height, [toHeight, toWidth, channels]) {
+  return resized(fromRgba(rgba, channels), [height, width], channels, [toHeight, toWidth]);
+}
+
+/** RGBA pixels of a canvas as the bundle's channels (grey as Pillow makes it). */
+export function fromRgba(rgba, channels) {
+  const n = rgba.length / 4;
+  const out = new Uint8Array(n * channels);
+  for (let i = 0; i < n; i++) {
+    const [r, g, b] = [rgba[4 * i], rgba[4 * i + 1], rgba[4 * i + 2]];
+    if (channels === 1) out[i] = (r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16;
+    else for (let c = 0; c < channels; c++) out[i * channels + c] = rgba[4 * i + c];
+  }
+  return out;
+}

@@ -3,7 +3,7 @@
 
 import { BundleError, TEXT } from "./cbor.mjs";
 
-const OPERATORS = new Set(
+export const OPERATORS = new Set(
   `
   Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization
   BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil Celu CenterCropPad Clip

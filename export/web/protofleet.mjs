@@ -2,7 +2,7 @@
 // passed in. docs/devices.md shows it in use, protofleet.d.mts has the types.
 
 export { folder, unpacked } from "./bundle.mjs";
-export { watch } from "./camera.mjs";
+export { look, watch } from "./camera.mjs";
 export { BundleError, decodeCbor } from "./cbor.mjs";
 export { Classifier } from "./classifier.mjs";
 export { follow } from "./exchange.mjs";

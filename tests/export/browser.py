@@ -40,6 +40,9 @@ def node_modules(request):
                     fetched = page.fetched(name, version, kept / ".new")
                     (kept / name / source).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(fetched / source, kept / name / source)
+                    if files[source].endswith(".gz"):
+                        # Once, and not for each page of these tests.
+                        (kept / name / f"{source}.gz").write_bytes(page.packed(fetched / source))
     except (page.PackageMissing, OSError) as error:
         pytest.skip(f"no npm packages: {error}")
     return kept
@@ -51,6 +54,7 @@ class Site(http.server.SimpleHTTPRequestHandler):
     extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {
         ".mjs": "text/javascript",
         ".wasm": "application/wasm",
+        ".gz": "application/gzip",
     }
 
     def do_POST(self):

@@ -24,7 +24,8 @@ from export.trial import Trial
 from export.writer import Wanted, contents_of, export, export_extractor, write
 from protofleet import wire
 from protofleet.contract import Input
-from protofleet.exchange import contributed, learned, published
+from protofleet.exchange import archive, contributed, graph, learned, published
+from protofleet.exchange.archive import BundleError
 from protofleet.exchange.contributed import Claim
 from protofleet.exchange.published import About, Bank
 from protofleet.statistics.closed_form import moments
@@ -33,7 +34,8 @@ from protofleet.values.prototypes import Head, Prototypes, Tensors
 from tests.bundles import device, digits, other_bank
 from tests.export.browser import CHROMIUM, answer, node_modules, visited
 from tests.knowing import knowing
-from tests.networks import extractor_bundle, pictures
+from tests.networks import extractor_bundle, foreign, pictures
+from tests.protofleet.exchange import test_graph as graphs
 
 __all__ = ["node_modules"]
 
@@ -102,7 +104,7 @@ def laid_out(out, classifier, x, banks):
 
 def by_node(out, swaps, **asked):
     """`prior` and `enrol` as the client takes them."""
-    command = ["node", str(HERE / "client.mjs"), str(out / "ort.wasm.min.mjs"), str(out / "bundle")]
+    command = ["node", str(HERE / "client.mjs"), str(out), str(out / "bundle")]
     command += [str(out / "samples.bin"), str(N), *(str(out / swap) for swap in swaps)]
     environment = os.environ | {name.upper(): json.dumps(word) for name, word in asked.items()}
     run = subprocess.run(
@@ -344,3 +346,127 @@ def test_the_page_refuses_what_a_device_refuses_and_no_name(tmp_path):
     for words, (*_, due) in zip(json.loads(run.stdout), abouts, strict=True):
         assert due in words
         assert bool(words) == bool(due)
+
+
+def refusal(data):
+    try:
+        graph.check(data)
+    except BundleError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_a_graph_is_let_in_where_a_device_lets_it_in(tmp_path):
+    every = [bad for bad, _ in graphs.REFUSED.values() if bad is not None] + [graphs.nested(30)]
+    files = [bad if isinstance(bad, bytes) else bad.SerializeToString() for bad in every]
+    sound = [foreign().SerializeToString(), graphs.nested(3).SerializeToString()]
+    rng = np.random.default_rng(8)
+    for whole in sound * 150:
+        torn = bytearray(whole)
+        for at in rng.integers(0, len(torn), rng.integers(1, 4)):
+            torn[at] = rng.integers(0, 256)
+        files.append(bytes(torn))
+    files += sound
+    (tmp_path / "graphs").write_text("\n".join(b64encode(data).decode() for data in files))
+    command = ["node", str(HERE / "graphs.mjs"), str(tmp_path / "graphs")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    answers = json.loads(run.stdout)
+    assert set(answers["operators"]) == graph.OPERATORS
+    due = [refusal(data) for data in files]
+    assert [bool(words) for words in answers["words"]] == [bool(words) for words in due]
+    assert answers["words"][-2:] == ["", ""]
+    assert 30 < sum(map(bool, due[len(every) :])) < 300
+    words = zip(answers["words"][: len(every)], due[: len(every)], strict=True)
+    assert sum(ours == theirs for ours, theirs in words) > len(every) - 5  # of how numbers read
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_a_pfb_is_held_to_its_hashes_its_name_and_what_a_manifest_may_say(tmp_path):
+    made = contents_of(export(device("mlp", embedding=6), Wanted(by="prototype")))
+    manifest, others = made.pop("manifest.json"), dict(made)
+    name = sha256(manifest).hexdigest()
+
+    def with_manifest(**changes):
+        return archive.pack(
+            {"manifest.json": json.dumps(json.loads(manifest) | changes).encode(), **others}
+        )
+
+    whole = archive.pack({"manifest.json": manifest, **others})
+    cases = [
+        (whole, name),
+        (whole[:-1], "it does not end as a zip does"),
+        (whole[:200] + whole[220:], ""),
+        (archive.pack({"manifest.json": manifest, **others, "model.onnx": b"x"}), "is damaged"),
+        (archive.pack({"manifest.json": b"{", **others}), "not JSON"),
+        (archive.pack(others), "manifest.json is missing"),
+        (archive.pack({"manifest.json": bytes(100 << 20)}), "that unpack to"),
+        (with_manifest(schema="protofleet-bundle/9"), "is not known here"),
+        (with_manifest(tolerance=0.5), "tolerance is not as it should be"),
+        (with_manifest(lineages=[]), "lineages is not as it should be"),
+        (with_manifest(embedding="6"), "embedding is not as it should be"),
+        (with_manifest(state="0" * 64), "is not the state that the manifest names"),
+        (with_manifest(files={"../x": "0"}), ""),
+        (with_manifest(round=77), "not " + name[:16]),
+        (b"", "it does not end as a zip does"),
+    ]
+    for i, (data, _) in enumerate(cases):
+        (tmp_path / f"{i}.pfb").write_bytes(data)
+    files = [str(tmp_path / f"{i}.pfb") for i in range(len(cases))]
+    command = ["node", str(HERE / "unpacked.mjs"), name, *files]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    for words, (_, due) in zip(json.loads(run.stdout), cases, strict=True):
+        assert due in words
+        assert words == name if due == name else words != name
+        assert "\n" not in words
+
+
+def announced(digest, name, size=600):
+    body = {"of": "bundle", "digest": digest, "size": size, "chunk": 512, "bundle": name}
+    return wire.encode(wire.Envelope("slip", "f", "r", 1), body)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_a_bundle_is_asked_for_where_a_state_waits_for_it_and_once_where_it_is_bad(tmp_path):
+    def state(lineage, bundle=""):
+        points = Prototypes(np.arange(2), np.eye(2, dtype=np.float32))
+        bank = Bank(About(lineage, ("a", "b"), bundle), points)
+        return published.write(bank, wire.Envelope("global", "f"))
+
+    junk, names = bytes(range(200)) * 3, ("1" * 64, "2" * 64)
+    digests = sha256(junk).hexdigest(), "d" * 64
+    proto, bundle, blob = "pf/1/f/g/stable/proto", "pf/1/f/g/stable/bundle", "pf/1/f/d/w/blob/"
+    other, own = state("extractor:x", names[0]), state("extractor:own")
+    asked = [["ask", blob + "req", digests[0], [[0, 1]]]]
+    remark = "these prototypes are of extractor:x, this bundle is of extractor:own"
+    script = [
+        (bundle, announced(digests[0], names[0]), [["subscribe", proto, bundle, blob + "+/+"]]),
+        (proto, other, [["say", remark], *asked]),
+        (bundle, announced(digests[0], names[0]), []),  # retained, it comes again
+        (blob + digests[0] + "/0", junk[:512], []),
+        ("connect", b"", [["ask", blob + "req", digests[0], [[1, 1]]]]),
+        (blob + digests[0] + "/1", junk[512:-1], []),  # too short for one
+        (blob + digests[0] + "/1", junk[512:], [["say", "the fleet's bundle cannot be used: "]]),
+        (proto, other, []),  # it was refused once
+        (bundle, announced(digests[0], names[0]), []),
+        (bundle, announced(digests[1], names[0]), [["ask", blob + "req", digests[1], [[0, 1]]]]),
+        (proto, other, []),
+        (proto, own, [["swap"]]),
+        ("connect", b"", []),  # nobody wants it any more
+        (bundle, announced(digests[0], names[1], 1 << 40), [["say", "what is announced cannot"]]),
+        (bundle, other, [["say", "a bundle is announced by a slip"]]),
+        (proto, b"\xd2\x84" + own, [["say", "this fleet signs what it says"]]),
+        (proto, own[:-1], [["say", "the message is cut short"]]),
+        (bundle, b"", []),
+    ]
+    lines = [json.dumps([topic, b64encode(data).decode()]) for topic, data, _ in script]
+    (tmp_path / "script").write_text("\n".join(lines))
+    command = ["node", str(HERE / "exchange.mjs"), str(tmp_path / "script")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    *steps, end = [json.loads(line) for line in run.stdout.splitlines()]
+    for found, (*_, due) in zip(steps, script, strict=True):
+        assert [one[:1] for one in found] == [one[:1] for one in due], (found, due)
+        for one, expected in zip(found, due, strict=True):
+            assert one[:-1] == expected[:-1]
+            assert one[-1] == expected[-1] or one[-1].startswith(expected[-1])
+    assert end == [["end"]]

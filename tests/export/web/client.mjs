@@ -1,14 +1,14 @@
-// Classify raw samples with a bundle's folder, before and after each swap: node client.mjs ORT BUNDLE SAMPLES N SWAP...
+// Classify raw samples with a bundle's folder, before and after each swap: node client.mjs PAGE BUNDLE SAMPLES N SWAP...
 import { readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
-import { Classifier } from "../../../export/web/protofleet.mjs";
+import { Classifier, prepared } from "../../../export/web/protofleet.mjs";
 import { asked } from "./told.mjs";
 
-const [runtime, bundle, samples, count, ...files] = process.argv.slice(2);
-const ort = await import(pathToFileURL(runtime).href);
-ort.env.wasm.numThreads = 1;
+const [page, bundle, samples, count, ...files] = process.argv.slice(2);
 const read = async (name) => new Uint8Array(await readFile(name));
-const classifier = await Classifier.open(ort, (name) => read(`${bundle}/${name}`), {}, { unknown: true });
+const code = await read(`${page}/ort-wasm-simd-threaded.wasm.gz`);
+const runtime = async () => prepared(await import(pathToFileURL(`${page}/ort.wasm.bundle.min.mjs`).href), { wasm: code });
+const classifier = await Classifier.open(runtime, (name) => read(`${bundle}/${name}`), {}, { unknown: true });
 const swaps = await Promise.all(files.map(read));
 classifier.expect(JSON.parse(process.env.PRIOR ?? "null"));
 const answers = await asked(classifier, await read(samples), Number(count), swaps);

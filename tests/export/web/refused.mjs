@@ -1,7 +1,8 @@
 // What is wrong with each published message, or nothing: node refused.mjs DRIFT FILE...
 import { readFile } from "node:fs/promises";
 import { readNpz } from "../../../export/web/npz.mjs";
-import { readPublished, ready } from "../../../export/web/protofleet.mjs";
+import { ready } from "../../../export/web/inputs.mjs";
+import { readPublished } from "../../../export/web/protofleet.mjs";
 
 const bytes = async (file) => new Uint8Array(await readFile(file));
 const [drift, ...files] = process.argv.slice(2);

@@ -66,29 +66,29 @@ async function playing(stream) {
   return video;
 }
 
-/** A frame that was not there before, and a page that somebody sees. */
+/** A frame that was not there before, on a page that somebody sees. */
 async function shown(video, signal) {
-  if (document.hidden) await happened(document, "visibilitychange", signal);
-  if (!video.requestVideoFrameCallback) return;
-  await new Promise((done) => {
-    const number = video.requestVideoFrameCallback(ready);
-    const others = [[video, "ended"], [signal, "abort"]];
-    function ready() {
-      video.cancelVideoFrameCallback(number);
-      for (const [target, name] of others) target?.removeEventListener(name, ready);
-      done();
-    }
-    for (const [target, name] of others) target?.addEventListener(name, ready);
-  });
+  while (document.hidden && !signal?.aborted) await one([[document, "visibilitychange"], [signal, "abort"]]);
+  if (!video.requestVideoFrameCallback || signal?.aborted) return;
+  let number;
+  await one([[video, "ended"], [signal, "abort"]], (come) => (number = video.requestVideoFrameCallback(come)));
+  video.cancelVideoFrameCallback(number);
 }
 
-function pause(ms, signal) {
-  return Promise.race([new Promise((done) => setTimeout(done, ms)), ...(signal ? [happened(signal, "abort")] : [])]);
+async function pause(ms, signal) {
+  let timer;
+  if (!signal?.aborted) await one([[signal, "abort"]], (come) => (timer = setTimeout(come, ms)));
+  clearTimeout(timer);
 }
 
-function happened(target, name, signal) {
+/** The first of these events, or of what `begin` starts; none of them is listened to any more. */
+function one(events, begin = () => {}) {
   return new Promise((done) => {
-    target.addEventListener(name, done, { once: true });
-    signal?.addEventListener("abort", done, { once: true });
+    const come = () => {
+      for (const [target, name] of events) target?.removeEventListener(name, come);
+      done();
+    };
+    for (const [target, name] of events) target?.addEventListener(name, come);
+    begin(come);
   });
 }

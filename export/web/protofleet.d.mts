@@ -156,7 +156,7 @@ export function unpacked(pfb: Uint8Array, name?: string): Promise<Bundle>;
 /** onnxruntime-web ready to run; `wasm` is a `.wasm` or a `.wasm.gz`, as an address or as bytes. */
 export function prepared<R extends { readonly env: { readonly wasm: { numThreads?: number } } }>(
   ort: R,
-  options?: { wasm?: string | URL | Uint8Array | null; threads?: number },
+  options?: { wasm?: string | Dom<"URL"> | Uint8Array | null; threads?: number },
 ): Promise<R>;
 
 /** What is used of mqtt.js. */

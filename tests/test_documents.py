@@ -109,7 +109,10 @@ def spoken(body):
 def words_of(line):
     """A command's own words, without comments, redirections and what it is piped into."""
     text = re.split(r"\s[|&]\s|\s\d?>>?\s*|\s\d>/|\s<\(", re.sub(r"(^|\s)#.*", "", line))[0]
-    words = shlex.split(text)
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a text that goes on in the next line
+        words = text.split()
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words.pop(0)
     return words

@@ -178,7 +178,8 @@ class Contributor:
         seed = self.seed
         if self._run and self._about.lineage == LINEAGE and self._said != (seed, self._run):
             self.deliveries.under(self.folder / "said", self._run)
-            if seed is not None or self.taken:
+            # Of nothing at all is spoken once: where something was said, whoever has heard it.
+            if seed is not None or self.taken or self._said is not None:
                 self.deliveries.offer(OWN, statement(self.fleet, self.agent, seed))
             self._said = seed, self._run
         self._count()

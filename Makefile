@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ROOMS := protofleet edge_agent coordinator export simulators
 # One more than a small machine has cores: tests of fleets wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: demo test soak system lint site bench homeassistant clean
+.PHONY: demo test soak system lint site bench homeassistant deb deb-trial clean
 
 # One environment for all targets; remade only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt
@@ -73,6 +74,19 @@ site: $(READY)
 bench: $(READY)
 	@$(BIN)/protofleet bench codec
 	@$(BIN)/protofleet bench lab
+
+# Debian packages of device and coordinator for this machine's architecture and Python, each with its own environment:
+# needs debhelper and dh-virtualenv. What pip is told by its owner's settings holds there, too.
+DEBS := build/deb
+DEB_SOURCES := pyproject.toml constraints.txt README.md LICENSE CHANGELOG.md $(ROOMS) docs deploy
+deb:
+	@command -v dh_virtualenv >/dev/null || { echo "install debhelper and dh-virtualenv first"; exit 1; }
+	@rm -rf $(DEBS) && mkdir -p $(DEBS)/source
+	@tar -c --exclude=__pycache__ $(DEB_SOURCES) | tar -x -C $(DEBS)/source
+	@mv $(DEBS)/source/deploy/debian $(DEBS)/source/debian
+	@cd $(DEBS)/source && PIP_CONFIG_FILE="$${PIP_CONFIG_FILE:-$$HOME/.config/pip/pip.conf}" dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1 \
+		|| { tail -30 ../build.log; exit 1; }
+	@ls -lh $(DEBS)/*.deb
 
 clean:
 	rm -rf $(VENV) $(HOMES) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

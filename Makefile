@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-ROOMS := protofleet edge_agent coordinator export simulators
 # One more than a small machine has cores: tests of fleets wait for processes of their own.
 JOBS ?= 3
 
@@ -75,18 +74,23 @@ bench: $(READY)
 	@$(BIN)/protofleet bench codec
 	@$(BIN)/protofleet bench lab
 
-# Debian packages of device and coordinator for this machine's architecture and Python, each with its own environment:
-# needs debhelper and dh-virtualenv. What pip is told by its owner's settings holds there, too.
+# Debian packages of device and coordinator for this machine's architecture and Python, each with an environment of its
+# own: needs debhelper, dh-virtualenv and python3-venv. What its owner's settings tell pip holds there, too.
 DEBS := build/deb
-DEB_SOURCES := pyproject.toml constraints.txt README.md LICENSE CHANGELOG.md $(ROOMS) docs deploy
 deb:
-	@command -v dh_virtualenv >/dev/null || { echo "install debhelper and dh-virtualenv first"; exit 1; }
-	@rm -rf $(DEBS) && mkdir -p $(DEBS)/source
-	@tar -c --exclude=__pycache__ $(DEB_SOURCES) | tar -x -C $(DEBS)/source
+	@command -v dh_virtualenv >/dev/null || { echo "install debhelper, dh-virtualenv and python3-venv first"; exit 1; }
+	@rm -rf $(DEBS)/source $(DEBS)/protofleet* && mkdir -p $(DEBS)/source
+	@tar -c --exclude=__pycache__ pyproject.toml constraints.txt README.md LICENSE CHANGELOG.md \
+		protofleet edge_agent coordinator export simulators docs deploy | tar -x -C $(DEBS)/source
 	@mv $(DEBS)/source/deploy/debian $(DEBS)/source/debian
-	@cd $(DEBS)/source && PIP_CONFIG_FILE="$${PIP_CONFIG_FILE:-$$HOME/.config/pip/pip.conf}" dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1 \
-		|| { tail -30 ../build.log; exit 1; }
-	@ls -lh $(DEBS)/*.deb
+	@cd $(DEBS)/source && PIP_CONFIG_FILE="$${PIP_CONFIG_FILE:-$$HOME/.config/pip/pip.conf}" \
+		dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1 || { tail -30 ../build.log; exit 1; }
+	@ls -sh $(DEBS)/*.deb
+
+# As root: both packages in a Debian of their own (debootstrap, once), started there, looked at, and taken away again.
+# No service of this machine is touched.
+deb-trial:
+	@$(PYTHON) tools/installation.py $(DEBS)
 
 clean:
 	rm -rf $(VENV) $(HOMES) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ OF_NO_MODULE = {
     "tests/test_imports.py": "who may import whom",
     "tests/test_dockerfile.py": "the images' steps, without an engine",
     "tests/test_examples.py": "what lies in examples/",
+    "tests/test_packages.py": "Debian packages, units and compose.yaml, without building them",
     "tests/test_deploy.py": "what lies in deploy/, by a real Prometheus",
     "tests/coordinator/test_publications.py": "a budget, from an upload to what status says",
     "tests/coordinator/web/test_page_driven.py": "the operator's page, in a browser",

@@ -113,7 +113,7 @@ class Trial:
 
     def inside(self, command: str, user: str = "root") -> str:
         """What it prints; whatever goes wrong is the end."""
-        words = ["chroot", self.root, "setpriv", f"--reuid={user}", f"--regid={_group(user)}"]
+        words = ["chroot", self.root, "setpriv", f"--reuid={user}", f"--regid={user}"]
         plain = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
         done = subprocess.run(
             [*words, "--init-groups", "sh", "-c", command],
@@ -177,8 +177,9 @@ class Trial:
         ready = "" if name == BROKER else "--notify-await --notify-timeout 120"
         before = time.monotonic()
         self.inside(
-            f"start-stop-daemon --start --background {ready} --make-pidfile --pidfile /run/{name}.pid"
-            f" --chuid {user} --chdir {state} --output /var/log/{name}.log"
+            f"start-stop-daemon --start --background {ready}"
+            f" --make-pidfile --pidfile /run/{name}.pid --output /var/log/{name}.log"
+            f" --chuid {user} --chdir {state}"
             f" --startas $(readlink -f $(command -v {program})) -- {words}"
         )
         if name == BROKER:
@@ -228,10 +229,10 @@ class Trial:
 
     def user(self, name: str) -> str:
         owner = (self.root / f"proc/{self.process(name)}").stat().st_uid
-        names = dict(
-            (int(line.split(":")[2]), line.split(":")[0])
+        names = {
+            int(line.split(":")[2]): line.split(":")[0]
             for line in (self.root / "etc/passwd").read_text().splitlines()
-        )
+        }
         user = names[owner]
         _must(user in STATES, f"{name} runs as a user of its own, not as {user}")
         return user
@@ -285,12 +286,7 @@ def _command(name: str, root: Path) -> str:
     unit = (root / f"lib/systemd/system/{name}.service").read_text()
     (line,) = (line for line in unit.splitlines() if line.startswith("ExecStart="))
     state = STATES["protofleet-agent" if name == AGENT else "protofleet-coordinator"]
-    command = line.removeprefix("ExecStart=").replace("${STATE_DIRECTORY}", f"/var/lib/{state}")
-    return command
-
-
-def _group(user: str) -> str:
-    return user
+    return line.removeprefix("ExecStart=").replace("${STATE_DIRECTORY}", f"/var/lib/{state}")
 
 
 def _free() -> int:

@@ -13,8 +13,8 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 OURS = re.compile(r"python[\d.]*|protofleet|edge-agent|coordinator")
-HEAD = """What lies in {place} beside ProtoFleet, and under which licence. The texts are in the folders *.dist-info of
-{place}/lib/python3*/site-packages, or in the packages' own.
+HEAD = """What lies in {place} beside ProtoFleet, and under which licence. The texts are
+in {place}/lib/python3*/site-packages, in the folders *.dist-info or in the packages' own.
 
 """
 

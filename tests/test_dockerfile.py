@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -70,8 +71,9 @@ def _label(wheel):
 def test_the_wheel_carries_its_licence(wheel):
     folder = f"{_label(wheel)}.dist-info"
     assert wheel.read(f"{folder}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
-    metadata = wheel.read(f"{folder}/METADATA").decode()
-    assert "License-Expression: Apache-2.0\nLicense-File: LICENSE\n" in metadata
+    metadata = message_from_bytes(wheel.read(f"{folder}/METADATA"))
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata.get_all("License-File") == ["LICENSE"]
 
 
 def test_extras_name_extras_that_exist():

@@ -115,6 +115,8 @@ def test_only_the_target_that_trains_has_torch():
         extras = re.search(r'"protofleet\[([\w,]+)\]"', words)[1].split(",")
         names = {*needs(extras), *(re.match(r"[\w.-]+", n)[0] for n in project["dependencies"])}
         assert ("torch" in names) == (target == "agent"), target
+        # A coordinator that is given no extractor makes one.
+        assert "onnx" in names or target != "coordinator"
 
 
 def test_images_from_elsewhere_are_pinned_to_a_version():

@@ -25,6 +25,14 @@ CHROMIUM = next(
 )
 
 
+def packages():
+    """What a page needs, and the runtime in files apart, for clients that are no page."""
+    apart = {f"dist/{name}": name for name in ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")}
+    runtime = "onnxruntime-web"
+    version, files = page.PACKAGES[runtime]
+    return page.PACKAGES | {runtime: (version, files | apart)}
+
+
 @pytest.fixture(scope="module")
 def node_modules(request):
     """The npm packages: those that PROTOFLEET_NODE_MODULES names, else fetched once and kept in
@@ -34,7 +42,7 @@ def node_modules(request):
         return Path(os.environ["PROTOFLEET_NODE_MODULES"])
     kept = Path(request.config.cache.mkdir("npm"))
     try:
-        for name, (version, files) in page.PACKAGES.items():
+        for name, (version, files) in packages().items():
             for source in files:
                 if not (kept / name / source).exists():
                     fetched = page.fetched(name, version, kept / ".new")

@@ -21,11 +21,8 @@ def to_ort(model: bytes, fixed: bytes | None = None) -> dict[str, bytes]:
     of.
     """
     runtime()
-    from onnxruntime.tools.convert_onnx_models_to_ort import (
-        OptimizationStyle,
-        convert_onnx_models_to_ort,
-    )
     from onnxruntime.tools.mobile_helpers.usability_checker import analyze_model
+    from onnxruntime.tools.ort_format_model import create_config_from_models
 
     report = io.StringIO()
     # The checker says what it finds to a logger and to stdout, which is a command's JSON.
@@ -36,28 +33,40 @@ def to_ort(model: bytes, fixed: bytes | None = None) -> dict[str, bytes]:
     log.addHandler(handler)
     with _quiet(), tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "model.onnx").write_bytes(model)
-        convert_onnx_models_to_ort(
-            folder, output_dir=folder / "out", optimization_styles=[OptimizationStyle.Fixed]
-        )
+        converted, operators = folder / "model.ort", folder / "operators.config"
+        _convert(model, converted)
+        create_config_from_models([converted], operators, False)
         of = folder / ("model.onnx" if fixed is None else "fixed.onnx")
         of.write_bytes(fixed or model)
         analyze_model(of, skip_optimize=True, logger=log)
         log.removeHandler(handler)
-        operators = next((folder / "out").glob("*.config"))
         # Without comments and folders of this machine: the same graph gives the same bytes.
         words = report.getvalue().replace(name, "")
         lines = [line for line in operators.read_text().splitlines() if not line.startswith("#")]
         return {
-            "model.ort": in_one_order((folder / "out" / "model.ort").read_bytes()),
+            "model.ort": in_one_order(converted.read_bytes()),
             "operators.config": ("\n".join(lines) + "\n").encode(),
             "mobile.txt": words.encode(),
         }
 
 
+def _convert(model: bytes, out: Path) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # Beyond this level the optimiser puts operators of its own (FusedConv, QLinearConv, QuickGelu)
+    # in the place of the standard's, and a file could not be run without them. An optimised build
+    # that has them cannot put them into an `.ort` either: what is fast in int8 is `model.onnx`.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(out)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The converter says what it wrote, to stdout and to everybody."""
+    """The checker says to stdout and to everybody what it does."""
     notes = logging.getLogger("ort_format_model.utils")
     before, level = notes.level, logging.WARNING
     notes.setLevel(level)

@@ -76,6 +76,19 @@ def test_a_graph_that_changed_on_its_way_is_not_written(exported, monkeypatch):
         assembled(draft, b"", (with_points, {}), Wanted())
 
 
+@pytest.mark.parametrize(("precision", "apart"), [("fp32", 3e-5), ("fp16", 3e-3)])
+def test_the_other_forms_may_differ_by_what_their_precision_rounds(precision, apart, monkeypatch):
+    due = np.ones((2, 1))
+    live = type("Live", (), {"run": lambda self, *how: [due * (1 + self.off)]})()
+    monkeypatch.setattr(contents.verify, "session", lambda model: live)
+    shipped = replace(form(precision, 1.0), points=type("Points", (), {"inputs": {}})())
+    live.off = apart
+    contents._same_answers({"model.ort": b""}, shipped, due, due)
+    live.off = 10 * apart
+    with pytest.raises(ExportError, match=r"model\.ort differs from the verified graph"):
+        contents._same_answers({"model.ort": b""}, shipped, due, due)
+
+
 def test_arrays_alone_decide_the_bytes_of_a_file():
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.zeros(0)}
     assert npz(arrays) == npz({name: array.copy() for name, array in arrays.items()})

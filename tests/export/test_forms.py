@@ -2,10 +2,20 @@
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.forms import baked, cleaned, finished, fixed, in_order, inner_graphs
+from edge_agent.inference.bundle import Reading
+from edge_agent.inference.inputs import ready
+from export import graph
+from export.forms import ExportError, baked, cleaned, finished, fixed, in_order, inner_graphs, valid
+from export.mobile import to_ort
+from export.quantise import lowered
 from export.verify import session
+from protofleet.contract import Input
+from protofleet.exchange.published import About, Bank
+from protofleet.toolbox import heads
+from tests.bundles import device
 
 
 def model():
@@ -95,3 +105,64 @@ def test_nodes_are_put_behind_those_they_read_from():
     onnx.checker.check_model(ordered, full_check=True)
     assert sorted(node.name for node in ordered.graph.node) == ["a", "b", "c", "d"]
     assert score(ordered.SerializeToString(), **POINTS) == [[4, 6]]
+
+
+NETWORKS = {
+    "cnn4": (28, 28, 1),
+    "lenet": (32, 32, 3),
+    "resnet8": (32, 32, 3),
+    "mobilenet_v3_small": (64, 64, 3),
+    "shufflenet_v2_x0_5": (64, 64, 3),
+}
+
+
+@pytest.mark.parametrize(
+    ("network", "by"),
+    [
+        ("cnn4", "prototypes"),
+        ("lenet", "head"),
+        ("resnet8", "prototypes"),
+        ("resnet8", "head"),
+        ("mobilenet_v3_small", "head"),
+        ("shufflenet_v2_x0_5", "prototypes"),
+    ],
+)
+def test_every_form_is_valid_onnx_and_reduced_builds_need_the_standards_operators_alone(
+    network, by
+):
+    shape = NETWORKS[network]
+    source = device(network, kind=Input("image", shape, (0.5,) * shape[2], (0.5,) * shape[2]))
+    bank = Bank(About("run:f/r", source.contract.classes), source.scorers["prototype"].prototypes)
+    if by == "head":
+        bank = Bank(bank.about, heads.rows(source.weights))
+    reading = Reading(by)
+    points = ready(bank, reading)
+    module = graph.classifying(source.net, source.contract.input, reading)
+    full = graph.to_onnx(module, source.contract.input, points.inputs)
+    for precision in ("fp32", "fp16", "int8"):
+        model, inputs = full, points.inputs
+        if precision != "fp32":
+            lower = lowered(precision, full, source.calibration, points, bank, reading)
+            model, inputs = lower.model, lower.ready.inputs
+        forms = {
+            "model.onnx": model,
+            "baked.onnx": baked(model, inputs),
+            "fixed.onnx": fixed(model, len(points.rows)),
+        }
+        forms = {name: valid(finished(data, {}), name) for name, data in forms.items()}
+        operators = to_ort(forms["model.onnx"], forms["fixed.onnx"])["operators.config"].decode()
+        assert {line.partition(";")[0] for line in operators.split()} == {"ai.onnx"}
+
+
+def test_what_is_no_valid_onnx_is_refused():
+    mixed = model()
+    nodes = list(mixed.graph.node)[::-1]
+    del mixed.graph.node[:]
+    mixed.graph.node.extend(nodes)
+    with pytest.raises(ExportError, match=r"a\.onnx is no valid ONNX: .*topologically sorted"):
+        valid(mixed.SerializeToString(), "a.onnx")
+    wrong = model()
+    wrong.graph.output[1].type.tensor_type.shape.dim[1].dim_value = 3
+    with pytest.raises(ExportError, match=r"no valid ONNX: .*\[ShapeInferenceError\]"):
+        valid(wrong.SerializeToString(), "b.onnx")
+    assert valid(model().SerializeToString(), "c.onnx") == model().SerializeToString()

@@ -28,6 +28,7 @@ OF_NO_MODULE = {
     "tests/test_documents.py": "what the documents show is run, or says that it is not",
     "tests/test_site.py": "the documents as a site",
     "tests/export/test_npm_package.py": "the npm package in somebody's project, and in a browser",
+    "tests/export/test_other_runtimes.py": "our graphs, read by others",
     "tests/export/test_page_live.py": "a page in a browser that follows a fleet",
     "tests/protofleet/methods/test_every_method.py": "what holds for whatever is registered",
     "tests/protofleet/wire/test_golden.py": "bytes of every message that never change",

@@ -59,7 +59,7 @@ ORDER = {
         ("forms", "trial", "feeding", "reading", "mobile", "page"),
         ("source", "graph", "verify", "onnx_source", "torch_source"),
         ("quantise", "extractor", "contents"),
-        ("agent", "writer"),
+        ("agent", "writer", "conformance"),
         ("cli",),
     ),
     "simulators": (

@@ -1,0 +1,1 @@
+"""Clients in any language, held to what a bundle answers."""

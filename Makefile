@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # One more than a small machine has cores: tests of fleets wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: demo test soak system lint site bench homeassistant deb deb-trial clean
+.PHONY: demo test soak system lint site bench homeassistant deb deb-trial converters clean
 
 # One environment for all targets; remade only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt
@@ -21,14 +21,15 @@ demo: $(READY)
 
 # What pip cannot bring: the broker that a fleet's tests talk to, a browser and Node.js for the web client's, the
 # Prometheus that scrapes a fleet (19 MB to fetch, 96 MB on disk), ffmpeg and GStreamer, which serve streams as
-# cameras do, and PostgreSQL's server, which tests start in folders of their own (17 MB to fetch, 60 MB on disk).
+# cameras do, and PostgreSQL's server, which tests start in folders of their own (17 MB to fetch, 60 MB on disk);
+# and what compiles the client in C++.
 # A package that brings a service must not start it here: while apt runs, policy-rc.d says no (Debian's own way).
 SYSTEM := mosquitto chromium nodejs npm prometheus ffmpeg postgresql python3-gi gir1.2-gst-rtsp-server-1.0 \
-	gstreamer1.0-plugins-good gstreamer1.0-plugins-ugly
+	gstreamer1.0-plugins-good gstreamer1.0-plugins-ugly g++ nlohmann-json3-dev
 POLICY := /usr/sbin/policy-rc.d
 system:
 	@missing=""; for package in $(SYSTEM); do \
-		case $$package in python3-*|gir1.2-*|gstreamer1.0-*) dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; continue;; esac; \
+		case $$package in python3-*|gir1.2-*|gstreamer1.0-*|*-dev) dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; continue;; esac; \
 		program=$$package; test $$package = nodejs && program=node; test $$package = postgresql && program=postgres; \
 		PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)" command -v $$program >/dev/null || missing="$$missing $$package"; \
 	done; \
@@ -70,6 +71,19 @@ homeassistant: $(READY) $(HOMES)/.ready
 site: $(READY)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site/index.html"
 
+# Five networks in other people's runtimes, on 1,000 samples each of data that PROTOFLEET_DATA holds: OpenVINO, and
+# TFLite in an environment of its own (2.3 GB).
+CONVERTERS := .venv-converters
+$(CONVERTERS)/.ready:
+	@$(PYTHON) -m venv $(CONVERTERS)
+	@echo "installing onnx2tf and TensorFlow into $(CONVERTERS) (once)"
+	@$(CONVERTERS)/bin/pip install --quiet --disable-pip-version-check onnx2tf==1.29.24 tensorflow-cpu==2.19.1
+	@touch $@
+
+converters: $(READY) $(CONVERTERS)/.ready
+	@PYTHONPATH=. $(BIN)/python tools/converters.py write openvino
+	@$(CONVERTERS)/bin/python tools/converters.py tflite table
+
 bench: $(READY)
 	@$(BIN)/protofleet bench codec
 	@$(BIN)/protofleet bench lab
@@ -93,4 +107,4 @@ deb-trial:
 	@$(PYTHON) tools/installation.py $(DEBS)
 
 clean:
-	rm -rf $(VENV) $(HOMES) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(HOMES) $(CONVERTERS) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -73,6 +73,7 @@ interval = {interval}
 settle = {settle}
 """
 FEW = 5  # photographs of the new class
+ACCOUNT = 21.0  # seconds: two turns of the broker's account, which it brings up to date every ten
 PATIENCE = 900.0  # seconds for whatever a slow machine does
 CALM = 3  # intervals: longer than from one version to the next
 DAY = 86400.0
@@ -288,6 +289,7 @@ def _idle(
         logs = sum((camera.folder / "log").stat().st_size for camera in cameras)
         return logs, sum(p.stat().st_size for p in coordinator.rglob("*") if p.is_file())
 
+    time.sleep(ACCOUNT)  # what was said before is in the broker's account now
     before, traffic, cpu = sizes(), _traffic(broker), [camera.cpu for camera in cameras]
     began = time.monotonic()
     time.sleep(seconds)
@@ -305,9 +307,7 @@ def _idle(
 
 
 def _traffic(broker: RunningBroker) -> int:
-    """Bytes in and out of the broker, by its own account, which it brings up to date every ten
-    seconds.
-    """
+    """Bytes in and out of the broker, by its own account."""
     import paho.mqtt.client as mqtt
     from paho.mqtt.enums import CallbackAPIVersion
 

@@ -197,9 +197,9 @@ def look(window, name, axe=None):
         assert not is_too_wide(window), (name, size)
         if axe is not None:
             assert barriers(window, axe) == [], (name, size, scheme)
+        if SHOTS:
+            window.screenshot(path=f"{SHOTS}/{name}-{scheme}.png", full_page=True)
     window.set_viewport_size(before)
-    if SHOTS:
-        window.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
 
 
 def press(window, button, within=None):

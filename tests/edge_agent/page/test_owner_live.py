@@ -28,7 +28,7 @@ pytestmark = [
     needs_chromium,
 ]
 PATIENCE = 300_000  # milliseconds
-SHOTS = os.environ.get("PROTOFLEET_TEST_SHOTS")  # a folder for who wants to look
+SHOTS = os.environ.get("PROTOFLEET_SCREENSHOTS")  # a folder for who wants to look
 PAGE = re.compile(r"page at (http://\S+?)#(token=\S+) ")
 
 

@@ -1,4 +1,4 @@
-"""Other people's runtimes read a bundle's graph as it is, and say what ours says."""
+"""Other runtimes read a bundle's graph as it is, and say what ours says: docs/runtimes.md."""
 
 import numpy as np
 import pytest

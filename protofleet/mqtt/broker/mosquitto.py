@@ -291,6 +291,7 @@ def _home(root: str) -> list[str]:
         f"user {HOMES}",
         f"topic readwrite {HOMES}/status",
         f"topic read {HOMES}/#",
+        f"topic deny {root}/g/#",  # the patterns are for everybody
         *(f"topic read {root}/{end}" for end in shown),
         f"topic write {root}/d/+/press/+",
     ]

@@ -148,8 +148,8 @@ def test_home_assistant_sees_and_presses_and_nothing_else(start_broker, links):
         ticket = link.publish(topic, b"x")
         assert ticket.wait(60)
         assert bool(ticket.refused) is not allowed, topic
-    coordinator.publish(T.own_state("camera-07"), b"secret")
-    coordinator.publish(T.shared_state, b"secret")
+    for secret in (T.own_state("camera-07"), T.shared_state, T.round):
+        assert coordinator.publish(secret, b"secret").wait(60)  # before what ends it
     camera.publish(T.home("camera-07"), b"{}")
     assert set(topics_until(home, T.home("camera-07"))) == {
         config("sensor", "camera-07"),

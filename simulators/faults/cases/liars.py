@@ -21,7 +21,8 @@ from simulators.run.workers import Here
 # In every round all speak, and what `fleet` sends is small.
 SETTINGS = {"gfpl": ("start=1", "interval=1"), "fleet": ("rank=8",)}
 ADMITTED = 60  # of each method, a seed: of eighteen methods and twenty seeds more than 20,000
-ROUNDS = 2  # of which the uploads are: some methods say something else in the second
+# Of which the uploads are: some methods say something else in the second, `grow` in the third.
+ROUNDS = 3
 
 
 @cache

@@ -117,7 +117,7 @@ def test_who_is_revoked_is_no_member_and_its_name_is_free(office):
     answered(office, again, question(office, again))
     assert set(office.keys_of_members()) == {"camera-07"}
     acl = office.write_broker_files(()).acl
-    assert "deny" not in acl.read_text()  # the name is another's now
+    assert "topic deny #" not in acl.read_text()  # the name is another's now
 
 
 def test_a_member_is_renewed_under_its_own_key_alone(office, clock):

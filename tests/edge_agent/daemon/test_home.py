@@ -281,11 +281,11 @@ def test_a_real_device_is_discovered_becomes_unavailable_and_is_forgotten(tmp_pa
         assert presence["topic"] == TOPICS.state("a")
         template = jinja2.Template(presence["value_template"])
         assert _available(template, retained) == "online"
+        place = tmp_path / "headquarters" / "coordinator-data"
+        hears(lambda: is_known(place, "a"))  # a last will alone would tell it of nobody
         device.kill()  # its power went
         device.wait()
         hears(lambda: _available(template, retained) == "offline")
-        place = tmp_path / "headquarters" / "coordinator-data"
-        hears(lambda: is_known(place, "a"))
 
         def is_forgotten():
             with suppress(FleetError):  # on a busy machine it is done, and answered too late

@@ -5,12 +5,9 @@ above.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +15,7 @@ import click
 from coordinator.cli import serve_cmd
 from coordinator.config import DEFAULT, FleetConfig, load
 from protofleet.cli.options import SettingFlags
+from protofleet.util.stopping import StopRequest
 
 if TYPE_CHECKING:
     from coordinator.relay.agreement import FleetAgreement
@@ -88,7 +86,7 @@ def relay(
     check_name("fleet", settings.serve.fleet)
     check_name("site", settings.relay.name)
     log = Log(sys.stderr, settings.serve.log_format)
-    stopping = _SiteEnd()
+    stopping = StopRequest()
     with serve_cmd.broker_of(settings, with_broker) as url:
         address = serve_cmd.as_coordinator(settings, url).address(os.environ)
         fleet = reach.FleetAbove(settings.relay, settings.serve.fleet, member, log)
@@ -121,7 +119,7 @@ def relay(
 
 
 def _agreement(
-    settings: FleetConfig, fleet: FleetAbove, stopping: _SiteEnd
+    settings: FleetConfig, fleet: FleetAbove, stopping: StopRequest
 ) -> FleetAgreement | None:
     """What the journal has of it, else what the fleet above announces, however long that takes."""
     from coordinator.errors import NoJournal
@@ -137,24 +135,3 @@ def _agreement(
         if known is not None:
             return known
     return fleet.agreement(lambda: stopping.requested)
-
-
-class _SiteEnd:
-    """SIGTERM and interrupts, from the first moment on."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._then: Callable[[], None] | None = None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-
-    def then(self, stop: Callable[[], None]) -> None:
-        """What else to do when it comes, or at once if it came."""
-        self._then = stop
-        if self.requested:
-            stop()
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        if self._then is not None:
-            self._then()

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import random
 import secrets
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import FrameType
 
 from edge_agent.config import ALBUM, Config, need_source
 from edge_agent.daemon import outbound
@@ -31,6 +29,7 @@ from protofleet.trust.sequence import DAEMON
 from protofleet.util.extras import check_installed
 from protofleet.util.files import exposed, own_folder
 from protofleet.util.logs import Log
+from protofleet.util.stopping import StopRequest
 from protofleet.util.systemd import Notifier
 
 
@@ -99,7 +98,9 @@ def run(config: Config, environ: Mapping[str, str], *, retry: bool) -> None:
         link = sealed_link(where, config.id, settings, (member, DAEMON), log, rng)
         supervisor = WorkerSupervisor(job, link.wake)
         notifier = Notifier(environ)
-        stop = _Stop()  # from here on a signal ends what it meets in good order, the survey too
+        stop = (
+            StopRequest()
+        )  # from here on a signal ends what it meets in good order, the survey too
         survey = first_survey(supervisor, link.poll, notifier, stop)
         if survey is None:
             return
@@ -134,7 +135,10 @@ def page_beside(config: Config, log: Log) -> AbstractContextManager[object]:
 
 
 def first_survey(
-    supervisor: WorkerSupervisor, wait: Callable[[float], object], notifier: Notifier, stop: _Stop
+    supervisor: WorkerSupervisor,
+    wait: Callable[[float], object],
+    notifier: Notifier,
+    stop: StopRequest,
 ) -> DataSurvey | None:
     """What there is to learn from, before anybody is told; None if the wait was ended."""
     supervisor.order(SurveyData())
@@ -162,24 +166,3 @@ def _as_error(words: str, code: str) -> FleetError:
     error = DataError(words)
     error.code = code
     return error
-
-
-class _Stop:
-    """SIGTERM and interrupts, from the first moment on."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._then: Callable[[], None] | None = None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-
-    def then(self, stop: Callable[[], None]) -> None:
-        """What else to do when it comes, or at once if it came."""
-        self._then = stop
-        if self.requested:
-            stop()
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        if self._then is not None:
-            self._then()

@@ -13,6 +13,7 @@ from edge_agent.worker.ipc import DataSurvey, SurveyData, TaskFailed, WorkerEnde
 from protofleet.errors import DataError, FleetError, SettingError, UsageError
 from protofleet.member import membership
 from protofleet.member.membership import FleetMember
+from protofleet.util.stopping import StopRequest
 from protofleet.util.systemd import Notifier
 from protofleet.wire.codes import Scope
 from tests.edge_agent.fakes import FakeSupervisor
@@ -23,7 +24,7 @@ SURVEY = DataSurvey(("x",), 3)
 @pytest.fixture
 def stop():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield start._Stop()
+    yield StopRequest()
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

@@ -450,7 +450,7 @@ class Keeper:
         gone = () if before is None else sorted({*before.members} - {*claim.members})
         record = ContributionRecord(site, "", message.digest)
         samples = sum(message.samples.values())
-        with self._wiping(gone), self._journal.commit():
+        with self._leaving(gone):
             tables.put_contribution(lineage, record, payload, wipe=bool(gone))
             if outcome.book != standing.book:
                 by = replace(outcome.book, by=site)
@@ -458,24 +458,26 @@ class Keeper:
             self._journal.add_event(
                 "relayed", agent=site, devices=len(claim.members), samples=samples
             )
-            if gone:
-                tables.drop_counts()
-                self._journal.set_meta(OFFERED, "{}")
-        if gone:
-            self._drop_counted()
         self.ledger = ledger
         self._changed(site, now)
         self._log.info("site", agent=site, devices=len(claim.members), samples=samples)
         return answer
 
     @contextmanager
-    def _wiping(self, gone: Sequence[str]) -> Iterator[None]:
-        """Where devices left a site nothing of them stays here, either: as with `forget`."""
+    def _leaving(self, gone: Sequence[str]) -> Iterator[None]:
+        """A commit. Where devices leave a site with it nothing of them stays here, either, nor what
+        was counted against them: as with `forget`.
+        """
         if gone:
             snapshot.remove(self._journal)
-        yield
+        with self._journal.commit():
+            yield
+            if gone:
+                self._journal.ledger.drop_counts()
+                self._journal.set_meta(OFFERED, "{}")
         if gone:
             self._journal.wipe()
+            self._drop_counted()
 
     def _drop_counted(self) -> None:
         """Somebody is taken away from what was counted against."""
@@ -499,14 +501,9 @@ class Keeper:
             refusal = Refusal(Reason.BAD_FUSION, " ".join(str(error).split()))
             return self._refuse(agent, 0, message.digest, refusal, REFUSED)
         gone = self.ledger.entries[agent, claim.source].members  # of a site that has nobody now
-        with self._wiping(gone), self._journal.commit():
+        with self._leaving(gone):
             tables.drop_contribution(claim.lineage, agent, claim.source, wipe=bool(gone))
             self._journal.add_event("withdrawn", agent=agent)
-            if gone:
-                tables.drop_counts()
-                self._journal.set_meta(OFFERED, "{}")
-        if gone:
-            self._drop_counted()
         self.ledger = ledger
         self._changed(agent, now)
         if not ledger.of(agent):

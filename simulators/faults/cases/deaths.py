@@ -33,11 +33,12 @@ from simulators.faults.verdict import PromiseBroken, judge, receipts
 
 Table = dict[Callable[..., Any] | str, int]
 
-# How often each happens, at least, in three rounds of three devices.
+# How often each happens, at least, in three rounds of three devices; turns in six, as a quick
+# coordinator takes everybody's uploads and opens the next round in one.
 COORDINATOR: Table = {
     Journal.commit: 12,
     STATEMENT: 70,
-    Core.take: 6,
+    Core.take: 8,
     Core._open: 3,
     Core._cut: 3,
     Core._fuse: 3,
@@ -45,8 +46,8 @@ COORDINATOR: Table = {
     Core.greetings: 1,
     Intake.take: 9,
     Intake.written: 6,
-    BlobServer.send: 6,
-    Service._turn: 6,
+    BlobServer.send: 8,
+    Service._turn: 8,
     Journal.add_round: 3,
     Journal.add_uploads: 3,
     Journal.add_cut: 3,
@@ -113,7 +114,7 @@ def coordinator_killed(attempt: Attempt) -> str:
         deaths.append(draw_failpoint("coordinator", table, attempt.seed + 1))
     words = []
     with attempt.broker() as broker:
-        testbed = attempt.testbed(str(broker.address))
+        testbed = attempt.testbed(str(broker.address), rounds=6)
         with crowd(testbed.sites()):
             for number, death in enumerate(deaths):
                 # What is left for a second life to do may rightly be less than what it should die

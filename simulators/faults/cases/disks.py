@@ -142,7 +142,7 @@ def power_loss(attempt: Attempt) -> str:
     rng = attempt.rng()
     death = _death(rng)
     with attempt.broker() as broker:
-        testbed = attempt.testbed(str(broker.address), rounds=4)
+        testbed = attempt.testbed(str(broker.address), rounds=6)
         with crowd(testbed.sites()):
             testbed.coordinator(death).dies()
             length = cut_short(testbed.data / "journal.db", rng)
@@ -156,7 +156,7 @@ def power_loss_everywhere(attempt: Attempt) -> str:
     rng = attempt.rng()
     death = _death(rng)
     with breakable_broker(attempt) as broker:
-        testbed = attempt.testbed(broker.url, rounds=4)
+        testbed = attempt.testbed(broker.url, rounds=6)
         devices = [testbed.device(name) for name in testbed.names]
         testbed.coordinator(death).dies()
         for device in devices:

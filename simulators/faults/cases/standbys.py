@@ -24,7 +24,7 @@ def taken_over(attempt: Attempt) -> str:
     """The first dies at an instant, and the one that stood by has the fleet."""
     death = draw_failpoint("coordinator", coordinator_table(attempt), attempt.seed)
     with attempt.broker() as broker:
-        testbed = attempt.testbed(str(broker.address))
+        testbed = attempt.testbed(str(broker.address), rounds=6)
         other = testbed.beside()
         with crowd(testbed.sites()):
             first = testbed.coordinator(death)

@@ -118,6 +118,7 @@ def test_who_is_revoked_is_no_member_and_its_name_is_free(office):
     assert set(office.keys_of_members()) == {"camera-07"}
     acl = office.write_broker_files(()).acl
     assert "topic deny #" not in acl.read_text()  # the name is another's now
+    assert "camera-07" not in acl.read_text()
 
 
 def test_a_member_is_renewed_under_its_own_key_alone(office, clock):

@@ -102,9 +102,10 @@ deb:
 	@ls -sh $(DEBS)/*.deb
 
 # As root: both packages in a Debian of their own (debootstrap, once), started there, looked at, and taken away again.
-# No service of this machine is touched.
-deb-trial:
-	@$(PYTHON) tools/installation.py $(DEBS)
+# No service of this machine is touched. The packages carry no torch, so their fleet is given its extractor.
+deb-trial: $(READY)
+	@$(BIN)/protofleet extractor random --size 32 --fleet orchard --out $(DEBS)/extractor.pfb >/dev/null
+	@$(BIN)/python tools/installation.py $(DEBS)
 
 clean:
 	rm -rf $(VENV) $(HOMES) $(CONVERTERS) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,13 +1,13 @@
 """What Debian is like once the packages are in: `make deb-trial`, as root, on a Debian.
 
-`python tools/installation.py FOLDER` takes the packages that lie in FOLDER and a Debian of its own,
-made by debootstrap in FOLDER/base (once) and copied. It runs in namespaces of its own, so whatever
-is mounted or left running there goes when it ends, and no service of this machine is touched: while
-apt runs in the copy, policy-rc.d says no. There it installs both packages, checks the units, starts
-broker, coordinator and device by start-stop-daemon, waits until the device has a receipt for what
-it said and classifies with what the fleet knows, and looks whose processes and files these are. It
-stops them, updates the device and takes everything away again. What it saw is one JSON document;
-what is not as it should be ends it with one line.
+`python tools/installation.py FOLDER` takes the packages and the extractor that lie in FOLDER and a
+Debian of its own, made by debootstrap in FOLDER/base (once) and copied. It runs in namespaces of
+its own, so whatever is mounted or left running there goes when it ends, and no service of this
+machine is touched: while apt runs in the copy, policy-rc.d says no. There it installs both
+packages, checks the units, starts broker, coordinator and device by start-stop-daemon, waits until
+the device has a receipt for what it said and classifies with what the fleet knows, and looks whose
+processes and files these are. It stops them, updates the device and takes everything away again.
+What it saw is one JSON document; what is not as it should be ends it with one line.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ BROKER, COORDINATOR, AGENT = "broker", "coordinator", "edge-agent"
 PATIENCE = 300.0
 STOPS_WITHIN = 10.0
 LIBRARY = Path("var/lib")
+EXTRACTOR = "extractor.pfb"  # the packages carry no torch, which makes one
 STATES = {"protofleet-agent": "protofleet-agent", "protofleet-coordinator": "protofleet"}
 FLEET = """[broker]
 url = "{url}"
 [serve]
 fleet = "orchard"
+[contract]
+extractor = "extractor.pfb"
 [contract.input]
 kind = "image"
 shape = [32, 32, 3]
@@ -60,7 +63,8 @@ def main(folder: Path) -> None:
         again = [sys.executable, __file__, str(folder)]
         done = subprocess.run([*namespaces, *again], env={**os.environ, INSIDE: "1"}, check=False)
         sys.exit(done.returncode)
-    print(json.dumps(Trial(_machine(folder)).run(sorted(folder.glob("*.deb"))), indent=1))
+    trial = Trial(_machine(folder), folder / EXTRACTOR)
+    print(json.dumps(trial.run(sorted(folder.glob("*.deb"))), indent=1))
 
 
 def _machine(folder: Path) -> Path:
@@ -83,8 +87,8 @@ def _machine(folder: Path) -> Path:
 class Trial:
     """One run, and what it saw."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, extractor: Path) -> None:
+        self.root, self.extractor = root, extractor
 
     def run(self, packages: list[Path]) -> dict[str, Any]:
         seen: dict[str, Any] = {"installed": self.install(packages)}
@@ -97,6 +101,7 @@ class Trial:
             AGENT: ("protofleet-agent", _command("edge-agent", self.root)),
         }
         self.write("etc/protofleet/fleet.toml", FLEET.format(url=url))
+        shutil.copy(self.extractor, self.root / "etc/protofleet" / EXTRACTOR)
         init = "edge-agent init /etc/protofleet/agent.toml --id camera-07 --fleet orchard"
         self.inside(f"{init} --broker {url} --data /srv/photos")
         seen["started_seconds"] = {
@@ -276,7 +281,8 @@ class Trial:
             )
             for place in self.root.glob(pattern)
         ]
-        written = {"etc/protofleet/agent.toml", "etc/protofleet/fleet.toml"}
+        names = ("agent.toml", "fleet.toml", EXTRACTOR)
+        written = {f"etc/protofleet/{name}" for name in names}
         _must(set(left) <= written, f"nothing of the packages is left: {left}")
         return left
 

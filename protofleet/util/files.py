@@ -67,10 +67,14 @@ def free(directory: Path) -> bool:
 
 
 def own_folder(path: Path) -> Path:
-    """A directory that no other user may enter, made if need be. One that is there stays as it is:
-    it may be shared on purpose, and what lies in it has a mode of its own (see `exposed`).
+    """A directory that no other user may enter, made if need be, as are those above it. One that is
+    there stays as it is: it may be shared on purpose, and what lies in it has a mode of its own
+    (see `exposed`).
     """
-    path.mkdir(parents=True, exist_ok=True, mode=OWN_FOLDER)
+    # Not `parents=True`: that makes those above as the umask has them.
+    if not path.parent.exists():
+        own_folder(path.parent)
+    path.mkdir(exist_ok=True, mode=OWN_FOLDER)
     return path
 
 

@@ -104,6 +104,7 @@ def open_handed():
 @pytest.mark.usefixtures("open_handed")
 def test_what_is_our_own_is_nobody_elses(tmp_path):
     folder = own_folder(tmp_path / "deep" / "own")
+    assert mode(tmp_path / "deep") == 0o700
     with lock(tmp_path / "locked"):
         assert mode(tmp_path / "locked") == 0o700
         assert mode(tmp_path / "locked" / "lock") == 0o600

@@ -145,8 +145,8 @@ def blocks(samples: SampleTensors, kind: Input, numerics: Numerics) -> Iterator[
     and summaries.
 
     Images come channels-last whatever training uses: pooling is vectorised there, and it is a fixed
-    rule.
+    rule. None at all are one batch of none: what is seen of them has its widths all the same.
     """
     fixed = replace(numerics, layout="channels-last")
-    for start in range(0, len(samples), _SEEN_AT_ONCE):
+    for start in range(0, max(len(samples), 1), _SEEN_AT_ONCE):
         yield prepare(samples.x[start : start + _SEEN_AT_ONCE], kind, fixed)

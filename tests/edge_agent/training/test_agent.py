@@ -1,5 +1,7 @@
 """The device: what it does depends on its own name, data and seeds, and on nothing around it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from edge_agent.training.context import settle
 from protofleet.errors import CheckpointError, TrainingDiverged
 from protofleet.values.prototypes import Tensors
+from simulators.run.rounds import LabOptions, run
 from simulators.run.setup import prepare
 
 
@@ -132,3 +135,12 @@ def test_a_network_that_answers_in_no_numbers_says_so_and_what_to_do(small_lab):
         pytest.raises(TrainingDiverged, match="not finite; try a smaller learning rate"),
     ):
         learner.features()
+
+
+def test_a_device_without_a_sample_says_nothing_and_classifies_as_the_fleet(small_lab):
+    whole = prepare(small_lab("fleet", rounds=2))
+    first, *others = whole.partition.shards
+    shards = (replace(first, train=first.train[:0]), *others)
+    setup = replace(whole, partition=replace(whole.partition, shards=shards))
+    outcome = run(setup, LabOptions(), lambda row: None)
+    assert outcome.rows[-1].accuracy["prototype"] > 0.5

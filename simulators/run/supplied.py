@@ -72,6 +72,7 @@ def networks(network: Any) -> tuple[str, Mapping[str, Factory]]:
         return type(network).__name__, {type(network).__name__: Copies(network)}
     if callable(network):
         name = getattr(network, "__name__", type(network).__name__)
+        name = "own" if name == "<lambda>" else name
         return name, {name: network}
     raise UsageError(
         f"network: a {type(network).__name__}", "a name, a torch module, or a function"

@@ -94,6 +94,6 @@ def test_a_module_is_where_all_begin_and_a_function_makes_new_ones():
     assert made is not module
     assert torch.equal(made.weight, module.weight)
     assert supplied.networks("lenet") == ("lenet", {})
-    assert supplied.networks(lambda: nn.Linear(5, 3))[0] == "<lambda>"
+    assert supplied.networks(lambda: nn.Linear(5, 3))[0] == "own"
     with pytest.raises(UsageError, match="a torch module"):
         supplied.networks(3)

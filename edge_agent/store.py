@@ -295,6 +295,16 @@ class Store:
         )
         return None if row is None else bytes(row[0])
 
+    def state(self, run: str, base: str) -> bytes | None:
+        """The message that brought the shared state of this hash."""
+        row = self._one(
+            "SELECT message FROM states WHERE kind = 'global' AND run = ? AND base = ?"
+            " ORDER BY at DESC LIMIT 1",
+            run,
+            base,
+        )
+        return None if row is None else bytes(row[0])
+
     def outcomes(self, run: str) -> list[tuple[int, str, str]]:
         """Round, digest and status of every upload of a run that is remembered."""
         with self._own_errors():

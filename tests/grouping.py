@@ -12,7 +12,7 @@ from coordinator.uploads.fuse import fuse_round
 from edge_agent.daemon.masker import Masker
 from edge_agent.daemon.outbound import upload_message
 from edge_agent.protocol.events import RoundSpec
-from edge_agent.records import Checkpoint, OutboxEntry
+from edge_agent.records import Checkpoint, HeldState, OutboxEntry
 from edge_agent.store import Store
 from protofleet import wire
 from protofleet.exchange.state import Upload
@@ -74,6 +74,9 @@ class SeatedDevice:
             agreed.run, number, base, terms.recipe.name, digest, body, "boot", number
         )
         kept = Checkpoint(number, number - 1, base, b"")
+        head = wire.Envelope("global", agreed.fleet, agreed.run, round=number - 1)
+        state = wire.enclose(head, wire.encode_parts(core.state.shared, "float32"))
+        self.store.hold("global", HeldState(agreed.run, number - 1, base, state))
         self.store.commit_round("boot", agreed.run, kept, upload, float(number))
 
     def message(self, run, number, epoch):
@@ -107,6 +110,8 @@ class MaskedFleet:
     hyper: object = None
     members: dict = field(default_factory=dict)  # by device, of a fleet by invitation
     budget: object = None
+    rounds: int = 1
+    bank: object = None  # of the fleet's extractor, where it has one
 
     def __post_init__(self):
         self.now, self.letters, self.agreements = 0.0, [], []
@@ -121,7 +126,7 @@ class MaskedFleet:
         terms = contract(self.dropouts, self.budget)
         self.core = made.core(
             self.folder / "journal",
-            rounds=1,
+            rounds=self.rounds,
             min_agents=len(AGENTS),
             contract=terms,
             method=self.method,
@@ -129,6 +134,8 @@ class MaskedFleet:
             timeout=TIMEOUT,
             quorum=0.0,
         )
+        if self.bank is not None:
+            self.core.catalogue.adopt(made.packed_bundle(self.folder / "x.pfb", self.bank))
         return self.core.recover(self.now)
 
     def join(self):
@@ -137,15 +144,24 @@ class MaskedFleet:
         return self.opened
 
     def run(self):
-        """One round, to its end."""
-        number, _, base = self.opened or self.join()
+        """All rounds, to their end."""
+        for number in range(1, self.rounds + 1):
+            self.run_round(number)
+        assert self.core.run_state.phase == "done"
+        return self.core.state.sha256
+
+    def run_round(self, number):
+        """One of them."""
+        if self.opened is None:
+            self.join()
+        base = self.core.state.base
         for name, device in self.devices.items():
             device.trains(self.core, number, base, self.parts_of(name, number))
         silent, passes, unanswered = set(), 0, {}
-        while self.core.run_state.phase != "done":
+        while self.core.base_round < number:
             arrivals = []
             for name in sorted(self.devices):
-                spoken = None if name in silent else self.devices[name].message("r1", 1, 1)
+                spoken = None if name in silent else self.devices[name].message("r1", number, 1)
                 if spoken is None:
                     continue
                 kind, message = spoken
@@ -154,7 +170,7 @@ class MaskedFleet:
                 elif unanswered.get(name) != message:
                     unanswered[name] = message
                     self.letters.append((name, kind, message))
-                    place = made.TOPICS.parse(made.TOPICS.upload(name, 1))
+                    place = made.TOPICS.parse(made.TOPICS.upload(name, number))
                     arrivals.append((place, message))
             if not arrivals:
                 self.now += TIMEOUT + 1.0
@@ -168,7 +184,6 @@ class MaskedFleet:
             passes += 1
             assert passes < 60, "the round does not end"
             self._deliver(said, silent)
-        return self.core.state.sha256
 
     def _deliver(self, said, silent):
         for publication in said:

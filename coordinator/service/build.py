@@ -318,8 +318,10 @@ def _settings(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> Any
     """The method's; whether sums can be masked under them is said before any device comes."""
     hyper = from_plain(recipe.hyper, plan.settings, "settings")
     if contract.masks is not None:
+        masked = _under_budget(recipe, contract, hyper)[0]
         try:
-            recipe.layout(Turn(contract, hyper, 1), {}, contract.masks.least)
+            for number in (1, 2):  # a fleet with a budget says something else in its second round
+                masked.layout(Turn(contract, hyper, number), {}, contract.masks.least)
         except FusionError as error:
             raise SettingError(f"trust.secure_sum: {error.words}", error.hint) from None
     return hyper

@@ -30,11 +30,6 @@ def of_plan(plan: FleetConfig, recipe: Recipe[Any], journal: Journal) -> Budget 
     times = trust.publications or serve.rounds
     rules = (
         (
-            not (trust.secure_sum and recipe.traits.frozen),
-            f"trust.epsilon: under masks {recipe.name}'s budget is the laboratory's",
-            "secure_sum or epsilon, or a method whose devices train",
-        ),
-        (
             serve.mode == "sync" and not serve.max_staleness,
             "serve.max_staleness: under a budget an upload counts once, and in its own round",
             "mode sync, max_staleness 0",

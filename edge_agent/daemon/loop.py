@@ -91,6 +91,7 @@ from edge_agent.worker.ipc import (
 from edge_agent.worker.process import Start, launched
 from edge_agent.worker.supervisor import Supervisor
 from protofleet import wire
+from protofleet.budget.noise import drawn, in_pieces
 from protofleet.errors import FleetError, LinkBusy, LinkError
 from protofleet.member.membership import FleetMember
 from protofleet.member.renewal import Renewal
@@ -155,7 +156,10 @@ class Daemon:
             clock,
             wire.DEFAULT.message,
         )
-        self.masker = Masker(config.id, store, log, deps.member, config.trust.secure_sum)
+        # Noise for a wide extractor takes longer than a watchdog waits on a small device.
+        sampler = in_pieces(drawn, lambda: deps.notifier.alive(deps.clock()))
+        only = config.trust.secure_sum
+        self.masker = Masker(config.id, store, log, deps.member, only, sampler=sampler)
         sums = LedgerSums(self.masker, config.fleet.name)
         self.masker.on_ledger = sums.hears
         self.adoption = Adoption(

@@ -17,9 +17,12 @@ the disk before every answer.
 # upload, as it does at a coordinator that reads it; both need numpy and no more.
 #
 # Under a budget each device adds its own noise, so that nobody sees a sum without: so much that the
-# fewest who may be left have enough together. It is drawn when the masked sum is made, and that is
-# written down before it is said, and said again as it was written: what a device tells has one
-# noise, whenever it dies.
+# fewest who may be left have enough together, by the group's own terms, to which this device holds
+# its coordinator. It is for the state that the upload was made on, which is still in the store. It
+# is drawn when the masked sum is made, and that is written down before it is said, and said again
+# as it was written: what a device tells has one noise, whenever it dies. What was agreed on when
+# the device heard of the run first is agreed on for good: a coordinator that announces another
+# budget, or longer samples than noise is drawn for, is not heard.
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ from protofleet import registry, wire
 from protofleet.budget.noise import Sampler, drawn
 from protofleet.budget.private import Private, of_contract
 from protofleet.contract import Contract
-from protofleet.errors import FleetError, LinkError
+from protofleet.errors import FleetError, FusionError, LinkError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.group import PublicKeys, Readiness
 from protofleet.masking.layout import open_shapes
@@ -93,6 +96,11 @@ class Masker:
                 "the fleet's sums are not masked, and trust.secure_sum is set on this device"
             )
 
+        agreed = self._of(spec.run)
+        if agreed is not None and agreed.private is not None:
+            now = spec.method, from_plain(Contract, spec.contract, "contract")
+            if now != (agreed.recipe.name, agreed.contract):
+                raise LinkError("the run's budget is another than it began with")
         self._plain.add(spec.run)
         self.begin(spec)
 
@@ -128,6 +136,8 @@ class Masker:
         if place not in self._ready:
             turn = Turn(agreed.contract, agreed.hyper, upload.round, self.agent)
             if not agreed.recipe.talks(turn):
+                if wire.decode_parts(upload.body):
+                    raise FusionError("a round in which nothing is added up has an upload")
                 return None
             self._ready = {place: self._first_letter(agreed, turn, upload)}
         return self._ready[place]
@@ -167,6 +177,10 @@ class Masker:
         masks = agreed.contract.masks
         assert masks is not None  # else the run would not be one of masked sums
         own.layout(masks.least).pack(own.partial)  # whether it has room does not depend on others
+        if agreed.private is not None:
+            # What noise is made for, and what draws it: who has neither is not to be counted on.
+            agreed.private.stage(turn, self._base(upload))
+            self.sampler(1.0, 0)
         rooms = agreed.recipe.rooms(turn, masks.ceilings(masks.least))
         return encode_letter(Readiness(self.agent, open_shapes(rooms, own.partial)))
 
@@ -183,15 +197,24 @@ class Masker:
             f"round {upload.round}",
             partial,
             lambda devices: recipe.layout(turn, shapes, devices),
-            lambda devices: self._noise(agreed, turn, devices - masks.dropouts),
+            lambda fewest: self._noise(agreed, turn, upload, fewest),
         )
 
-    def _noise(self, agreed: _Agreed, turn: Turn[Any], fewest: int) -> Partial:
+    def _noise(self, agreed: _Agreed, turn: Turn[Any], upload: OutboxEntry, fewest: int) -> Partial:
         """This device's part of it."""
         if agreed.private is None:
             return {}
-        # What is released does not depend on a state where devices train.
-        return agreed.private.noise(turn, GlobalState(), self.sampler, 1 / max(1, fewest))
+        return agreed.private.noise(turn, self._base(upload), self.sampler, 1 / fewest)
+
+    def _base(self, upload: OutboxEntry) -> GlobalState:
+        """The state that an upload was made on: how long its samples are, and so how much noise
+        hides one of them, is in it.
+        """
+        message = self.store.state(upload.run, upload.base)
+        state = GlobalState({} if message is None else wire.decode(message).body)
+        if state.base != upload.base:
+            raise FusionError(f"the state that round {upload.round} was answered on is not here")
+        return state
 
     def keep(self, run: str, round: int, seat: Seat) -> None:
         """On disk when this returns."""

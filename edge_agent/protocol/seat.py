@@ -58,15 +58,15 @@ from protofleet.values.sums import Partial, merge
 _DUE: dict[str, type[Letter]] = {"invited": Roster, "shared": Parcel, "masked": Survivors}
 
 
-def no_noise(devices: int) -> Partial:
+def no_noise(fewest: int) -> Partial:
     """Where there is no budget."""
     return {}
 
 
 @dataclass(frozen=True)
 class OwnSums:
-    """What a device adds to a group's total: its layout depends on how many they are, and so does
-    the noise under a budget, which is drawn for the one masked sum that is said.
+    """What a device adds to a group's total: its layout depends on how many they are, the noise
+    under a budget on how few of them may be left; it is drawn for the one masked sum that is said.
     """
 
     agent: str
@@ -75,9 +75,9 @@ class OwnSums:
     layout: Callable[[int], Layout]
     noise: Callable[[int], Partial] = no_noise
 
-    def said(self, devices: int) -> Partial:
+    def said(self, fewest: int) -> Partial:
         """As it is masked."""
-        return merge(self.partial, self.noise(devices))
+        return merge(self.partial, self.noise(fewest))
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,9 @@ def answered(
         case Roster():
             member, answer = member.share(word, draw, who.check)
         case Parcel():
-            devices = len(member.agreement.devices)
-            member, answer = member.mask(word, own.layout(devices), own.said(devices))
+            # As few as this device lets a total be of, whatever the contract says of losses.
+            devices, fewest = len(member.agreement.devices), member.agreement.fewest
+            member, answer = member.mask(word, own.layout(devices), own.said(fewest))
         case Survivors():
             member, answer = member.reveal(word)
         case _:

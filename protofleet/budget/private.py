@@ -42,6 +42,12 @@ after the last publication that is paid for nobody is asked any more.
 #
 # A device that lies within that gives its own samples away and nobody else's.
 #
+# Which of the two a round is goes by its number, at every device for itself, whatever the state
+# says: so nobody who makes up states or rounds has the second part of ρ twice. A first publication
+# that came to nothing is paid for like any other; the second is then about no centre, and of means
+# alone. What a device is told of the centre is held to what a first publication can come to;
+# whatever it says then, samples are cut and noise is drawn by the same length.
+#
 # What this does not do. The coordinator that adds the noise sees sums without it: against it masks
 # are the remedy, since each device then adds its own. Whoever publishes besides (reports of
 # accuracy, offers of new classes) tells more than ε says.
@@ -148,7 +154,8 @@ def _of_devices(recipe: Recipe[Any], rooms: Rooms, budget: Budget) -> Private:
         return mechanism.widened(recipe.fold(turn, upload, _once(weight)))
 
     def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
-        return recipe.fuse(turn, mechanism.narrowed(total), before) if total else before
+        narrow = _as_it_is(mechanism, turn.contract, total).narrowed(total)
+        return recipe.fuse(turn, narrow, before) if total else before
 
     def unclipped(turn: Turn[Any], before: GlobalState, parts: Parts) -> str:
         for name in rooms:
@@ -178,16 +185,21 @@ def _of_device(room: Room, norm: float, share: float) -> Released:
 def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
     accountant = Accountant(budget, (FIRST, 1 - FIRST))
 
+    def is_first(turn: Turn[Any]) -> bool:
+        return _talked(recipe.talks, turn) < 2
+
+    def middle(turn: Turn[Any], state: Parts) -> Middle:
+        return _middle(state, turn.contract.embedding, budget.norm)
+
     def stage(turn: Turn[Any], before: GlobalState) -> Mechanism:
-        fleet, centre = turn.contract, find(before.shared, CENTRE, Tensors)
-        if centre is None:
+        fleet = turn.contract
+        if is_first(turn):
             return Mechanism(_first(fleet.embedding, budget.norm), accountant.rho_at(1))
-        norm, samples = float(centre["norm"]), float(centre["samples"])
-        rho = accountant.rho_at(2)
-        sums = _second(fleet.n_classes, fleet.embedding, norm)
+        about, rho = middle(turn, before.shared), accountant.rho_at(2)
+        sums = _second(fleet.n_classes, fleet.embedding, about.norm)
         radius = 2 * Mechanism(sums, rho).scales(SCATTER)[0] * fleet.embedding**0.5
-        if radius > STRONG * samples * norm**2:
-            sums = _second(fleet.n_classes, fleet.embedding, norm, scatter=False)
+        if radius > STRONG * about.samples * about.norm**2:
+            sums = _second(fleet.n_classes, fleet.embedding, about.norm, scatter=False)
         return Mechanism(sums, rho)
 
     def widest(turn: Turn[Any], first: bool) -> Mechanism:
@@ -201,12 +213,10 @@ def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
     def summarise(turn: Turn[Any], me: Learner, state: Parts) -> Parts:
         # Who has no samples says that, in the very form of who has some.
         features = me.features()
-        centre = find(state, CENTRE, Tensors)
-        if centre is None:
+        if is_first(turn):
             return sent_first(features.high, budget.norm)
-        offsets = features.high - np.asarray(centre["centre"], np.float32)
-        released = stage(turn, GlobalState({CENTRE: centre})).sums
-        own = sent_second(offsets, features.labels, float(centre["norm"]))
+        about, released = middle(turn, state), stage(turn, GlobalState(state)).sums
+        own = sent_second(features.high - about.centre, features.labels, about.norm)
         return {SUMS: _only(need(own, SUMS, Tensors), released)}
 
     def fold(turn: Turn[Any], upload: Upload, weight: int) -> Partial:
@@ -219,20 +229,19 @@ def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
     def fuse(turn: Turn[Any], total: Partial, before: GlobalState) -> GlobalState:
         if not total:
             return before
-        mechanism = stage(turn, before)
+        mechanism = _as_it_is(stage(turn, before), turn.contract, total)
         sums = mechanism.narrowed(total)
         if CENTRE in mechanism.sums:
             return GlobalState({CENTRE: centred(sums, turn.contract.embedding, budget.norm)})
-        middle = need(before.shared, CENTRE, Tensors)["centre"]
-        return recipe.fuse(turn, with_spread(sums, mechanism, np.asarray(middle)), GlobalState())
+        centre = middle(turn, before.shared).centre
+        return recipe.fuse(turn, with_spread(sums, mechanism, centre), GlobalState())
 
     def unclipped(turn: Turn[Any], before: GlobalState, parts: Parts) -> str:
-        centre = find(before.shared, CENTRE, Tensors)
-        norm = budget.norm if centre is None else float(centre["norm"])
+        norm = budget.norm if is_first(turn) else middle(turn, before.shared).norm
         return _too_long(folded(parts), stage(turn, before), norm)
 
     def rooms(turn: Turn[Any], ceilings: Ceilings) -> Rooms:
-        return _roomy(widest(turn, _talked(recipe.talks, turn) < 2).rooms(), ceilings)
+        return widest(turn, is_first(turn)).rooms(ceilings.samples)
 
     changed = replace(
         recipe,
@@ -246,9 +255,34 @@ def _of_samples(recipe: Recipe[Any], budget: Budget) -> Private:
     return Private(changed, stage, accountant, "sample", unclipped)
 
 
+@dataclass(frozen=True)
+class Middle:
+    """What came of the first publication: where samples lie, how far from there they are let count,
+    and about how many there are.
+    """
+
+    centre: Floats
+    norm: float
+    samples: float
+
+
+def _middle(state: Parts, width: int, norm: float) -> Middle:
+    """As a state says it; none at all, where the first publication came to nothing."""
+    said = find(state, CENTRE, Tensors)
+    if said is None:
+        return Middle(np.zeros(width, np.float32), norm, 0.0)
+    centre, reach, samples = (said.arrays.get(name) for name in ("centre", "norm", "samples"))
+    if centre is None or reach is None or samples is None or reach.size != 1 or samples.size != 1:
+        raise FusionError("a centre, a norm and a number of samples are due")
+    about = Middle(np.asarray(centre, np.float32), float(reach.item()), float(samples.item()))
+    if about.centre.shape != (width,) or not 0 < about.norm <= 2 * norm * _SLACK:
+        raise FusionError("a centre that no publication comes to")
+    return about
+
+
 def _first(width: int, norm: float) -> dict[str, Released]:
     return {
-        CENTRE: Released(1, (width,), norm, 0.6, 1.0, 0.1, norm),
+        CENTRE: Released(1, (width,), norm, 0.6, 1.0, 0.1, max(norm, 1.0)),
         LENGTH: Released(1, (), norm**2, 0.3, most=norm**2),
     }
 
@@ -258,19 +292,12 @@ def _second(classes: int, width: int, norm: float, *, scatter: bool = True) -> d
     # A device rounds its scatter to the grid, where one sample may move every entry by a step.
     moved = norm**2 + float(np.sqrt(entries)) * 2.0**-POINT
     sums = {
-        MEANS: Released(classes, (width,), norm, share, 1.0, 0.05, norm),
+        MEANS: Released(classes, (width,), norm, share, 1.0, 0.05, max(norm, 1.0)),
         LENGTH: Released(1, (), norm**2, 0.05, most=norm**2),
     }
     if scatter:
         sums[SCATTER] = Released(1, (entries,), moved, 0.5, most=norm**2)
     return sums
-
-
-def _roomy(rooms: Rooms, ceilings: Ceilings) -> Rooms:
-    """For as many samples as a device may have."""
-    return {
-        name: replace(room, most=(room.most + 1) * ceilings.samples) for name, room in rooms.items()
-    }
 
 
 def sent_first(features: Floats, norm: float) -> Parts:
@@ -433,6 +460,17 @@ def _too_long(sums: Partial, released: Mechanism, norm: float) -> str:
         if trace > (squares + samples * 2.0**-POINT) * _SLACK:
             return f"{SUMS}: a scatter of samples longer than their squared lengths say"
     return ""
+
+
+def _as_it_is(mechanism: Mechanism, contract: Contract, total: Partial) -> Mechanism:
+    """With as much noise as a total may have: under masks that of all who are in it, of whom each
+    added enough for the fewest of a group that may have been no larger.
+    """
+    some = next((one for one in total.values() if isinstance(one, Sum) and len(one.weights)), None)
+    if contract.masks is None or some is None:
+        return mechanism
+    there = int(some.weights[0])  # each stands behind every row
+    return replace(mechanism, rho=mechanism.rho * max(1, there - contract.masks.dropouts) / there)
 
 
 def _once(weight: int) -> int:

@@ -16,12 +16,17 @@ number, and noise on all of them.
 #
 #   σ = change / √(2 · share · ρ)
 #
-# Weights are whole but their noise is on the grid: σ_w counts in thousands of steps, where a sum of
-# several devices' noise is what one with the sum of their variances would have (Kairouz, Liu and
-# Steinke 2021: the difference is below exp(−π² σ²) with σ in steps, which is nothing here).
+# Weights are whole but their noise is on the grid, too.
 #
 # Noise at the coordinator is added once to the total. Under masks each device adds its own, with
-# the variance over as many devices as must survive: whoever is lost, there is enough.
+# the variance over as many devices as must survive: whoever is lost, there is enough. A sum of n
+# discrete Gaussians of σ/√n is none of σ, but nearly (Kairouz, Liu and Steinke 2021, "The
+# Distributed Discrete Gaussian Mechanism"): what it tells is at most what one of σ tells, and
+#
+#   τ = 10 Σ_{k<n} exp(−2π² s² k/(k+1)) ≤ 10 n exp(−π² s²)
+#
+# more for each number, where s is one device's σ in steps. So no device draws with fewer than
+# FEWEST steps: then τ is below 10⁻⁶⁷ n, which no accountant counts, and ρ is as for one sampler.
 #
 # Reading it again is arithmetic on what is public: a row whose noisy weight is not well above its
 # own noise is taken for nobody's. So a total goes back to what a recipe fuses.
@@ -42,6 +47,7 @@ from protofleet.values.prototypes import Ints, Tensors
 from protofleet.values.sums import Partial, Sum, as_tensors, from_tensors
 
 SURE = 3.0  # σ_w that a row's noisy weight must be above
+FEWEST = 4.0  # steps of σ of who adds a part of the noise
 _UNIT = 1 << (GRID_BITS - POINT)
 
 
@@ -55,7 +61,7 @@ class Released:
     share: float  # of ρ, for values
     counted: float = 0.0  # how far it moves the weights; 0: they are not released
     count_share: float = 0.0
-    most: float = 2.0**30  # of one device's values, for a masked sum's room
+    most: float = 2.0**30  # of one sample's numbers, or one device's, for a masked sum's room
 
     @property
     def numbers(self) -> int:
@@ -83,10 +89,12 @@ class Mechanism:
             return values, 0.0
         return values, one.counted / math.sqrt(2 * one.count_share * self.rho)
 
-    def rooms(self) -> Rooms:
-        """What a masked sum of these may hold, noise and all."""
+    def rooms(self, times: int = 1) -> Rooms:
+        """What a masked sum of so many samples of a device may hold, noise and all."""
         return {
-            name: Room(one.rows, POINT, one.most + 16 * max(self.scales(name)), 1, (one.numbers,))
+            name: Room(
+                one.rows, POINT, one.most * times + 16 * max(self.scales(name)), 1, (one.numbers,)
+            )
             for name, one in self.sums.items()
         }
 
@@ -113,10 +121,9 @@ class Mechanism:
             values, counts = self.scales(name)
             size = math.prod(one.shape)
             steps = np.zeros((one.rows, one.numbers), np.int64)
-            scale = math.sqrt(share) * 2.0**POINT
-            steps[:, :size] = sample(values * scale, one.rows * size).reshape(one.rows, size)
+            steps[:, :size] = sample(_part(values, share), one.rows * size).reshape(-1, size)
             if one.counted:
-                steps[:, -1] = sample(counts * scale, one.rows)
+                steps[:, -1] = sample(_part(counts, share), one.rows)
             every = np.arange(one.rows)
             noisy[name] = sum_of_steps(every, steps, np.zeros(one.rows, np.int64))
         return noisy
@@ -147,6 +154,12 @@ class Mechanism:
         return from_tensors(Tensors(arrays))
 
 
+def _part(scale: float, share: float) -> float:
+    """σ in steps of who adds this share of the variance."""
+    steps = scale * math.sqrt(share) * 2.0**POINT
+    return steps if share == 1 else max(FEWEST, steps)
+
+
 def noise_steps(noise: Partial) -> Tensors:
     """Noise as whole steps of its grid, to be kept; no row of it has a weight."""
     return Tensors(
@@ -156,6 +169,19 @@ def noise_steps(noise: Partial) -> Tensors:
             if isinstance(one, Sum)
         }
     )
+
+
+def beyond(total: Partial, plain: Partial) -> Tensors:
+    """What a total has that these sums of the same devices have not: its noise, in whole steps."""
+    known = noise_steps(plain)
+    rest: dict[str, Ints] = {}
+    for name, steps in noise_steps(total).arrays.items():
+        one, other = total[name], plain.get(name)
+        same = isinstance(one, Sum) and isinstance(other, Sum)
+        if not same or not np.array_equal(one.weights, other.weights):
+            raise FusionError(f"{name}: of other devices")
+        rest[name] = steps - known[name]
+    return Tensors(rest)
 
 
 def noise_of(steps: Tensors) -> Partial:

@@ -64,6 +64,7 @@ from simulators.run.setup import RUN_ID, Setup, samples_of
 FLEET = "lab"
 PATIENCE = 120.0  # seconds for a round in which nothing trains for longer than that
 POLL = 0.1
+OF_OTHERS = ("fleet", "run", "masks", "budget")  # what of a contract other settings say
 PROMISED = ("epsilon", "delta", "clip", "publications")  # settings of a budget
 
 
@@ -106,7 +107,7 @@ def write(setup: Setup, folder: Path, url: str) -> None:
     """The settings files of the coordinator and of every device, and the devices' data."""
     run = setup.config.run
     contract, budget = to_plain(setup.contract), setup.config.budget
-    contract = {k: v for k, v in contract.items() if k not in ("fleet", "run", "budget")}
+    contract = {k: v for k, v in contract.items() if k not in OF_OTHERS}
     trust = {name: getattr(budget, name) for name in PROMISED} if budget.epsilon else {}
     (folder / "fleet.toml").write_text(
         toml(

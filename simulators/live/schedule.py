@@ -23,7 +23,9 @@ driven by the same schedule in memory, end in the same states, to the bit.
 #
 # Under a budget there is one thing more, noise, which nobody can draw again: the journal has it, by
 # round, and it is added where the coordinator added it. So a budget's run is held to the laboratory
-# like any other, with the journal's draws.
+# like any other, with the journal's draws. Where sums are masked, too, each device added its own,
+# and no disk has it: it is what a group's total has beyond the laboratory's sums of the same
+# devices, and refused where that is none, or more than all of them together may have drawn.
 #
 # What remains is the schedule, and the journal holds it: for every round the state it was opened
 # on (`base_round`), who trained in it (whose upload is there, whatever became of it), and what its
@@ -47,19 +49,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from coordinator.journal.journal import Journal
 from coordinator.service.build import agreed
 from coordinator.service.extractors import RANDOM
+from coordinator.uploads import assembly
 from coordinator.uploads.fuse import fuse_total, noised, start_state
 from edge_agent.training.context import settle
-from protofleet import wire
+from protofleet import registry, wire
+from protofleet.budget.clipping import POINT
+from protofleet.budget.private import of_contract
+from protofleet.budget.released import beyond, noise_of
 from protofleet.contract import Contract
 from protofleet.errors import FleetError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Recipe, Turn
 from protofleet.values.prototypes import Parts
-from protofleet.values.sums import Partial, merge
+from protofleet.values.sums import Partial, Sum, merge
 from simulators.run.setup import Setup
+
+FAR = 16.0  # times σ: so far nobody draws
 
 
 @dataclass(frozen=True)
@@ -120,9 +130,38 @@ def undisturbed(
     return plan
 
 
-def no_noise(round: int) -> Partial | None:
+# What was added to a round's total, of which these are the sums, after this state.
+Noise = Callable[[int, Partial, GlobalState], Partial | None]
+
+
+def no_noise(round: int, plain: Partial, before: GlobalState) -> Partial | None:
     """Where there is no budget."""
     return None
+
+
+def noise_in(journal: Journal) -> Noise:
+    """Of a run under a budget."""
+    contract, recipe, hyper = agreed(journal)
+    under = of_contract(registry.load(recipe.name), contract, hyper)
+
+    def masked(round: int, plain: Partial, before: GlobalState) -> Partial | None:
+        assert under is not None  # it is asked under a budget alone
+        turn = Turn(contract, hyper, round)
+        found = assembly.total(journal, recipe, turn)
+        rest, mechanism = beyond(found, plain), under.stage(turn, before)
+        for name, steps in rest.arrays.items():
+            widest = max(mechanism.scales(name)) * 2.0**POINT * _there(plain) ** 0.5
+            if not np.any(steps) or np.abs(steps).max() > FAR * widest:
+                raise FleetError(f"round {round}: {name} has other noise than devices add")
+        return noise_of(rest)
+
+    if contract.budget is None or contract.masks is None:
+        return lambda round, plain, before: journal.noise(round)
+    return masked
+
+
+def _there(plain: Partial) -> int:
+    return max(int(one.weights.max(initial=1)) for one in plain.values() if isinstance(one, Sum))
 
 
 def follow(
@@ -131,7 +170,7 @@ def follow(
     hyper: Any,
     plan: Sequence[Planned],
     devices: Mapping[str, ScheduledDevice],
-    noise: Callable[[int], Partial | None] = no_noise,
+    noise: Noise = no_noise,
 ) -> dict[int, str]:
     """The hash of the state after every round that ended in one; the start is round 0."""
 
@@ -161,7 +200,7 @@ def follow(
         for round, agent, weight in step.counted:
             total = merge(total, recipe.fold(turn(round), uploads[round, agent], weight))
         if contract.budget is not None:
-            total = noised(total, noise(step.round))
+            total = noised(total, noise(step.round, total, before))
         before = states[step.round] = fuse_total(recipe, turn(step.round), total, before)
     return {round: state.sha256 for round, state in states.items()}
 
@@ -176,7 +215,7 @@ def of_run(setup: Setup, data_dir: Path) -> dict[int, str]:
     try:
         contract, recipe, hyper = agreed(journal)
         plan, devices = read(journal), _devices(setup, contract, data_dir)
-        return follow(recipe, contract, hyper, plan, devices, journal.noise)
+        return follow(recipe, contract, hyper, plan, devices, noise_in(journal))
     finally:
         journal.close()
 

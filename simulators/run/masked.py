@@ -15,7 +15,7 @@ from protofleet.exchange.state import GlobalState, Upload
 from protofleet.masking.group import Agreement, Convener, Member
 from protofleet.masking.layout import Layout
 from protofleet.masking.letters import Letter, decode_letter, encode_letter
-from protofleet.masking.rooms import Ceilings, Rooms
+from protofleet.masking.rooms import Ceilings, MaskTerms, Rooms
 from protofleet.masking.shares import Draw
 from protofleet.recipe import Recipe, Turn
 from protofleet.values.sums import Partial, merge
@@ -62,17 +62,22 @@ def masked_round(
     return added(partials, rooms, config.masks.dropouts, lost)
 
 
-def ceilings(config: LabConfig, devices: int) -> Ceilings:
-    """The closer of what is let in and what a masked sum has room for."""
+def terms(config: LabConfig) -> MaskTerms:
+    """What is agreed on: the closer of what is let in and what a masked sum has room for."""
     limits, room = config.admission, config.masks
     norm = min(limits.norm, room.mask_norm)
-    return Ceilings(
-        devices,
+    return MaskTerms(
+        room.dropouts,
         norm,
         min(limits.largest, room.mask_largest),
         min(limits.samples, room.mask_samples),
         min(limits.trace, norm**2),
     )
+
+
+def ceilings(config: LabConfig, devices: int) -> Ceilings:
+    """Of a group of so many."""
+    return terms(config).ceilings(devices)
 
 
 def sampler(config: LabConfig, turn: Turn[Any]) -> Sampler:

@@ -193,7 +193,8 @@ def _private(
     under = private(recipe, turn, budget)
     if under.unit == "sample" and config.run.rounds < under.accountant.publications:
         raise UsageError(f"{recipe.name} under a budget publishes twice", "--rounds 2")
-    return under, replace(turn.contract, budget=budget)
+    masks = masked.terms(config) if config.masks.secure_sum else None
+    return under, replace(turn.contract, budget=budget, masks=masks)
 
 
 def _check_sums(config: LabConfig, recipe: Recipe[Any], turn: Turn[Any]) -> None:

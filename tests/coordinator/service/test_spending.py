@@ -53,6 +53,11 @@ def test_rounds_are_publications_where_nobody_says():
     assert budget(plan("fleet", rounds=0)).publications == 1  # it has two of its own
 
 
+@pytest.mark.parametrize("method", ["fleet", "fedproto", "protonorm", "feddistill"])
+def test_it_is_the_same_under_masks(method):
+    assert budget(plan(method, trust={"secure_sum": True})) == budget(plan(method))
+
+
 def test_a_run_goes_on_with_the_digits_that_it_announced():
     first = budget(plan())
     as_written = (
@@ -67,7 +72,6 @@ def test_a_run_goes_on_with_the_digits_that_it_announced():
 @pytest.mark.parametrize(
     ("of", "words"),
     [
-        (plan("fleet", trust={"secure_sum": True}), "trust.epsilon: under masks fleet's"),
         (plan(max_staleness=1), "max_staleness: under a budget an upload counts once"),
         (plan(mode="async"), "under a budget an upload counts once"),
         (plan(enrol="auto"), "serve.enrol: auto"),

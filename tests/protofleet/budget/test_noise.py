@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from protofleet.budget.noise import drawn, seeded
+from protofleet.budget.noise import drawn, in_pieces, seeded
 from protofleet.errors import UsageError
 from protofleet.util import extras
 
@@ -47,3 +47,16 @@ def test_a_device_that_has_no_sampler_says_so_in_one_line(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
     with pytest.raises(UsageError, match=r"budgets need the package opendp.*protofleet\[privacy\]"):
         drawn(1.0, 1)
+
+
+def test_in_pieces_it_is_as_much_and_others_have_their_turn_between():
+    turns, sizes = [], []
+
+    def sample(scale, count):
+        sizes.append((scale, count))
+        return np.arange(count)
+
+    pieces = in_pieces(sample, lambda: turns.append(1), 4)
+    assert len(pieces(2.0, 10)) == 10
+    assert (sizes, len(turns)) == ([(2.0, 4), (2.0, 4), (2.0, 2)], 3)
+    assert len(pieces(2.0, 0)) == 0

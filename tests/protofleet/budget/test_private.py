@@ -23,11 +23,13 @@ from protofleet.contract import Contract, Input
 from protofleet.errors import FusionError, UsageError
 from protofleet.exchange import learned
 from protofleet.exchange.state import GlobalState, Upload
+from protofleet.masking.layout import Layout
+from protofleet.masking.rooms import MaskTerms
 from protofleet.recipe import Turn
 from protofleet.statistics.contribution import MEANS, SCATTER
 from protofleet.toolbox.summaries import class_means
 from protofleet.values.prototypes import Prototypes, Tensors
-from protofleet.values.sums import merge, merge_all
+from protofleet.values.sums import digest, merge, merge_all
 from tests.masking import limits
 
 CONTRACT = Contract("f", "r", 0, ("a", "b", "c"), Input("vector", (6,)), 6)
@@ -55,11 +57,11 @@ def test_one_sample_moves_what_is_released_no_further_than_it_is_said_to(seed, n
     whole, (centre, _) = under(budget=replace(CLOSE, norm=norm)), samples(seed, 1)
     second = GlobalState({CENTRE: Tensors({"centre": centre[0], "norm": np.float32(norm), **MANY})})
     x, y = samples(seed)
-    for before, sent in (
-        (GlobalState(), lambda rows: sent_first(x[rows], norm)),
-        (second, lambda rows: sent_second(x[rows] - centre, y[rows], float(np.float32(norm)))),
+    for number, before, sent in (
+        (1, GlobalState(), lambda rows: sent_first(x[rows], norm)),
+        (2, second, lambda rows: sent_second(x[rows] - centre, y[rows], float(np.float32(norm)))),
     ):
-        mechanism = whole[0].stage(whole[1], before)
+        mechanism = whole[0].stage(replace(whole[1], round=number), before)
         every, one_less = (mechanism.widened(folded(sent(r))) for r in (slice(None), slice(1, 9)))
         assert every.keys() == mechanism.sums.keys()
         for name, one in mechanism.sums.items():
@@ -217,23 +219,24 @@ def test_what_was_shortened_is_let_in_in_both_publications(seed, norm):
     (x, y), (centre, _) = samples(seed), samples(seed, 1)
     second = GlobalState({CENTRE: Tensors({"centre": centre[0], "norm": np.float32(norm), **MANY})})
     assert whole.unclipped(turn, GlobalState(), sent_first(x, norm)) == ""
-    sent = sent_second(x - centre, y, float(np.float32(norm)))
-    assert whole.unclipped(turn, second, sent) == ""
+    sent, later = sent_second(x - centre, y, float(np.float32(norm))), replace(turn, round=2)
+    assert whole.unclipped(later, second, sent) == ""
     # As long as it likes, or for another publication.
     assert "longer than" in whole.unclipped(turn, GlobalState(), sent_first(x * 50, norm * 50))
-    assert "are due" in whole.unclipped(turn, second, sent_first(x, norm))
+    assert "are due" in whole.unclipped(later, second, sent_first(x, norm))
     longer = sent_second((x - centre) * 50, y, norm * 50)
-    assert "longer than" in whole.unclipped(turn, second, longer)
+    assert "longer than" in whole.unclipped(later, second, longer)
 
 
 def test_who_has_no_samples_answers_like_everybody_and_adds_nothing():
     whole, turn = under()
     second = GlobalState({CENTRE: Tensors({"centre": np.zeros(6), "norm": np.float32(4), **MANY})})
     x, y = samples(2)
-    for before, sent in (
-        (GlobalState(), lambda rows: sent_first(x[rows], 4.0)),
-        (second, lambda rows: sent_second(x[rows], y[rows], 4.0)),
+    for number, before, sent in (
+        (1, GlobalState(), lambda rows: sent_first(x[rows], 4.0)),
+        (2, second, lambda rows: sent_second(x[rows], y[rows], 4.0)),
     ):
+        turn = replace(turn, round=number)
         nobody, some = (wire.as_received(sent(rows), "half") for rows in (slice(0), slice(None)))
         assert whole.unclipped(turn, before, nobody) == ""
         folded_in = [whole.recipe.fold(turn, Upload("d", 1, "", p), 1) for p in (nobody, some)]
@@ -246,7 +249,132 @@ def test_a_scatter_that_the_squared_lengths_do_not_carry_is_refused():
     second = GlobalState({CENTRE: Tensors({"centre": np.zeros(6), "norm": np.float32(4), **MANY})})
     x, y = samples(3)
     good, large = (dict(sent_second(x * f, y, 4.0)[SUMS].arrays) for f in (0.1, 1.0))
+    turn = replace(turn, round=2)
     mixed = {**good, f"{SCATTER}.octets": large[f"{SCATTER}.octets"]}
     assert "a scatter of samples longer" in whole.unclipped(turn, second, {SUMS: Tensors(mixed)})
     narrow = {**good, f"{MEANS}.octets": good[f"{MEANS}.octets"][:, :, :5]}
     assert "rows of other sizes" in whole.unclipped(turn, second, {SUMS: Tensors(narrow)})
+
+
+def test_a_round_is_the_publication_of_its_number_whatever_the_state_says():
+    """Nobody who makes up states has the large part of the budget twice."""
+    whole, turn = under()
+    second = GlobalState({CENTRE: Tensors({"centre": np.zeros(6), "norm": np.float32(4), **MANY})})
+    first, later = (whole.stage(replace(turn, round=n), second) for n in (1, 2))
+    assert (set(first.sums), first.rho) == ({CENTRE, LENGTH}, whole.accountant.rho_at(1))
+    assert (set(later.sums), later.rho) == ({MEANS, LENGTH, SCATTER}, whole.accountant.rho_at(2))
+    assert first.rho + later.rho == pytest.approx(CLOSE.rho)
+
+
+def test_where_the_first_came_to_nothing_the_second_is_of_means_about_no_centre():
+    whole, turn = under(budget=budget_of(900.0, 0.5, 64.0, 1))
+    turn, (x, y) = replace(turn, round=2), samples(4, 400)
+
+    class Me:
+        def features(self):
+            class Seen:
+                high, labels = x, y
+
+            return Seen
+
+    parts = wire.as_received(whole.recipe.summarise(turn, Me(), {}), "half")
+    assert whole.unclipped(turn, GlobalState(), parts) == ""
+    assert set(folded(parts)) == {MEANS, LENGTH}
+    total = whole.recipe.fold(turn, Upload("d", 2, "", parts), 1)
+    total = merge(total, whole.noise(turn, GlobalState(), seeded(np.random.default_rng(0))))
+    of = learned.moments(whole.recipe.fuse(turn, total, GlobalState()).shared)
+    assert of.means == pytest.approx(class_means(x, y).vectors, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": np.float32(0)},
+        {"norm": np.float32(-4)},
+        {"norm": np.float32(8.1)},
+        {"norm": np.ones(2, np.float32)},
+        {"samples": np.ones(3, np.float32)},
+        {"centre": np.zeros(5, np.float32)},
+        {"centre": np.zeros((6, 6), np.float32)},
+    ],
+)
+def test_a_centre_that_no_publication_comes_to_is_answered_by_nobody(changes):
+    whole, turn = under()
+    good = {"centre": np.zeros(6, np.float32), "norm": np.float32(8), **MANY}
+    whole.stage(replace(turn, round=2), GlobalState({CENTRE: Tensors(good)}))
+
+    class Me:
+        def features(self):
+            class Seen:
+                high, labels = samples(1)
+
+            return Seen
+
+    for lies in (good | changes, {n: a for n, a in good.items() if n not in changes}):
+        state = {CENTRE: Tensors(lies)}
+        with pytest.raises(FusionError, match="a centre"):
+            whole.stage(replace(turn, round=2), GlobalState(state))
+        with pytest.raises(FusionError, match="a centre"):
+            whole.recipe.summarise(replace(turn, round=2), Me(), state)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_device_s_sums_have_room_with_their_noise_and_little_more(number):
+    """The ring is as wide as so many samples of so many devices need it, and hardly wider."""
+    whole, turn = under()
+    turn, ceilings = replace(turn, round=number), limits(5)
+    state = GlobalState({CENTRE: Tensors({"centre": np.zeros(6), "norm": np.float32(8), **MANY})})
+    x, y = np.full((ceilings.samples, 6), 50.0, np.float32), np.zeros(ceilings.samples, np.int64)
+
+    class Me:
+        def features(self):
+            class Seen:
+                high, labels = x, y
+
+            return Seen
+
+    parts = whole.recipe.summarise(turn, Me(), state.shared)
+    largest = whole.recipe.fold(turn, Upload("d", number, "", parts), 1)
+    rooms = whole.recipe.rooms(turn, ceilings)
+    layout, mechanism = Layout.of(rooms, largest, 5), whole.stage(turn, state)
+    noise = mechanism.noise(seeded(np.random.default_rng(0)), 1 / 3)
+    total = layout.zeros()
+    for _ in range(5):
+        total = total.plus(layout.pack(merge(largest, noise)))
+    assert digest(layout.unpack(total)) == digest(merge_all([largest, noise] * 5))
+    for name, part in largest.items():
+        most = np.abs(part.total()).max() * 2**POINT * 5
+        assert 2.0 ** rooms[name].bits(5) < 2**9 * (most + 5 * 16 * max(mechanism.scales(name)))
+
+
+WIDE = 120
+
+
+def strong(dropouts):
+    """How many directions seem to stand out of the noise, where samples hardly differ in any of
+    them, and seven devices added noise that is enough for four.
+    """
+    contract = replace(CONTRACT, embedding=WIDE, masks=MaskTerms(dropouts))
+    recipe = registry.load("fleet")
+    turn = Turn(contract, recipe.hyper(), 2)
+    whole = private(recipe, turn, budget_of(20.0, 1e-5, 4.0, 1))
+    about = {"centre": np.zeros(WIDE), "norm": np.float32(4), **MANY}
+    state, total = GlobalState({CENTRE: Tensors(about)}), {}
+    for seed in range(7):
+        rng = np.random.default_rng(seed)
+        x, y = rng.normal(size=(300, WIDE)) / 50, rng.integers(0, 3, 300)
+        upload = Upload("d", 2, "", sent_second(x, y, 4.0))
+        noise = whole.noise(turn, state, seeded(rng), 1 / 4)
+        total = merge_all([total, whole.recipe.fold(turn, upload, 1), noise])
+    values = np.linalg.eigvalsh(
+        learned.moments(whole.recipe.fuse(turn, total, state).shared).within
+    )
+    return int((values > np.median(values) * 1.01).sum())
+
+
+def test_what_devices_added_for_those_who_might_be_lost_is_taken_for_noise_too():
+    """It fills a half circle as wide as it is: of seven, of whom three might have been lost,
+    √(7/4) times as wide as was asked for.
+    """
+    assert strong(0) > 5
+    assert strong(3) == 0

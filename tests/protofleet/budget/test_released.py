@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from protofleet.budget.noise import seeded
-from protofleet.budget.released import Mechanism, Released, noise_of, noise_steps, sum_of_steps
+from protofleet.budget.released import (
+    FEWEST,
+    Mechanism,
+    Released,
+    beyond,
+    noise_of,
+    noise_steps,
+    sum_of_steps,
+)
 from protofleet.errors import FusionError
 from protofleet.masking.layout import Layout
 from protofleet.values.sums import Sum, digest, merge, merge_all
@@ -66,6 +74,48 @@ def test_noise_of_several_comes_to_that_of_one():
     many = Mechanism({"means": Released(3000, (), 5.0, 0.6)}, 0.5)
     together = merge_all(many.noise(sample, 1 / 8) for _ in range(8))["means"].total()
     assert together.std() == pytest.approx(5 / math.sqrt(0.6), rel=0.05)
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_with_up_to_as_many_lost_as_may_be_there_is_never_less_of_it(lost):
+    """Seven devices of whom three may be lost: by the draws, against one sampler's σ."""
+    sample, many = (
+        seeded(np.random.default_rng(lost)),
+        Mechanism({"m": Released(9000, (), 5, 1)}, 2),
+    )
+    there = merge_all(many.noise(sample, 1 / 4) for _ in range(7 - lost))["m"].total()
+    assert there.var() == pytest.approx(5**2 / (2 * 2) * (7 - lost) / 4, rel=0.06)
+
+
+def test_a_sum_of_parts_tells_no_more_than_one_sampler_however_many_they_are():
+    """Kairouz, Liu and Steinke 2021: beside Δ/σ a sum of n tells τ for each number; parts as small
+    as they come, a million numbers and devices.
+    """
+    scales = []
+
+    def sample(scale, count):
+        scales.append(scale)
+        return np.zeros(count, np.int64)
+
+    small = Mechanism({"m": Released(2, (3,), 1e-3, 0.5, 1e-3, 0.5)}, 1e3)
+    small.noise(sample, 1e-6)
+    assert scales == [FEWEST, FEWEST]
+    tau = 10 * sum(math.exp(-2 * (math.pi * FEWEST) ** 2 * k / (k + 1)) for k in range(1, 10**6))
+    assert tau * 1e6 < 1e-50
+    # Who draws alone draws what was asked for: that needs no such bound.
+    small.noise(sample)
+    assert max(scales[2:]) < FEWEST
+
+
+def test_what_a_total_has_beyond_its_sums_is_its_noise():
+    plain = merge_all(MECHANISM.widened(own(seed)) for seed in range(3))
+    noise = MECHANISM.noise(seeded(np.random.default_rng(5)))
+    found, steps = beyond(merge(plain, noise), plain), noise_steps(noise)
+    assert all(np.array_equal(found[name], steps[name]) for name in SUMS)
+    with pytest.raises(FusionError, match="of other devices"):
+        beyond(merge(plain, noise), MECHANISM.widened(own(1)))
+    with pytest.raises(FusionError, match="of other devices"):
+        beyond(merge(plain, noise), {name: plain[name] for name in list(SUMS)[:1]})
 
 
 def test_a_row_that_nobody_stands_behind_is_dropped_and_the_others_keep_noisy_weights():

@@ -176,11 +176,10 @@ def beyond(total: Partial, plain: Partial) -> Tensors:
     known = noise_steps(plain)
     rest: dict[str, Ints] = {}
     for name, steps in noise_steps(total).arrays.items():
-        one, other = total[name], plain.get(name)
-        same = isinstance(one, Sum) and isinstance(other, Sum)
-        if not same or not np.array_equal(one.weights, other.weights):
+        one, other = (as_tensors(sums).arrays.get(f"{name}.weights") for sums in (total, plain))
+        if one is None or other is None or not np.array_equal(one, other):
             raise FusionError(f"{name}: of other devices")
-        rest[name] = steps - known[name]
+        rest[name] = np.asarray(steps - known[name], np.int64)
     return Tensors(rest)
 
 

@@ -67,9 +67,6 @@ def simulate(
     if resume and out is None:
         raise UsageError("--resume continues a run in a directory", "name it with --out")
     setup = prepare(config_of(values))
-    if engine == "fleet" and setup.config.masks.secure_sum:
-        words = "--secure-sum is the laboratory's as yet"
-        raise UsageError(words, "leave --engine out")
     run = setup.config.run
     if not as_json:
         click.echo(f"{run.method} on {run.dataset}: {setup.described}")

@@ -49,6 +49,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.journal.journal import Journal
+from coordinator.rounds.meeting import WENT_ON
 from coordinator.service.control import NotRunning, ask
 from protofleet.errors import FleetError
 from protofleet.mqtt.broker.run import Prefer, running_broker
@@ -263,6 +264,7 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
         for row in rows:
             stored = [journal.body(k.blob) for k in journal.uploads(row.round)]
             bodies = [body for body in stored if body]
+            letters = _letters(journal, row.round)
             messages = [decode(body) for body in bodies]
             parts = [m.body for m in messages if m.envelope.t == "upload"]
             measures = (
@@ -279,7 +281,7 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
                     epsilon=0.0 if setup.private is None else setup.private.spent(turn),
                     accuracy=measures["accuracy"],
                     accuracy_std={n: measures["std"].get(n, 0.0) for n in measures["accuracy"]},
-                    up_bytes=sum(map(len, bodies)),
+                    up_bytes=sum(map(len, [*bodies, *letters])),
                     up_floats=sum(map(count_floats, parts)),
                     down_bytes=down.bytes,
                     down_floats=down.floats,
@@ -289,6 +291,13 @@ def _filled(setup: Setup, folder: Path, rows: list[Row], last: Mapping[str, Any]
         return filled
     finally:
         journal.close()
+
+
+def _letters(journal: Journal, round: int) -> list[bytes]:
+    """What devices said in the round's group, where its sums are masked."""
+    group = journal.minutes.group(round)
+    minutes = None if group is None else journal.minutes_of(group)
+    return [minute.body for minute in minutes or () if minute.kind != WENT_ON]
 
 
 def _final(folder: Path) -> Any:

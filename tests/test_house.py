@@ -30,6 +30,7 @@ OF_NO_MODULE = {
     "tests/export/test_npm_package.py": "the npm package in somebody's project, and in a browser",
     "tests/export/test_other_runtimes.py": "our graphs, read by others",
     "tests/export/test_page_live.py": "a page in a browser that follows a fleet",
+    "tests/simulators/live/test_masked_budget.py": "a budget under masks, from samples to a hash",
     "tests/protofleet/methods/test_every_method.py": "what holds for whatever is registered",
     "tests/protofleet/wire/test_golden.py": "bytes of every message that never change",
     "tests/protofleet/wire/test_hostile.py": "any bytes at all, through all of wire/",

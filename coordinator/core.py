@@ -36,6 +36,7 @@ from coordinator.rollouts.steering import LONGEST_NAME, Rollouts, RolloutTerms
 from coordinator.rounds import machine
 from coordinator.rounds.following import RoundAbove, waiting
 from coordinator.rounds.machine import RoundRules, RunState
+from coordinator.rounds.selection import lots_of
 from coordinator.rounds.tally import RoundTally
 from coordinator.uploads.aggregate import AGREED, Aggregator
 from coordinator.uploads.assembly import Assembly, of_round
@@ -47,6 +48,7 @@ from protofleet.budget.noise import Sampler, drawn
 from protofleet.budget.private import Private
 from protofleet.errors import FusionError, UsageError, WireError
 from protofleet.exchange import contributed, pooled, relayed
+from protofleet.exchange.lots import Lots
 from protofleet.exchange.rollouts import TrialTerms
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.link.events import Publication
@@ -159,7 +161,7 @@ class Core:
         self.journal, self.rules, self.terms = journal, rules, terms
         self.topics, self.messages, self.log = topics, messages, log
         self.aggregator = Aggregator(journal, terms.expected, terms.hyper, terms.staleness)
-        anyone = terms.everyone or rules.cut is not None
+        self._drawn: Lots | None = None  # of the newest round that anybody asked about
         masked = terms.expected.contract.masks is not None
         self.assembly = (
             Assembly(journal, terms.expected.contract, messages, log) if masked else None
@@ -171,7 +173,7 @@ class Core:
             messages,
             log,
             terms.staleness,
-            anyone,
+            self._asks,
             self.assembly,
         )
         self.catalogue = Catalogue(journal, messages, terms.enrol, log, terms.expected.limits)
@@ -1000,20 +1002,36 @@ class Core:
         if self.is_ledger or not self.run_state.number:
             # No round is open, or ever will be: what devices go by is all that is in it.
             opened = RoundRecord(0, GlobalState().base, 0, (), talks=False)
-            return self.messages.round(opened, self.run_state, self.rules, True, False, 0)
+            return self.messages.round(opened, self.run_state, self.rules, None, False, 0)
         opened = opened or self._round(self.run_state.number)
+        lots = self._lots(opened)
         if self.run_state.phase != "collecting":
             # There is nothing to train on, but a state to classify with.
             opened = replace(opened, base=self.state.base, base_round=self.base_round)
-        everyone = self.terms.everyone or self.rules.cut is not None
         return self.messages.round(
             opened,
             self.run_state,
             self.rules,
-            everyone,
+            lots,
             bool(self.state.own),
             self.terms.staleness,
         )
+
+    def _lots(self, opened: RoundRecord) -> Lots | None:
+        """The rule by which a round asks; None where everybody takes part."""
+        if self.terms.everyone or self.rules.cut is not None:
+            return None
+        if self._drawn is None or self._drawn.round != opened.round:
+            contract = self.terms.expected.contract
+            self._drawn = lots_of(contract, opened.round, opened.asked)
+        return self._drawn
+
+    def _asks(self, opened: RoundRecord, agent: str) -> bool:
+        """Whether a device may answer, as it knows itself: of those that came when the round was
+        open already, too.
+        """
+        lots = self._lots(opened)
+        return lots is None or lots.ask(agent)
 
     def _round(self, number: int) -> RoundRecord:
         opened = self.journal.round(number)

@@ -11,6 +11,7 @@ from coordinator.journal.records import RoundRecord
 from coordinator.rounds.machine import RoundRules, RunState
 from protofleet import wire
 from protofleet.contract import Contract
+from protofleet.exchange.lots import BAR, Lots
 from protofleet.exchange.state import GlobalState
 from protofleet.masking.letters import Letter, encode_letter
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor, BlobLimits
@@ -89,11 +90,13 @@ class Messages:
         opened: RoundRecord,
         run_state: RunState,
         rules: RoundRules,
-        everyone: bool,
+        lots: Lots | None,
         own: bool,
         staleness: int,
     ) -> Publication:
-        """All that a device needs to take part."""
+        """All that a device needs to take part; without lots everybody does. Nobody is named: who
+        is asked would be longer than a packet.
+        """
         phases = {"collecting": RoundPhase.OPEN, "done": RoundPhase.DONE}
         phase = phases.get(run_state.phase, RoundPhase.CLOSED)
         paused = run_state.paused and phase == RoundPhase.CLOSED
@@ -101,7 +104,8 @@ class Messages:
             "phase": RoundPhase.PAUSED if paused else phase,
             "contract": self.contract.announced(),
             "hyper": to_plain(self.hyper),
-            "participants": None if everyone else list(opened.asked),
+            "participants": None if lots is None else [],
+            **({} if lots is None else {BAR: lots.bar}),
             "base_round": opened.base_round,
             "own": own,
             "talks": opened.talks,

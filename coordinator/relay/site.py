@@ -63,6 +63,7 @@ from coordinator.rounds.following import RoundAbove
 from protofleet import wire
 from protofleet.errors import FleetError, FusionError, WireError
 from protofleet.exchange import contributed, published
+from protofleet.exchange.lots import read_lots
 from protofleet.exchange.published import STABLE
 from protofleet.exchange.state import GlobalState
 from protofleet.mqtt.blobs.descriptor import BlobDescriptor
@@ -285,10 +286,15 @@ class SiteRelay:
         if not agreement.has_rounds or self._differs:
             return []
         envelope, body = message.envelope, message.body
-        asked = body.get("participants")
+        named, number = body.get("participants"), envelope.round or 0
+        lots = read_lots(body, agreement.contract, number)
         is_open = body.get("phase") == RoundPhase.OPEN
-        is_open = is_open and (asked is None or self._terms.name in asked)
-        above = RoundAbove(envelope.round or 0, envelope.base or "", is_open)
+        is_open = is_open and (
+            named is None
+            or self._terms.name in named
+            or (lots is not None and lots.ask(self._terms.name))
+        )
+        above = RoundAbove(number, envelope.base or "", is_open)
         return self._core.follow_round(above, now)
 
     def _state(self, message: Message, now: float) -> list[Publication]:

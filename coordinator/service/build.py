@@ -297,12 +297,10 @@ def rules_of(
         everybody = partial(selection.participants, contract, share=1.0)
         least = serve.min_agents
         return RoundRules(everybody, None, least, quorum=0.0, timeout=serve.round_timeout)
-    # Where all take part, nobody is named.
-    room = None if serve.participation >= 1 else _room(plan, contract)
     least = 1 if contract.masks is None else contract.masks.least
     return RoundRules(
         lambda number, agents: selection.participants(
-            contract, number, agents, serve.participation, room
+            contract, number, agents, serve.participation
         ),
         serve.rounds or None,
         max(serve.min_agents, least),
@@ -325,14 +323,6 @@ def _settings(plan: FleetConfig, contract: Contract, recipe: Recipe[Any]) -> Any
         except FusionError as error:
             raise SettingError(f"trust.secure_sum: {error.words}", error.hint) from None
     return hyper
-
-
-def _room(plan: FleetConfig, contract: Contract) -> int:
-    """Bytes for names in an announcement: it travels whole, or it does not travel."""
-    document = {"contract": contract.announced(), "settings": dict(plan.settings)}
-    # Everything else in it is numbers, hashes and names of at most 63 letters: less than 2 KiB.
-    size = len(json.dumps(document).encode()) + 2048
-    return max(0, BlobLimits(packet=plan.broker.packet).chunk - size)
 
 
 def enrol_policy(plan: FleetConfig, address: Address) -> Policy:

@@ -114,7 +114,7 @@ class Intake:
     messages: Messages
     log: Log
     staleness: int
-    anyone: bool  # who was not asked may answer, too
+    asks: Callable[[RoundRecord, str], bool]  # whether a round is this device's, too
     assembly: Assembly | None = None  # where sums are masked
     counters: Counters = field(default_factory=Counters)
     fresh: dict[tuple[int, str], NewUpload] = field(default_factory=dict)
@@ -299,7 +299,7 @@ class Intake:
 
     def _status(self, agent: str, opened: RoundRecord, state: RunState) -> str | Refusal:
         if opened.round == state.number and state.phase == "collecting":
-            if not self.anyone and agent not in state.asked:
+            if not self.asks(opened, agent):
                 return Refusal(Reason.NOT_ASKED, f"{agent} was not asked in round {opened.round}")
             return ACCEPTED
         # Once a round is closed, the next one is the first that could take an upload in.

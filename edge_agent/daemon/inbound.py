@@ -59,6 +59,7 @@ from edge_agent.store import Store
 from protofleet import wire
 from protofleet.contract import Contract
 from protofleet.errors import LinkError, WireError
+from protofleet.exchange.lots import read_lots
 from protofleet.masking.letters import decode_letter
 from protofleet.mqtt.topics import TopicParts, Topics
 from protofleet.settings.fields import from_plain
@@ -181,8 +182,8 @@ def read_announcement(envelope: Envelope, body: Mapping[str, Any]) -> Announced:
     contract = body.get("contract")
     if not isinstance(contract, Mapping):
         raise WireError("round.body.contract: missing")
-    # Read for its errors alone: it is passed on as it came, for the training process to read.
-    from_plain(Contract, contract, "contract")
+    # It is passed on as it came, for the training process to read.
+    agreed = from_plain(Contract, contract, "contract")
     participants, hyper = body.get("participants"), body.get("hyper", {})
     if participants is not None and not (
         isinstance(participants, list) and all(isinstance(agent, str) for agent in participants)
@@ -190,16 +191,18 @@ def read_announcement(envelope: Envelope, body: Mapping[str, Any]) -> Announced:
         raise WireError("round.body.participants: neither a list of names nor null")
     if not isinstance(hyper, Mapping):
         raise WireError("round.body.hyper: not a map")
+    number = _number(envelope.round, "round.round")
     return Announced(
         run,
         epoch,
-        _number(envelope.round, "round.round"),
+        number,
         str(body.get("phase", "")),
         None if participants is None else tuple(participants),
         _number(body.get("base_round"), "round.body.base_round"),
         _text(envelope.base, "round.base"),
         body.get("own") is True,
         RoundSpec(run, _text(envelope.method, "round.method"), contract, hyper),
+        read_lots(body, agreed, number),
     )
 
 

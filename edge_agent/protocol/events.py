@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from protofleet.exchange.lots import Lots
 from protofleet.masking.letters import Letter
 from protofleet.wire.codes import Scope
 
@@ -75,6 +76,13 @@ class Announced:
     base: str
     own: bool
     spec: RoundSpec
+    lots: Lots | None = None
+
+    def asks(self, agent: str) -> bool:
+        """Whether a device takes part: all do, or it is named, or by its lot."""
+        if self.participants is None or agent in self.participants:
+            return True
+        return self.lots is not None and self.lots.ask(agent)
 
 
 @dataclass(frozen=True)

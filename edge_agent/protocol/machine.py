@@ -464,9 +464,7 @@ def _evaluate(me: DeviceState) -> Step:
 
 def _asks(me: DeviceState, announced: Announced) -> bool:
     """Whether the round is open and this device takes part in it."""
-    return announced.phase == RoundPhase.OPEN and (
-        announced.participants is None or me.rules.agent in announced.participants
-    )
+    return announced.phase == RoundPhase.OPEN and announced.asks(me.rules.agent)
 
 
 def _here(me: DeviceState, announced: Announced) -> bool:

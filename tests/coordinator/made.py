@@ -49,7 +49,6 @@ def core(
     method="fedproto",
     contract=CONTRACT,
     hyper=None,
-    room=None,
     silence=300.0,
     devices=10_000,
     ledger=None,
@@ -65,7 +64,7 @@ def core(
     recipe = recipe if under is None else under.recipe
     expected = Expected(contract.fleet, contract.run, recipe, contract, sites=sites)
     rules = RoundRules(
-        lambda n, who: selection.participants(contract, n, who, share, room),
+        lambda n, who: selection.participants(contract, n, who, share),
         rounds,
         min_agents,
         quorum,

@@ -17,6 +17,7 @@ from coordinator.service.replay import replayed
 from coordinator.uploads.aggregate import Aggregator
 from protofleet import wire
 from protofleet.errors import FusionError
+from protofleet.exchange.lots import read_lots
 from tests.coordinator.made import (
     AGENTS,
     agreed,
@@ -321,16 +322,22 @@ def test_bytes_that_were_lost_cost_their_upload_alone(tmp_path):
     assert again.state.sha256 == expected(again, 1, ("b", "c")).sha256
 
 
-def test_an_announcement_names_no_more_devices_than_there_is_room_for(tmp_path):
-    made = core(tmp_path, share=0.9, room=4000)
-    names = [f"{n:05}".ljust(63, "x") for n in range(5000)]
-    made.recover(0.0)
-    said = made.take([birth(name) for name in names], 0.0)
-    (message,) = [p for p in said if p.topic == made.topics.round]
-    body = wire.decode(message.payload).body
-    assert len(message.payload) < 8192
-    assert tuple(body["participants"]) == made.run_state.asked
-    assert 50 < len(made.run_state.asked) < 70
+def test_an_announcement_is_as_short_for_thousands_of_devices_as_for_ten(tmp_path):
+    sizes = []
+    for many in (10, 5000):
+        made = core(tmp_path / str(many), share=0.9)
+        names = [f"{n:05}".ljust(63, "x") for n in range(many)]
+        made.recover(0.0)
+        said = made.take([birth(name) for name in names], 0.0)
+        (message,) = [p for p in said if p.topic == made.topics.round]
+        envelope, body, _ = wire.decode(message.payload)
+        lots = read_lots(body, made.terms.expected.contract, envelope.round)
+        assert body["participants"] == []
+        assert made.run_state.asked == tuple(filter(lots.ask, names))
+        assert len(made.run_state.asked) == 0.9 * many
+        sizes.append(len(message.payload))
+    assert max(sizes) < 2048
+    assert abs(sizes[0] - sizes[1]) <= 8
     said = made.take([], 61.0)
     assert made.run_state.phase == "collecting"
     assert sum(len(json.dumps(event)) for event in made.journal.events()) < 4000

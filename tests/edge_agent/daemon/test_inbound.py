@@ -19,10 +19,11 @@ from edge_agent.store import Store
 from protofleet import wire
 from protofleet.contract import Contract, Input
 from protofleet.errors import FleetError, LinkError, SettingError, WireError
+from protofleet.exchange.lots import Lots
 from protofleet.mqtt.blobs.descriptor import descriptor_message
 from protofleet.mqtt.blobs.sender import OutgoingBlob
 from protofleet.mqtt.topics import TopicParts
-from protofleet.settings.fields import to_plain
+from protofleet.settings.fields import from_plain, to_plain
 from protofleet.util.logs import Log
 from protofleet.wire import Envelope
 from tests.edge_agent.fakes import BOOT, TOPICS, FakeLink, outbound_to
@@ -78,6 +79,8 @@ def test_messages_become_events():
         ({"contract": None}, "round.body.contract: missing"),
         ({"contract": CONTRACT | {"classes": ["a", "a"]}}, "classes: names must differ"),
         ({"participants": "all"}, "round.body.participants: neither"),
+        ({"bar": -1}, "round.body.bar: not a whole number"),
+        ({"bar": True}, "round.body.bar: not a whole number"),
         ({"base_round": -1}, "round.body.base_round: missing"),
         ({"hyper": 3}, "round.body.hyper: not a map"),
     ],
@@ -88,6 +91,19 @@ def test_an_announcement_that_makes_no_sense_is_one_line(change, words):
     assert words in str(found.value)
 
 
+def test_who_is_asked_is_named_or_knows_it_by_its_lot():
+    lots = Lots(from_plain(Contract, CONTRACT), 3, 2**62)
+    names = [f"device-{n}" for n in range(100)]
+    asked = [name for name in names if lots.ask(name)]
+    assert 30 < len(asked) < 70
+    announced = inbound.read_announcement(head("round"), BODY | {"participants": [], "bar": 2**62})
+    assert [name for name in names if announced.asks(name)] == asked
+    # As an older coordinator says it, and where all take part.
+    assert inbound.read_announcement(head("round"), BODY).asks("a")
+    assert not inbound.read_announcement(head("round"), BODY).asks("device-1")
+    assert inbound.read_announcement(head("round"), BODY | {"participants": None}).asks("b")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
@@ -95,7 +111,7 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
-KEYS = [*BODY, "online", "mode", "round", "status", "reason", "digest", "missing", "packet"]
+KEYS = [*BODY, "online", "mode", "round", "status", "reason", "digest", "missing", "packet", "bar"]
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.booleans())

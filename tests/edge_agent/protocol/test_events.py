@@ -10,6 +10,7 @@ from edge_agent.protocol import events
 from edge_agent.protocol.events import Event, RoundSpec
 from edge_agent.protocol.machine import DeviceState, step
 from edge_agent.protocol.retry import RetryRules
+from protofleet.exchange.lots import Lots
 from protofleet.masking.group import Survivors
 from protofleet.wire.codes import Scope
 
@@ -22,6 +23,7 @@ EXAMPLES = {
     "Scope": Scope.AGAIN,
     "RoundSpec": SPEC,
     "Letter": Survivors(bytes(16), ("a", "b", "c")),
+    "Lots | None": None,
     "tuple[int, ...]": (1,),
     "tuple[str, ...] | None": None,
 }
@@ -33,7 +35,7 @@ def example(kind):
 
 def test_every_class_of_the_module_is_an_event_but_what_an_announcement_carries():
     classes = {c for _, c in inspect.getmembers(events, dataclasses.is_dataclass)}
-    assert classes - set(get_args(Event)) == {RoundSpec}
+    assert classes - set(get_args(Event)) == {RoundSpec, Lots}
 
 
 @pytest.mark.parametrize("kind", get_args(Event))

@@ -68,7 +68,7 @@ ORDER = {
         ("faults", "photos", "speed", "streams"),
         ("attacks", "trees"),
         ("faults.cases", "experiment"),
-        ("attacks", "rollouts"),
+        ("attacks", "rollouts", "throngs"),
         ("faults.cases",),
         ("cli",),
     ),

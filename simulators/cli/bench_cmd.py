@@ -11,6 +11,7 @@ from simulators.cli.bench_bytes_cmd import against_bytes
 from simulators.cli.bench_cameras_cmd import cameras
 from simulators.cli.bench_codec_cmd import codec
 from simulators.cli.bench_cross_cmd import cross
+from simulators.cli.bench_crowd_cmd import crowd
 from simulators.cli.bench_device_cmd import device
 from simulators.cli.bench_ingest_cmd import ingest
 from simulators.cli.bench_lab_cmd import lab
@@ -44,6 +45,7 @@ for command in (
     cameras,
     codec,
     cross,
+    crowd,
     device,
     ingest,
     lab,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from coordinator.service.control import NotRunning, ask
 from protofleet.errors import FleetError
@@ -14,13 +15,22 @@ from simulators.live.fleet import toml
 from simulators.speed import raw
 
 PATIENCE = 60.0
+NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 @contextmanager
 def serving(
-    folder: Path, url: str, fleet: str, classes: int, embedding: int, serve: Mapping[str, object]
+    folder: Path,
+    url: str,
+    fleet: str,
+    classes: int,
+    embedding: int,
+    serve: Mapping[str, object],
+    more: Mapping[str, object] = NOTHING,
 ) -> Iterator[subprocess.Popen[str]]:
-    """One that has reached its broker; its data is in `data` of the folder."""
+    """One that has reached its broker; its data is in `data` of the folder. `more` are further
+    sections of its settings.
+    """
     file = folder / "fleet.toml"
     contract = {
         "classes": [f"c{i}" for i in range(classes)],
@@ -31,6 +41,7 @@ def serving(
         "serve": {"method": "fedproto", "fleet": fleet, "data_dir": "data", **serve},
         "broker": {"url": url},
         "contract": contract,
+        **more,
     }
     file.write_text(toml(document))
     command = [sys.executable, "-m", "coordinator", "serve", "--config", str(file)]

@@ -1,0 +1,1 @@
+"""Ten thousand devices at one coordinator: light ones, in a few processes."""

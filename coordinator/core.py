@@ -199,7 +199,7 @@ class Core:
                 self.intake.refuse,
                 rules.timeout,
             )
-        self.devices: devices.Devices = {}
+        self.devices = devices.NOBODY
         self._written: dict[str, dict[str, Any]] = {}  # births as the journal has them
         self._forgotten: set[str] = set()  # devices, since the journal was written last
         self._postponed: dict[str, bytes] = {}  # the newest birth of devices that say too many
@@ -230,7 +230,7 @@ class Core:
         # Known devices count as just lost until they speak, so that a restart does not change who
         # is asked.
         self._written = self.journal.agents()
-        self.devices = devices.from_births(self._written, now) | dict(self.devices)
+        self.devices = devices.from_births(self._written, now).plus(self.devices)
         resumed = self._resumed(now)
         self.devices = devices.all_asked(self.devices, resumed.asked, now)
         self._look_at = -math.inf
@@ -464,7 +464,7 @@ class Core:
         else:
             gone = self.keeper.forget(agent, now)
         self._follow_ledger()
-        self.devices = {name: d for name, d in self.devices.items() if name != agent}
+        self.devices = self.devices.minus([agent])
         self._written.pop(agent, None)
         with self.journal.commit():
             self.journal.drop_agents([agent])
@@ -641,7 +641,7 @@ class Core:
         if len(self.devices) >= most:
             oldest = devices.longest_gone(self.devices, now, self.terms.patience)
             if oldest is not None:
-                self.devices = {name: d for name, d in self.devices.items() if name != oldest}
+                self.devices = self.devices.minus([oldest])
                 self._written.pop(oldest, None)
                 self._forgotten.add(oldest)
         return len(self.devices) < most

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from coordinator.shelves import Shelves
+
 # Theory of operation
 #
 # A birth is retained and a last will may be lost with its broker, so what they say of a device is
@@ -69,15 +71,20 @@ class DeviceRecord:
         return self.asked >= self.seen and now - self.asked >= patience.silence
 
 
-Devices = Mapping[str, DeviceRecord]
+Devices = Shelves[str, DeviceRecord]
+NOBODY: Devices = Shelves()
 
 
-def from_births(births: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, DeviceRecord]:
+def from_births(births: Mapping[str, Mapping[str, Any]], now: float) -> Devices:
     """Devices as the journal remembers them, none of them heard of yet."""
-    return {
-        agent: DeviceRecord(agent, left=birth.get("left") is True, seen=now, about=_about(birth))
-        for agent, birth in births.items()
-    }
+    return Shelves(
+        {
+            agent: DeviceRecord(
+                agent, left=birth.get("left") is True, seen=now, about=_about(birth)
+            )
+            for agent, birth in births.items()
+        }
+    )
 
 
 def with_birth(
@@ -92,14 +99,15 @@ def with_birth(
     before = devices.get(agent, DeviceRecord(agent))
     if body.get("online") is True:
         born = replace(before, boot=boot, online=True, left=False, seen=now, epoch=epoch)
-        return {**devices, agent: replace(born, about=_about(body), declines="")}
+        return devices.plus({agent: replace(born, about=_about(body), declines="")})
     # The broker sends the will of a connection that it gave up, and that may be after the device
     # is back with a new one. A device from the journal has no boot id yet: any death is its own.
     if agent not in devices or (before.boot and boot != before.boot):
         return devices
     # One that leaves for good says so; what a will speaks for is expected back.
     leaves = body.get("reason") == "left"
-    return {**devices, agent: replace(before, boot=boot, online=False, left=leaves, seen=now)}
+    gone = replace(before, boot=boot, online=False, left=leaves, seen=now)
+    return devices.plus({agent: gone})
 
 
 def alive(devices: Devices, agent: str, now: float, **changes: Any) -> Devices:
@@ -107,24 +115,24 @@ def alive(devices: Devices, agent: str, now: float, **changes: Any) -> Devices:
     device = devices.get(agent)
     if device is None:
         return devices
-    return {**devices, agent: replace(device, seen=now, online=not device.left, **changes)}
+    return devices.plus({agent: replace(device, seen=now, online=not device.left, **changes)})
 
 
 def all_alive(devices: Devices, agents: Iterable[str], now: float) -> Devices:
-    """Signs of life of many at once, for one copy of the table."""
+    """Signs of life of many at once."""
     alive = {
         agent: replace(devices[agent], seen=now, online=not devices[agent].left)
         for agent in agents
         if agent in devices
     }
-    return {**devices, **alive} if alive else devices
+    return devices.plus(alive) if alive else devices
 
 
 def all_asked(devices: Devices, agents: Iterable[str], now: float) -> Devices:
     """These are asked now; who owes an answer already goes on owing it since then."""
     known = (devices[agent] for agent in agents if agent in devices)
     asked = {d.agent: replace(d, asked=now) for d in known if d.asked < d.seen}
-    return {**devices, **asked} if asked else devices
+    return devices.plus(asked) if asked else devices
 
 
 def all_owing(devices: Devices, agents: Iterable[str], now: float, patience: Patience) -> Devices:
@@ -134,19 +142,19 @@ def all_owing(devices: Devices, agents: Iterable[str], now: float, patience: Pat
     since = now - patience.silence
     known = (devices[agent] for agent in agents if agent in devices)
     silent = {d.agent: replace(d, asked=d.seen) for d in known if d.asked < d.seen <= since}
-    return {**devices, **silent} if silent else devices
+    return devices.plus(silent) if silent else devices
 
 
 def longest_gone(devices: Devices, now: float, patience: Patience) -> str | None:
     """Whose place another may take: who is gone and was not heard for longest, if anyone is."""
     gone = (device for device in devices.values() if device.gone(now, patience))
-    oldest = min(gone, key=lambda device: device.seen, default=None)
+    oldest = min(gone, key=lambda device: (device.seen, device.agent), default=None)
     return None if oldest is None else oldest.agent
 
 
 def pupils(devices: Devices) -> Devices:
     """All but sites: who runs a bundle itself."""
-    return {name: device for name, device in devices.items() if not device.is_site}
+    return devices.minus([name for name, device in devices.items() if device.is_site])
 
 
 def eligible(devices: Devices, now: float, patience: Patience) -> tuple[str, ...]:

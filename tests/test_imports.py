@@ -42,7 +42,8 @@ ORDER = {
         ("cli",),
     ),
     "coordinator": (
-        ("errors", "config", "alerts", "devices", "rounds", "members"),
+        ("errors", "config", "alerts", "shelves"),
+        ("devices", "rounds", "members"),
         ("journal",),
         ("messages",),
         ("uploads",),

@@ -7,7 +7,7 @@ ONLINE = {"online": True, "classes": ["apple"], "samples": 5, "secret": "not kep
 
 
 def born(boot="b1", table=None, at=0.0):
-    return devices.with_birth(table or {}, "a", boot, ONLINE, at)
+    return devices.with_birth(table or devices.NOBODY, "a", boot, ONLINE, at)
 
 
 def ended(table, boot="b1", reason="lost", at=10.0):
@@ -34,7 +34,7 @@ def test_a_will_of_an_earlier_life_says_nothing():
 
 
 def test_the_will_of_a_stranger_registers_nobody():
-    assert ended({}) == {}
+    assert ended(devices.NOBODY) == {}
 
 
 def test_a_device_from_the_journal_takes_any_will_for_its_own():
@@ -94,4 +94,6 @@ def test_the_place_that_another_may_take_is_of_the_one_that_was_gone_first():
 
 def test_of_a_birth_only_what_is_of_the_right_kind_is_kept():
     body = {"online": True, "samples": "many", "version": 3, "classes": ["apple", 3, None]}
-    assert devices.with_birth({}, "a", "b", body, 0.0)["a"].about == {"classes": ["apple"]}
+    assert devices.with_birth(devices.NOBODY, "a", "b", body, 0.0)["a"].about == {
+        "classes": ["apple"]
+    }

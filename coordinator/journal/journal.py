@@ -32,7 +32,8 @@ from protofleet.values.sums import Partial
 #
 # What a commit is. `with journal.commit():` is one transaction of the database: all that is written
 # in it is there after a crash, or nothing. It waits for the disk, so whatever the core says after
-# the block is true for good. Others read meanwhile, and see whole commits.
+# the block is true for good. Others read meanwhile, and see whole commits. A block inside another
+# is part of it: whoever takes in many things that are each written by themselves has one wait.
 #
 # The order. Beside SQLite bytes of uploads go to segments first (`coordinator.journal.segments`),
 # inside the block but before its COMMIT; so no row ever points to bytes that are not there. A block
@@ -81,6 +82,7 @@ _NOISE = "noise"
 ASIDE = "aside:"  # names of files that are nobody's bundle
 NUMBERED = (("id", "blobs"), ("blob", "logged"))  # where numbers of bytes are
 MOST_EVENTS = 100_000  # and a hundredth more
+REMEMBERED = 8  # rounds
 
 
 class Journal:
@@ -97,7 +99,8 @@ class Journal:
     ) -> None:
         self.directory, self._wall = directory, wall
         self._lock: TextIO | None = None if read_only else _locked(directory, claim)
-        self._newest: RoundRecord | None = None
+        self._rounds: dict[int, RoundRecord] = {}  # those that were asked for last
+        self._within = self._spoiled = False  # a block is open; one inside it failed
         self._events = 0  # of this life
         try:
             self._db = opened(directory, address, None if read_only else claim)
@@ -163,15 +166,29 @@ class Journal:
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        """One transaction: all of it or nothing, and on disk when the block is left."""
+        """One transaction: all of it or nothing, and on disk when the block is left. A block inside
+        another is part of that, and on disk when that is left.
+        """
+        if self._within:
+            try:
+                yield
+            except BaseException:
+                self._spoiled = True  # whatever becomes of the error, half a block is not written
+                raise
+            return
         try:
             self._db.begin()
+            self._within, self._spoiled = True, False
             yield
+            if self._spoiled:
+                raise JournalError("a part of what was to be written failed")
             self._db.commit()
         except BaseException:
-            self._newest = None  # it may be a round that is not there now
+            self._rounds.clear()  # they may be rounds that are not there now
             self._db.rollback()
             raise
+        finally:
+            self._within = False
 
     # what is read
 
@@ -187,12 +204,21 @@ class Journal:
         return [_round(*row) for row in rows][::-1]
 
     def round(self, number: int) -> RoundRecord | None:
-        """One round; the newest is asked for with every upload, and remembered."""
-        if self._newest is not None and self._newest.round == number:
-            return self._newest
-        sql = f"SELECT {ROUND} FROM rounds WHERE round=?"
-        row = first(self._db.execute(sql, (number,)))
-        return None if row is None else _round(*row)
+        """One round; the last ones are asked for with every upload, and remembered, as each is as
+        long as the names of all who were asked.
+        """
+        if number not in self._rounds:
+            sql = f"SELECT {ROUND} FROM rounds WHERE round=?"
+            row = first(self._db.execute(sql, (number,)))
+            if row is None:
+                return None
+            self._remember(_round(*row))
+        return self._rounds[number]
+
+    def _remember(self, opened: RoundRecord) -> None:
+        self._rounds[opened.round] = opened
+        if len(self._rounds) > REMEMBERED:
+            del self._rounds[next(iter(self._rounds))]
 
     def upload(self, round: int, agent: str) -> UploadRecord | None:
         """What is known of one upload."""
@@ -369,7 +395,7 @@ class Journal:
             self._wall(),
         )
         self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
-        self._newest = opened
+        self._remember(opened)
 
     def add_uploads(self, uploads: Iterable[tuple[int, str, str, str, bytes]]) -> None:
         """Uploads came: round, agent, hash, status and message; of one that is only recorded the

@@ -147,10 +147,7 @@ class LedgerTables:
                     self._db.execute(f"DELETE FROM {table} WHERE lineage=?", (lineage,))
 
     def put_counts(self, lineage: str, of: CountsRecord) -> None:
-        """In the place of what the device counted before; of all others against another total
-        nothing is left.
-        """
-        self._db.execute("DELETE FROM counts WHERE lineage=? AND total<>?", (lineage, of.total))
+        """In the place of what the device counted before."""
         self._db.execute(
             "INSERT INTO counts (lineage, agent, total, digest, body, at) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (lineage, agent) DO UPDATE SET "
@@ -158,6 +155,10 @@ class LedgerTables:
             (lineage, of.agent, of.total, of.digest, of.body, self._wall()),
         )
         self._changed()
+
+    def drop_counts_but(self, lineage: str, total: str) -> None:
+        """Those against another total: the first against this one are about to be written."""
+        self._db.execute("DELETE FROM counts WHERE lineage=? AND total<>?", (lineage, total))
 
     def drop_counts(self) -> None:
         """All of them: somebody is taken away from what they were counted against."""

@@ -184,11 +184,14 @@ def _no_room(agent: str, source: str, there: Standing) -> Refusal | None:
     """Whether the ledger is full: each contribution takes its room in the journal."""
     if (agent, source) in there.ledger.entries:
         return None
-    own, agents = there.ledger.of(agent), there.ledger.agents
+    own = there.ledger.of(agent)
     if len(own) >= SOURCES:
         words = f"{len(own)} contributions of one device are here, more are not taken"
         return Refusal(Reason.MANY, words)
-    if not own and len(agents) >= there.most_devices:
+    if own or there.ledger.most_agents < there.most_devices:
+        return None
+    agents = there.ledger.agents
+    if len(agents) >= there.most_devices:
         return Refusal(Reason.MANY, f"{len(agents)} devices contributed, more are not taken")
     return None
 

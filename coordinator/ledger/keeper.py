@@ -36,8 +36,9 @@ published when it changed.
 # sum, which a replay looks at and nobody else: its devices hear the classes and the total of the
 # fleet above.
 #
-# Trap: the value is replaced after its commit, so a write that failed leaves it where the journal
-# is. `recover` compares digests and adds up again only where they differ.
+# Trap: the value is replaced after its commit, or put back where that fails (`batch`), so a write
+# that failed leaves it where the journal is. `recover` compares digests and adds up again only
+# where they differ.
 
 from __future__ import annotations
 
@@ -153,11 +154,14 @@ class Keeper:
         self._kept = Ledger()  # the value that the snapshot is of
         self._kept_at = -math.inf
         self._recheck: Recheck | None = None  # of a total that came from a snapshot
+        self._recheck_anew = False  # something changed since it began
         self._total_message: Publication | None = None
         self._dirty = False  # the total is not the version's
         self._counted_at = math.inf  # when the first counts came that are in no version
         self._published_at = self._changed_at = self._compare_at = -math.inf
         self._restless_since = math.inf  # the first change to what is offered
+        # Who is to count, of which ledger and total.
+        self._drawn = (self.ledger, self.offered), frozenset[str]()
 
     @property
     def ledger(self) -> Ledger:
@@ -208,6 +212,7 @@ class Keeper:
         self.ledger, unreadable = read_ledger(tables, empty, like=like)
         if like is self._kept and like.digests.items() <= self.ledger.digests.items():
             self._recheck = Recheck.of(self.ledger) if like.entries else None
+            self._recheck_anew = False
         for agent in unreadable:
             self._log.error("a contribution cannot be read, and is in no sum", agent=agent)
         self.tally = read_tally(tables, lineage)
@@ -252,6 +257,19 @@ class Keeper:
         if isinstance(message, RelayedTotal):
             return self._take_total(agent, message, payload, now)
         return self._take_contribution(agent, message, payload, now)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """One commit for all that is taken in the block: a wait for the disk each would be most of
+        what a contribution costs. If it fails nothing of it was ever here.
+        """
+        before = self.ledger, self.tally
+        try:
+            with self._journal.commit():
+                yield
+        except BaseException:
+            self.ledger, self.tally = before
+            raise
 
     def look(self, now: float) -> tuple[bool, list[Publication]]:
         """Whether there is a new version, and what is to be said beside it."""
@@ -335,6 +353,7 @@ class Keeper:
         tally = self.tally.with_group(total, group)
         with self._journal.commit():
             record = CountsRecord(GROUP, total, group.digest, body)
+            self._journal.ledger.drop_counts_but(self._catalogue.lineage, total)
             self._journal.ledger.put_counts(self._catalogue.lineage, record)
             also()
         self._counted_at = min(self._counted_at, now)
@@ -531,6 +550,8 @@ class Keeper:
             return answer
         record = CountsRecord(agent, claim.total, message.digest, payload)
         with self._journal.commit():
+            if self.tally.total != claim.total:
+                self._journal.ledger.drop_counts_but(offered.lineage, claim.total)
             self._journal.ledger.put_counts(offered.lineage, record)
         self._counted_at = min(self._counted_at, now)
         self.tally = self.tally.plus(agent, message)
@@ -610,12 +631,14 @@ class Keeper:
     def _changed(self, agent: str, now: float) -> None:
         self._restless_since = min(self._restless_since, now)
         self._dirty, self._changed_at = True, now
-        self._recheck = None if self._recheck is None else Recheck.of(self.ledger)
+        self._recheck_anew = True
         self.comparisons = self.comparisons.upset([agent])
 
     def _check_again(self, recheck: Recheck, now: float) -> None:
         """One contribution of a total that was read as it was kept."""
         self._compare_at = now + AGAIN
+        if self._recheck_anew:
+            recheck, self._recheck_anew = Recheck.of(self.ledger), False
         if recheck.ledger.lineage != self.ledger.lineage or not self.ledger.entries:
             self._recheck = None
         elif recheck.open:
@@ -755,9 +778,12 @@ class Keeper:
             payload = self.version.to_count_against(envelope)
             self._total_message = Publication(self._topic, payload, retain=True)
 
-    def _owing(self) -> set[str]:
+    def _owing(self) -> frozenset[str]:
         """Who is to count and has not."""
-        drawn = {agent for agent in self.ledger.agents if self.offered.is_for(agent)}
+        of, drawn = self._drawn
+        if of != (self.ledger, self.offered):  # asked with every turn, and a hash of every name
+            drawn = frozenset(a for a in self.ledger.agents if self.offered.is_for(a))
+            self._drawn = (self.ledger, self.offered), drawn
         return drawn - self.tally.devices if self.tally.total == self.offered.total else drawn
 
     def _compare(self, now: float) -> None:

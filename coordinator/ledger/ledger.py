@@ -18,7 +18,9 @@ in, taking away and replacing are one and the same operation.
 # What a change costs does not depend on who else is there: two contributions are folded, one of
 # them read again from the journal, as the sums of a contribution are a hundred times as large as
 # its message and a thousand of them would not fit into memory. What is remembered of each is its
-# digest, and how many samples of which class.
+# digest, and how many samples of which class, on shelves (`coordinator.shelves`): so a ledger with
+# one changed shares with the one before all that did not change, and nothing that is asked for each
+# contribution may look at everybody's.
 #
 # Class ids. Devices name classes by words, sums have rows by number. In here a class has the least
 # number that was free when it came, so that the total need not be re-keyed when one comes; these
@@ -48,6 +50,7 @@ from itertools import count
 
 import numpy as np
 
+from coordinator.shelves import Shelves
 from protofleet.errors import FusionError
 from protofleet.exchange.contributed import Contributed
 from protofleet.exchange.gathered import GROUP, GroupTotal
@@ -97,10 +100,21 @@ class Ledger:
     """Contributions of one lineage and their total; `ids` are the total's own keys of classes."""
 
     lineage: str = ""
-    entries: Mapping[Place, Entry] = field(default_factory=dict)
+    entries: Shelves[Place, Entry] = field(default_factory=Shelves)
     ids: Mapping[str, int] = field(default_factory=dict)
     total: Partial = field(default_factory=dict)
     buckets: int = 1
+    sources: Shelves[str, tuple[str, ...]] = field(default_factory=Shelves)  # by agent
+    many: tuple[Place, ...] = ()  # entries that are of members
+
+    def holding(self, entries: Mapping[Place, Entry]) -> Ledger:
+        """With these entries, whatever they add up to."""
+        sources: dict[str, tuple[str, ...]] = {}
+        for agent, source in entries:
+            sources[agent] = (*sources.get(agent, ()), source)
+        many = tuple(place for place, entry in entries.items() if entry.members)
+        shelves = Shelves(entries), Shelves(sources)
+        return replace(self, entries=shelves[0], sources=shelves[1], many=many)
 
     def plus(self, agent: str, new: Summand, old: Summand | None = None) -> Ledger:
         """With this contribution, which replaces `old`: what the device said before."""
@@ -111,7 +125,14 @@ class Ledger:
         entry = Entry.of(new)
         ids = _with_ids(rest.ids, tuple(entry.classes))
         total = sums.merge(rest.total, self._folded(agent, new, ids))
-        return replace(rest, entries={**rest.entries, place: entry}, ids=ids, total=total)
+        return replace(
+            rest,
+            entries=rest.entries.plus({place: entry}),
+            ids=ids,
+            total=total,
+            sources=rest.sources.plus({agent: (*rest.sources.get(agent, ()), place[1])}),
+            many=(*rest.many, place) if entry.members else rest.many,
+        )
 
     def without(self, agent: str, old: Summand) -> Ledger:
         """As if it had never come."""
@@ -120,10 +141,17 @@ class Ledger:
         if entry is None or entry.digest != old.digest:
             raise FusionError("what is to be taken away was never added")
         total = sums.subtract(self.total, self._folded(agent, old, self.ids))
-        entries = {key: entry for key, entry in self.entries.items() if key != place}
+        left = tuple(source for source in self.sources[agent] if source != place[1])
         rows = {key // self.buckets for key in _keys(total)}
         ids = {name: number for name, number in self.ids.items() if number in rows}
-        return replace(self, entries=entries, ids=ids, total=total if rows else {})
+        return replace(
+            self,
+            entries=self.entries.minus([place]),
+            ids=ids,
+            total=total if rows else {},
+            sources=self.sources.plus({agent: left}) if left else self.sources.minus([agent]),
+            many=tuple(other for other in self.many if other != place),
+        )
 
     def canonical(self, first: Sequence[str] = ()) -> tuple[tuple[str, ...], Partial]:
         """Class names in an order that tells nothing of arrivals, and the total by their places.
@@ -142,6 +170,11 @@ class Ledger:
     def heard(self) -> Partial:
         """The total without the buckets that most others contradict."""
         return voices.heard(self.total, self.buckets, voices.doubted(self.total, self.buckets))
+
+    @property
+    def most_agents(self) -> int:
+        """No more than so many contributed: what can be said without looking at everybody."""
+        return len(self.sources) + sum(len(self.entries[place].members) for place in self.many)
 
     @property
     def agents(self) -> list[str]:
@@ -187,13 +220,12 @@ class Ledger:
 
     def site_of(self, agent: str) -> str:
         """In whose sum a device is; nobody's where it contributed here."""
-        entries = self.entries.items()
-        sites = (who for (who, _), entry in entries if who != GROUP and agent in entry.members)
-        return next(sites, "")
+        every = ((who, self.entries[who, source]) for who, source in self.many if who != GROUP)
+        return next((who for who, entry in every if agent in entry.members), "")
 
     def of(self, agent: str) -> dict[str, Entry]:
         """What one device contributed, by source."""
-        return {source: entry for (who, source), entry in self.entries.items() if who == agent}
+        return {source: self.entries[agent, source] for source in self.sources.get(agent, ())}
 
     def brought_by(self, name: str) -> list[Place]:
         """Which contributions a class is in."""

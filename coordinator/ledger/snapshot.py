@@ -85,7 +85,8 @@ def read(journal: Journal, lineage: str) -> Ledger | None:
                 for agent, source, digest, classes, members, holders in about["entries"]
             }
             total = sums.from_tensors(Tensors(arrays))
-            return Ledger(lineage, entries, about["ids"], total, about["buckets"])
+            kept = Ledger(lineage, ids=about["ids"], total=total, buckets=about["buckets"])
+            return kept.holding(entries)
     return None
 
 

@@ -109,6 +109,12 @@ class RunState:
             if agent not in self.answered and agent not in self.excused and agent not in self.gone
         ]
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nobody is missing; asked with every batch, and mostly answered by numbers."""
+        accounted = len(self.answered) + len(self.excused) + len(self.gone)
+        return accounted >= len(self.asked) and not self.missing
+
 
 @dataclass(frozen=True)
 class Resumed:
@@ -276,7 +282,7 @@ def _maybe_cut(rules: RoundRules, state: RunState, now: float) -> Step:
         complete = len(state.answered) >= rules.cut
         enough = bool(state.answered)
     else:
-        complete = not state.missing and len(state.answered) >= rules.least
+        complete = state.is_complete and len(state.answered) >= rules.least
         absent = len(state.gone - state.answered)
         quorum = math.ceil(rules.quorum * (len(state.asked) - absent) - 1e-9)
         enough = len(state.answered) >= max(rules.least, quorum)

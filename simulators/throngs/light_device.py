@@ -52,14 +52,16 @@ class Unanswered:
 
     round: int  # 0: a contribution, or counts
     payload: bytes
-    digest: str
+    is_counts: bool
     again_at: float = 0.0
     wait: float = FIRST_WAIT
 
 
 @dataclass
 class LightDevice:
-    """`receipts` is what it was told of each thing that it said, by the digest of its body."""
+    """`receipts` is what it was told of uploads and of what it contributed, by the digest of its
+    body; of counts it keeps none: those against an earlier total are dropped, as they should be.
+    """
 
     agent: str
     topics: Topics
@@ -180,10 +182,10 @@ class LightDevice:
         for statement in self.waiting.values():
             self._say(statement, now)
 
-    def _offer(self, round: int, payload: bytes, now: float) -> None:
+    def _offer(self, round: int, payload: bytes, now: float, *, counts: bool = False) -> None:
         """Say it until its receipt is there."""
         digest = sha256(wire.unseal(payload)[1]).hexdigest()
-        self.waiting[digest] = Unanswered(round, payload, digest)
+        self.waiting[digest] = Unanswered(round, payload, counts)
         if self.is_in:
             self._say(self.waiting[digest], now)
 
@@ -226,7 +228,8 @@ class LightDevice:
         if statement is None or status == UploadStatus.MISSING:
             return
         del self.waiting[digest]
-        self.receipts[digest] = statement.round, status
+        if not statement.is_counts:
+            self.receipts[digest] = statement.round, status
         self._count(now)
 
     def _announced(self, announced: Announcement, now: float) -> None:
@@ -270,7 +273,7 @@ class LightDevice:
             return
         self._counted = about.total
         report = contributors.counted(self.topics.fleet, self.agent, self.seed, self._total)
-        self._offer(0, report, now)
+        self._offer(0, report, now, counts=True)
 
 
 # What is for all comes once to each device of a process, and is read once.

@@ -25,8 +25,9 @@ Broker, coordinator and its page are real and processes of their own; devices ar
 # at five hundred and at ten thousand.
 #
 # Nothing is lost if the journal agrees with the devices: whatever any of them has a receipt for is
-# in it, under that digest, and everybody who was asked is in the cut of each round. Then the
-# journal is replayed, and has to come to the same states.
+# in it, under that digest, and everybody who was asked is in the cut of each round. (Counts are no
+# promise: those against an earlier total are dropped.) Then the journal is replayed, and has to
+# come to the same states.
 
 from __future__ import annotations
 
@@ -184,7 +185,6 @@ def losses(journal: Journal, receipts: Mapping[str, Mapping[str, Any]]) -> tuple
     """
     lineage, lost, newest = contributors.LINEAGE, 0, 0
     there = {(0, r.agent, r.digest) for r in journal.ledger.contributions(lineage)}
-    there |= {(0, r.agent, r.digest) for r in journal.ledger.counts(lineage)}
     for opened in journal.rounds():
         there |= {(opened.round, u.agent, u.digest) for u in journal.uploads(opened.round)}
         cut = journal.cut(opened.round)

@@ -5,13 +5,15 @@ change nothing.
 import itertools
 import json
 from dataclasses import replace
+from functools import partial
+from statistics import pstdev
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core import ATTEMPTS, HEARD_EPOCH
+from coordinator.core import ATTEMPTS, HEARD_EPOCH, deviation
 from coordinator.errors import JournalError
 from coordinator.service.replay import replayed
 from coordinator.uploads.aggregate import Aggregator
@@ -29,6 +31,7 @@ from tests.coordinator.made import (
     receipts,
     upload,
 )
+from tests.working import steps
 
 QUICK = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -559,3 +562,40 @@ def test_held_uploads_too_old_to_be_fused_are_late_and_their_bytes_go(tmp_path):
     assert (kept.status, kept.blob, kept.cut) == ("late", None, None)
     assert made.journal.uploads(None, "held") == []
     assert receipts(made.take([upload("c", 1, base)], 500.0)) == [("c", "late", "")]
+
+
+def test_a_birth_is_as_much_work_among_thousands_as_among_ten(tmp_path):
+    work = {}
+    for many in (10, 2000):
+        made = core(tmp_path / str(many), min_agents=many + 10)
+        made.recover(0.0)
+        made.take([birth(f"device-{n:05}") for n in range(many)], 0.0)
+        again = birth("device-00003", boot="b2")
+        made.take([birth("device-00004", boot="b2")], 0.1)
+        work[many] = [
+            steps(partial(made.take, [said], 0.2))
+            for said in (again, birth("stranger"), birth("device-00005", online=False))
+        ]
+    for few, more in zip(work[10], work[2000], strict=True):
+        assert more < 1.1 * few
+
+
+def test_a_turn_without_news_asks_nobody_where_no_round_could_open(tmp_path):
+    work = {}
+    for many in (10, 2000):
+        made = core(tmp_path / str(many), min_agents=many)
+        made.recover(0.0)
+        made.pause(True, 0.0)
+        made.take([birth(f"device-{n:05}") for n in range(many)], 0.0)
+        made.take([], 0.1)
+        work[many] = steps(partial(made.take, [], 0.2))
+        said = made.pause(False, 0.3)
+        assert announced(said)[:2] == (1, "open")
+    assert work[2000] <= 1.1 * work[10]
+
+
+def test_the_deviation_is_the_librarys():
+    numbers = [0.25, 0.5, 0.5, 0.75, 1.0, 0.1]
+    assert deviation(numbers) == pytest.approx(pstdev(numbers), rel=1e-12)
+    assert deviation([0.5]) == 0
+    assert deviation(numbers) == deviation(numbers[::-1])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from coordinator.errors import JournalError
+from coordinator.journal import journal as journal_module
 from coordinator.journal.journal import SCHEMA
 from coordinator.journal.records import CutRecord, RoundRecord
 from protofleet.exchange.state import GlobalState
@@ -109,3 +110,55 @@ def test_events_that_devices_cause_have_an_end(journal, tmp_path, monkeypatch):
         for number in range(1000):
             made.add_event("classes", 7, why=str(number))
     assert [event["why"] for event in made.events(last=1000)] == [*map(str, range(800, 1000))]
+
+
+def test_a_block_inside_another_is_part_of_it(journal, tmp_path):
+    made = journal(tmp_path)
+    with contextlib.suppress(RuntimeError), made.commit():
+        with made.commit():
+            made.set_meta("one", "1")
+        assert made.meta("one") == "1"
+        raise RuntimeError
+    assert made.meta("one") is None
+    with made.commit():
+        with made.commit():
+            made.set_meta("one", "1")
+        with made.commit():
+            made.set_meta("two", "2")
+    made.close()
+    again = journal(tmp_path)
+    assert (again.meta("one"), again.meta("two")) == ("1", "2")
+
+
+def test_of_a_block_one_of_whose_parts_failed_nothing_is_written(journal, tmp_path):
+    made = journal(tmp_path)
+
+    def write():
+        with made.commit():
+            made.set_meta("one", "1")
+            with contextlib.suppress(RuntimeError), made.commit():
+                raise RuntimeError
+
+    with pytest.raises(JournalError, match="a part"):
+        write()
+    assert made.meta("one") is None
+    with made.commit():
+        made.set_meta("two", "2")
+    assert made.meta("two") == "2"
+
+
+def test_rounds_that_are_asked_for_again_and_again_are_read_once(journal, tmp_path, monkeypatch):
+    made, readings = filled(journal, tmp_path, 12), []
+    reading = journal_module._round
+    monkeypatch.setattr(journal_module, "_round", lambda *row: readings.append(1) or reading(*row))
+    for _ in range(50):
+        assert made.round(3).round == 3  # late uploads are of a round that is over
+        assert made.round(12).round == 12
+    assert len(readings) == 1
+    assert made.round(13) is None
+    # One that was not written after all is not remembered, either.
+    with contextlib.suppress(RuntimeError), made.commit():
+        made.add_round(RoundRecord(13, "00" * 32, 12, ("a",), True))
+        assert made.round(13) is not None
+        raise RuntimeError
+    assert made.round(13) is None

@@ -6,11 +6,14 @@ import itertools
 import json
 import random
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from coordinator.config import LedgerSection
+from coordinator.errors import JournalError
+from coordinator.journal.sqlite import SqliteDatabase
 from coordinator.ledger import keeper
 from coordinator.uploads.fuse import fuse_round
 from protofleet import registry
@@ -24,6 +27,7 @@ from protofleet.recipe import Turn
 from protofleet.settings.fields import to_plain
 from protofleet.statistics import contribution, counts
 from protofleet.statistics.held_out import Samples
+from protofleet.values import sums
 from protofleet.values.prototypes import Prototypes
 from protofleet.wire import Envelope
 from tests.contributing import FLEET as FLEET_NAME
@@ -38,6 +42,7 @@ from tests.coordinator.made import (
     receipts,
     totals,
 )
+from tests.working import steps
 
 FLEET = {"a": ("apple", "plum"), "b": ("plum", "apple", "pear"), "c": ("pear", "apple")}
 SETTLED = 20.0  # seconds after which all that is to be counted against was offered
@@ -453,3 +458,106 @@ def test_what_a_device_takes_back_is_as_if_it_had_never_been_said(tmp_path, rest
     assert made.keeper.ledger.agents == []
     said(made, "ac", 600.0)
     assert settled(made, 600.0) == settled_without
+
+
+NEVER = LedgerSection(interval=1e9, settle=1e9)  # versions
+
+
+def crowded(folder, many):
+    """A ledger of so many devices."""
+    made = ledger(folder / str(many), rules=NEVER)
+    names = [f"device-{n:04}" for n in range(many)]
+    made.take([arrived(name, message(name, FLEET["a"])) for name in names], 1.0)
+    return made
+
+
+def test_a_contribution_is_as_much_work_among_hundreds_as_among_ten(tmp_path):
+    work = {}
+    for many in (10, 400):
+        made = crowded(tmp_path, many)
+        first = arrived("x", message("x", FLEET["a"]))
+        other = arrived("x", message("x", FLEET["a"], 1))
+        made.take([arrived("w", message("w", FLEET["a"]))], 2.0)
+        work[many] = [steps(partial(made.take, [said], 2.0)) for said in (first, other)]
+        assert len(made.keeper.ledger.agents) == many + 2
+    for few, more in zip(work[10], work[400], strict=True):
+        assert more < 1.1 * few
+
+
+def test_a_batch_of_contributions_waits_for_the_disk_once(tmp_path, monkeypatch):
+    commits, commit = [], SqliteDatabase.commit
+    monkeypatch.setattr(SqliteDatabase, "commit", lambda db: commits.append(1) or commit(db))
+    numbers = []
+    for many in (1, 10, 50):
+        made = ledger(tmp_path / str(many), rules=NEVER)
+        commits.clear()
+        batch = [arrived(f"d{n}", message(f"d{n}", FLEET["a"])) for n in range(many)]
+        assert len(receipts(made.take(batch, 1.0))) == many
+        numbers.append(len(commits))
+    assert numbers == [1, 1, 1]
+
+
+def test_of_a_batch_that_cannot_be_written_nothing_was_ever_here(tmp_path, monkeypatch):
+    made = ledger(tmp_path, rules=NEVER)
+    made.take([arrived("a", message("a", FLEET["a"]))], 1.0)
+    before, commit = made.keeper.ledger, SqliteDatabase.commit
+
+    def full(db):
+        raise JournalError("the disk is full")
+
+    batch = [arrived(a, message(a, FLEET[a], 1)) for a in FLEET]
+    monkeypatch.setattr(SqliteDatabase, "commit", full)
+    with pytest.raises(JournalError, match="full"):
+        made.take(batch, 2.0)
+    assert made.keeper.ledger is before
+    assert [r.agent for r in made.journal.ledger.contributions(LINEAGE)] == ["a"]
+    monkeypatch.setattr(SqliteDatabase, "commit", commit)
+    made.recover(3.0)
+    assert made.keeper.ledger is before  # nothing had to be added up again
+    assert receipts(made.take(batch, 4.0)) == [(a, "accepted", "") for a in FLEET]
+    alone = ledger(tmp_path / "alone", rules=NEVER)
+    alone.take(batch[::-1], 1.0)
+    assert sums.digest(made.keeper.ledger.canonical()[1]) == sums.digest(
+        alone.keeper.ledger.canonical()[1]
+    )
+
+
+def test_who_contributes_twice_in_one_batch_has_said_the_later_one(tmp_path):
+    made, alone = (ledger(tmp_path / name, rules=NEVER) for name in ("twice", "once"))
+    twice = [arrived("a", message("a", FLEET["a"], seed)) for seed in (1, 2)]
+    made.take([*twice, arrived("b", message("b", FLEET["b"]))], 1.0)
+    alone.take([twice[1], arrived("b", message("b", FLEET["b"]))], 1.0)
+    assert made.keeper.ledger.digests == alone.keeper.ledger.digests
+    totals_of = [sums.digest(core.keeper.ledger.canonical()[1]) for core in (made, alone)]
+    assert totals_of[0] == totals_of[1]
+
+
+def test_while_counts_are_owed_a_turn_asks_nobody_whether_it_is_his(tmp_path):
+    work = {}
+    for many in (5, 80):
+        rules = LedgerSection(interval=0.0, settle=10.0, asked=1_000_000)
+        made = ledger(tmp_path / str(many), rules=rules)
+        names = [f"device-{n:03}" for n in range(many)]
+        made.take([arrived(name, message(name, FLEET["a"])) for name in names], 1.0)
+        total = totals(made.take([], 12.0))[-1]
+        made.take([arrived(names[0], counted(names[0], FLEET["a"], total))], 12.5)
+        made.keeper.comparisons = replace(made.keeper.comparisons, queue=())  # of nobody now
+        made.take([], 13.0)
+        work[many] = steps(partial(made.take, [], 13.0))
+        assert len(made.keeper._owing()) == many - 1
+        # It is asked again once somebody else is here.
+        made.take([arrived("x", message("x", FLEET["a"]))], 14.0)
+        assert "x" in made.keeper._owing()
+    assert work[80] < 1.1 * work[5]
+
+
+def test_counts_of_one_total_delete_none_of_each_others(tmp_path):
+    made = ledger(tmp_path, rules=LedgerSection(interval=0.0, settle=10.0, asked=1_000_000))
+    said(made)
+    total = totals(made.take([], 12.0))[-1]
+    statements = []
+    made.journal._db._db.set_trace_callback(statements.append)
+    made.take([arrived(a, counted(a, FLEET[a], total)) for a in FLEET], 13.0)
+    made.journal._db._db.set_trace_callback(None)
+    assert sum(sql.startswith("DELETE FROM counts") for sql in statements) == 1
+    assert len(made.keeper.tally.devices) == 3

@@ -67,7 +67,7 @@ class Shelves(Mapping[K, V], Generic[K, V]):
         return self.shelves[hash(key) % SHELVES][key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self.shelves[hash(key) % SHELVES]  # type: ignore[comparison-overlap]
+        return key in self.shelves[hash(key) % SHELVES]
 
     def __iter__(self) -> Iterator[K]:
         return chain.from_iterable(self.shelves)

@@ -170,7 +170,10 @@ class LedgerSection:
     """When what devices contributed is published and counted against."""
 
     interval: float = setting(
-        1.0, "seconds from one published classifier to the next, at least", low=0
+        1.0,
+        "seconds from one published classifier to the next, at least; and of more than a thousand"
+        " devices a millisecond each",
+        low=0,
     )
     settle: float = setting(
         20.0,

@@ -745,7 +745,7 @@ class Core:
             pupils = devices.pupils(self.devices)  # of a site its own coordinator makes groups
             present = devices.eligible(pupils, now, self.terms.patience)
             called = self.gathering.look(present, now)
-        published, publications = self.keeper.look(now)
+        published, publications = self.keeper.look(now, len(self.devices))
         if published:
             self.tally.versions = self.tally.versions.plus(self.tally.clock() - began)
             self._follow_ledger()

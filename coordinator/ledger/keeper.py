@@ -10,9 +10,9 @@ published when it changed.
 # does what has become due:
 #
 #   due                          when
-#   a version is published       the total changed, and `interval` passed since the last one; or
-#                                counts came: of all who were to count, or `settle` passed since
-#                                the first of them
+#   a version is published       the total changed, and `interval` passed since the last one, and a
+#                                millisecond for each device that will hear it; or counts came: of
+#                                all who were to count, or `settle` passed since the first of them
 #   its total is offered for     it stood still for `settle`, or it grew by a quarter since the last
 #   counting                     that was offered, the first change to which is `settle` ago
 #   a device is compared with    all stood still for `settle`; one every PAUSE seconds
@@ -97,6 +97,9 @@ MEASURED = "measured"  # the counts that were written down last
 GREW = 1.25  # as often as this many samples make a total worth counting against
 PAUSE = 2.0  # seconds from one device's comparison to the next
 AGAIN = 0.5  # and from one contribution that is added up again
+# Seconds a device between two versions: each goes to everybody, so that while ten thousand devices
+# contribute in a row the broker would be busy with nothing else.
+HEARD_IN = 0.001
 KEEP_EVERY = 600.0  # seconds between two snapshots, which are 13 MB at 1,280 features
 
 REFUSED = UploadStatus.REFUSED
@@ -271,10 +274,12 @@ class Keeper:
             self.ledger, self.tally = before
             raise
 
-    def look(self, now: float) -> tuple[bool, list[Publication]]:
-        """Whether there is a new version, and what is to be said beside it."""
+    def look(self, now: float, listeners: int = 0) -> tuple[bool, list[Publication]]:
+        """Whether there is a new version, and what is to be said beside it; `listeners` are the
+        devices that hear each.
+        """
         publications: list[Publication] = []
-        published = self._version_due(now)
+        published = self._version_due(now, listeners)
         if published:
             self._publish(now)
         if self._offer_due(now):
@@ -727,9 +732,10 @@ class Keeper:
         is_offered = self.offered.total == self.version.total
         self._catalogue.learnt = self.version.learnt(self.offered.share if is_offered else 0.0)
 
-    def _version_due(self, now: float) -> bool:
+    def _version_due(self, now: float, listeners: int) -> bool:
         rules, counted = self._terms.rules, self._counted_at < math.inf
-        if not (self._dirty or counted) or now - self._published_at < rules.interval:
+        interval = max(rules.interval, HEARD_IN * listeners)
+        if not (self._dirty or counted) or now - self._published_at < interval:
             return False
         return self._dirty or now - self._counted_at >= rules.settle or not self._owing()
 

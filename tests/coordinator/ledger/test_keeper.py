@@ -561,3 +561,13 @@ def test_counts_of_one_total_delete_none_of_each_others(tmp_path):
     made.journal._db._db.set_trace_callback(None)
     assert sum(sql.startswith("DELETE FROM counts") for sql in statements) == 1
     assert len(made.keeper.tally.devices) == 3
+
+
+def test_the_more_devices_hear_of_a_version_the_longer_it_is_to_the_next(tmp_path):
+    made = ledger(tmp_path, rules=LedgerSection(interval=1.0, settle=1e9))
+    made.take([], 2.0)
+    made.keeper._published_at = 10.0
+    made.take([arrived("a", message("a", FLEET["a"]))], 10.5)
+    for listeners, due in ((3, 11.0), (1000, 11.0), (10_000, 20.0)):
+        assert not made.keeper._version_due(due - 0.1, listeners)
+        assert made.keeper._version_due(due, listeners)

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+from itertools import pairwise
+
+import pytest
 
 from protofleet.errors import FleetError
 from protofleet.pages import feed as feeding
@@ -33,6 +36,22 @@ def test_a_document_is_read_at_most_so_often_and_not_sent_twice(tmp_path):
     assert request(app, "GET", "/api/other")[0] == 404
 
 
+def test_a_source_that_takes_long_is_asked_a_tenth_of_the_time(tmp_path):
+    calls, now = [], [0.0]
+
+    def source():
+        calls.append(now[0])
+        now[0] += 0.5  # as a list of very many devices does
+        return {"n": len(calls)}
+
+    app = page(tmp_path, Feed({"n": source}, every=1.0, clock=lambda: now[0]))
+    for _ in range(200):
+        request(app, "GET", "/api/n")
+        now[0] += 0.1
+    assert len(calls) == 5
+    assert min(b - a for a, b in pairwise(calls)) == pytest.approx(5.0)
+
+
 def test_a_service_that_is_not_there_is_said_to_be(tmp_path):
     def source():
         raise FleetError("nobody answers", "start it")
@@ -54,7 +73,7 @@ class Browser:
 
 def test_a_stream_says_what_changed_and_ends_with_its_browser():
     numbers = iter([1, 1, 2, 2])
-    feed = Feed({"n": lambda: next(numbers)}, every=0.0)
+    feed = Feed({"n": lambda: next(numbers)}, every=0.0, clock=lambda: 0.0)
 
     async def follow():
         response = await feed.live(Browser(4))

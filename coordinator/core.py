@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -123,6 +123,10 @@ LONGEST_WORDS = 300  # of an error that is kept
 HEARD_EPOCH = "heard epoch"  # what the journal calls the highest that a device follows
 LOOK = 1.0  # seconds between looks at who of those asked is gone
 MEASURES = 16  # of accuracy, by name: evaluators have few
+# Bytes of uploads that are decoded before the first of them is judged. One after the other in small
+# steps, decoder and judge would drive each other's code out of the processor's cache; what is
+# decoded has to stay in it, too.
+AHEAD = 1 << 19
 NAMED = 20  # of missing devices, where they are written down or logged
 # What an operator says of a rollout that begins.
 STARTING = ("groups", "canaries", "error", "trigger", "patience", "trial")
@@ -293,20 +297,20 @@ class Core:
         events: list[machine.Event] = []
         for agent, payload in self._births_due(now):
             publications += self._take_birth(agent, payload, now, events)
-        for topic, payload in arrivals:
+        for topic, payload, message in self._read(arrivals, now):
             if topic.agent is None:
                 continue
-            # Round 0 is never opened: what is sent there are classes, for whatever is learnt.
-            if topic.kind == "upload" and topic.rest != ("0",):
+            if message is not None:
                 if self.allowance.is_spent("refusal", topic.agent, now):
                     continue
                 round = int(topic.rest[0])
-                self._prove(topic, payload)
-                answers = self.intake.take(topic.agent, round, payload, self.run_state)
+                if topic.proof is not None:
+                    self._prove(topic, payload)
+                answers = self.intake.take(topic.agent, round, payload, message, self.run_state)
                 if answers:  # what is let in is answered when it is written
                     self.allowance.spend("refusal", topic.agent, now)
                 publications += answers
-            else:
+            elif not _is_upload(topic):
                 publications += self._take_small(topic, payload, now, events)
         publications += self._take_contributions(now)
         births, epoch = self._births_to_write(), self._heard_epoch
@@ -341,6 +345,23 @@ class Core:
         publications += self._steered(lambda: look(self.devices, self.terms.patience, now), now)
         # A batch of its own: a round that opened just now may be full already.
         return publications + self._advance([self._tick(now)], now)
+
+    def _read(
+        self, arrivals: Iterable[tuple[TopicParts, bytes]], now: float
+    ) -> Iterator[tuple[TopicParts, bytes, Message | WireError | None]]:
+        """What arrived, in its order, uploads decoded unless their device is to be dropped."""
+        read: list[tuple[TopicParts, bytes, Message | WireError | None]] = []
+        size = 0
+        for topic, payload in arrivals:
+            message: Message | WireError | None = None
+            if _is_upload(topic) and not self.allowance.is_spent("refusal", str(topic.agent), now):
+                message = self.intake.read(payload)
+            read.append((topic, payload, message))
+            size += len(payload)
+            if size >= AHEAD:
+                yield from read
+                read, size = [], 0
+        yield from read
 
     def _prove(self, topic: TopicParts, payload: bytes) -> None:
         """Keep what proves who said it, where that was asked for."""
@@ -1122,6 +1143,11 @@ def ledger_terms(terms: Terms) -> LedgerTerms:
     )
     limits, devices = terms.expected.limits, terms.devices
     return LedgerTerms(terms.ledger, limits, devices, made_by, terms.expected.sites)
+
+
+def _is_upload(topic: TopicParts) -> bool:
+    """Round 0 is never opened: what is sent there are classes, for whatever is learnt."""
+    return topic.kind == "upload" and topic.rest != ("0",)
 
 
 def _in_words(error: Exception) -> str:

@@ -402,10 +402,10 @@ class Journal:
         message is empty.
         """
         batch, at = list(uploads), self._wall()
-        numbers = iter(self._put_bodies([message for *_, message in batch if message]))
+        numbers = iter(self._put_bodies([upload[4] for upload in batch if upload[4]]))
         rows = [
-            (*key, next(numbers) if message else None, status, at)
-            for *key, status, message in batch
+            (round, agent, digest, next(numbers) if message else None, status, at)
+            for round, agent, digest, status, message in batch
         ]
         self._db.executemany("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, NULL, ?)", rows)
 

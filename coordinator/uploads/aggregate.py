@@ -139,7 +139,8 @@ class Aggregator:
                 return _refusal(error)
             group.uploads.append((upload.round, upload.agent))
         self.agents.add(upload.agent)
-        self._at |= dict.fromkeys(members, upload.agent)
+        if members:
+            self._at |= dict.fromkeys(members, upload.agent)
         return None
 
     def add_record(self, record: UploadRecord) -> Refusal | None:
@@ -239,6 +240,8 @@ class Aggregator:
                 members = pooled.read(upload.parts).claim.members
             except FusionError as error:
                 return _refusal(error)
+        elif not self._at:
+            return members
         for name in (upload.agent, *members):
             where = self._at.get(name, name if name in self.agents and name in members else "")
             if where and where != upload.agent:
@@ -247,11 +250,11 @@ class Aggregator:
         return members
 
     def _group(self, signature: ShapeSignature) -> Group:
-        group = next((g for g in self._groups if g.signature == signature), None)
-        if group is None:
-            group = Group(signature, {}, [])
-            self._groups.append(group)
-        return group
+        for group in self._groups:
+            if group.signature == signature:
+                return group
+        self._groups.append(Group(signature, {}, []))
+        return self._groups[-1]
 
     def _folded(self, upload: Upload, weight: int) -> tuple[Partial, ShapeSignature] | Refusal:
         parts = AccessLog(upload.parts)
@@ -259,8 +262,8 @@ class Aggregator:
             partial = self._fold(Upload(upload.agent, upload.round, upload.base, parts), weight)
         except Exception as error:  # whatever a recipe stumbles over in what a stranger sent
             return _refusal(error)
-        for name in upload.parts if not pooled.is_pooled(upload.parts) else ():
-            if name not in parts.names:
+        for name in upload.parts:
+            if name not in parts.names and not pooled.is_pooled(upload.parts):
                 return Refusal(
                     Reason.PART, f"{name}: {self._expected.recipe.name} has no use for such a part"
                 )

@@ -129,12 +129,19 @@ class Intake:
         for upload in self.journal.uploads_since(round - BODIES):
             self._remember(upload)
 
-    def take(self, agent: str, round: int, payload: bytes, state: RunState) -> list[Publication]:
-        """The answer, where there is one before the upload is written."""
+    def read(self, payload: bytes) -> Message | WireError:
+        """What a device sent, or why nobody can read it."""
         try:
-            message = wire.decode(payload, templates=self.templates)
+            return wire.decode(payload, templates=self.templates)
         except WireError as error:
-            return self.refuse(agent, round, "", Refusal(error.code, error.words))
+            return error
+
+    def take(
+        self, agent: str, round: int, payload: bytes, message: Message | WireError, state: RunState
+    ) -> list[Publication]:
+        """The answer, where there is one before the upload is written."""
+        if isinstance(message, WireError):
+            return self.refuse(agent, round, "", Refusal(message.code, message.words))
         digest = message.digest
         refusal = validation.identity(self.expected, message.envelope, agent, round)
         if refusal is not None:
@@ -203,19 +210,21 @@ class Intake:
 
     def written(self) -> list[NewUpload]:
         """Everything that was let in since the last time, now that it is on disk."""
-        uploads = list(self.fresh.values())
+        uploads, counters = list(self.fresh.values()), self.counters
         self.fresh = {}
+        late = sum(upload.status == LATE for upload in uploads)
+        counters.late += late
+        counters.uploads += len(uploads) - late
+        counters.bytes += sum(len(upload.body) for upload in uploads)
         for upload in uploads:
-            late = upload.status == LATE
-            self.counters.late += late
-            self.counters.uploads += not late
-            self.counters.bytes += len(upload.body)
-            self.counters.newest.pop(upload.agent, None)
+            counters.newest.pop(upload.agent, None)
             self._remember(upload)
         return uploads
 
     def _remember(self, upload: UploadRecord | NewUpload) -> None:
-        bodies = self._bodies.setdefault(upload.agent, {})
+        bodies = self._bodies.get(upload.agent)
+        if bodies is None:
+            bodies = self._bodies[upload.agent] = {}
         bodies[_short(upload.digest)] = upload.round
         if len(bodies) > BODIES:
             del bodies[next(iter(bodies))]
@@ -286,7 +295,8 @@ class Intake:
         if pooled.is_pooled(upload.parts) and upload.agent not in self.expected.sites:
             words = f"{upload.agent} is no site here: [admission] sites does not name it"
             return Refusal(Reason.NO_SITE, words)
-        earlier = self._bodies.get(upload.agent, {}).get(_short(digest), upload.round)
+        bodies = self._bodies.get(upload.agent)
+        earlier = upload.round if bodies is None else bodies.get(_short(digest), upload.round)
         if earlier != upload.round and self._trains(upload.parts):
             return Refusal(Reason.OLD_BODY, f"the very bytes of round {earlier}")
         return validation.content(self.expected, upload.parts, talks)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from protofleet.values.sums import Partial, Sum
@@ -24,12 +25,19 @@ Votes = Mapping[str, Mapping[Shape, frozenset[str]]]  # by part and shape, who s
 
 def signature(partial: Partial) -> ShapeSignature:
     """What a fold looks like; bags take anything, so they are not in it."""
-    shapes: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for key, part in partial.items():
-        if isinstance(part, Sum):
-            name, _, rest = key.partition("/")
-            shapes.setdefault(name, []).append((rest, part.low.shape[1:]))
-    return {name: tuple(sorted(sums)) for name, sums in shapes.items()}
+    return _by_part(
+        tuple((key, part.low.shape[1:]) for key, part in partial.items() if isinstance(part, Sum))
+    )
+
+
+@lru_cache(maxsize=64)
+def _by_part(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> ShapeSignature:
+    """One for all uploads that look alike, as nearly all of a fleet do: it is never changed."""
+    by_part: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+    for key, rows in shapes:
+        name, _, rest = key.partition("/")
+        by_part.setdefault(name, []).append((rest, rows))
+    return {name: tuple(sorted(sums)) for name, sums in by_part.items()}
 
 
 @dataclass(frozen=True)

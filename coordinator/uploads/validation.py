@@ -146,14 +146,14 @@ def _size(want: Expected, name: str, part: Part) -> Refusal | None:
     if (
         not isinstance(part, Tensors)
         and part.classes.size
-        and part.classes[-1] >= want.contract.n_classes
+        and part.classes[-1] >= len(want.contract.classes)
     ):
         return Refusal(Reason.CLASS, f"class {part.classes[-1]} of {want.contract.n_classes}")
     width = want.contract.embedding
     if (
         isinstance(part, (Prototypes, Mixtures))
-        and name not in want.recipe.traits.own_width
         and part.dim != width
+        and name not in want.recipe.traits.own_width
     ):
         return Refusal(Reason.DIMENSION, f"{part.dim} numbers a row where {width} are due")
     return None

@@ -18,6 +18,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 INVITATION = re.compile(r"[0-9a-f]{16}")
 BUTTON = re.compile(r"[a-z]{1,20}")
 NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+UPLOAD = re.compile(f"d/({NAME.pattern})/up/({NUMBER.pattern})")
 
 # The short strings are what travels with every message and stands in access rules; the kinds are
 # what the code calls them. Neither side may be derived from the other.
@@ -96,6 +97,10 @@ class Topics:
     @cached_property
     def prefix(self) -> str:
         return f"{ROOT}/{self.fleet}"
+
+    @cached_property
+    def _start(self) -> str:
+        return f"{self.prefix}/"
 
     @property
     def coordinator_state(self) -> str:
@@ -238,9 +243,11 @@ class Topics:
 
     def parse(self, topic: str) -> TopicParts | None:
         """A topic of this fleet taken apart, or None for anything else."""
-        root, _, tail = topic.partition(f"{self.prefix}/")
+        root, _, tail = topic.partition(self._start)
         if root or not tail:
             return None
+        if upload := UPLOAD.fullmatch(tail):  # what comes most
+            return TopicParts(upload[1], "upload", (upload[2],))
         if tail in COMMON:
             return TopicParts(None, COMMON[tail])
         parts: TopicParts | None = None
@@ -260,8 +267,6 @@ class Topics:
 
 def _device(agent: str, rest: list[str]) -> TopicParts | None:
     match rest:
-        case ["up", round] if NUMBER.fullmatch(round):
-            return TopicParts(agent, "upload", (round,))
         case [name] if name in SINGLE:
             return TopicParts(agent, SINGLE[name])
         case ["blob", "req"]:

@@ -54,11 +54,14 @@ def _not_finite(name: str, finite: NDArray[np.bool_]) -> str:
 def ints(name: str, values: ArrayLike, ndim: int | None = 1) -> Ints:
     """A private, read-only int64 copy."""
     raw = np.asarray(values)
-    if raw.size and raw.dtype.kind not in "iu":
-        raise ValueRefused(f"{name}: whole numbers are due, not {raw.dtype}")
-    if raw.dtype == np.uint64 and raw.size and raw.max() > np.iinfo(np.int64).max:
-        raise ValueRefused(f"{name}: a number does not fit 64 signed bits")
-    array = np.array(raw, dtype=np.int64, order="C")
+    if raw.dtype == np.int64:
+        array = raw.copy()
+    else:
+        if raw.size and raw.dtype.kind not in "iu":
+            raise ValueRefused(f"{name}: whole numbers are due, not {raw.dtype}")
+        if raw.dtype == np.uint64 and raw.size and raw.max() > np.iinfo(np.int64).max:
+            raise ValueRefused(f"{name}: a number does not fit 64 signed bits")
+        array = np.array(raw, dtype=np.int64, order="C")
     if ndim is not None and array.ndim != ndim:
         raise ValueRefused(f"{name}: {array.ndim} dimensions where {ndim} are due")
     array.setflags(write=False)
@@ -101,13 +104,14 @@ def _same_length(name: str, first: NDArray[Any], second: NDArray[Any], what: str
 def _sort_rows(target: Any, by: Ints, *names: str) -> None:
     """Put rows in the order of their class, keeping the order within a class."""
     ids = by.tolist()  # there are few: numpy would take longer over them
-    if ids != sorted(ids):
+    ordered = sorted(ids)
+    if ids != ordered:
         order = np.argsort(by, kind="stable")
         for name in names:
             rows = getattr(target, name)
             if rows is not None:
                 _set(target, name, _frozen(rows[order]))
-    if by.size and target.classes[0] < 0:
+    if ordered and ordered[0] < 0:
         raise ValueRefused("classes: a class id is negative")
 
 
@@ -133,15 +137,17 @@ class Prototypes:
     counts: Ints | None = None
 
     def __post_init__(self) -> None:
-        _set(self, "classes", ints("classes", self.classes))
-        _set(self, "vectors", floats("vectors", self.vectors, 2))
-        _same_length("vectors", self.classes, self.vectors, "vectors")
+        classes, vectors = ints("classes", self.classes), floats("vectors", self.vectors, 2)
+        # One such value is made for every upload: all at once is quicker than one by one.
+        vars(self).update(classes=classes, vectors=vectors)
+        _same_length("vectors", classes, vectors, "vectors")
         if self.counts is not None:
-            _set(self, "counts", ints("counts", self.counts))
-            _same_length("counts", self.classes, self.counts, "counts")
-            if min(self.counts.tolist(), default=0) < 0:
+            counts = ints("counts", self.counts)
+            _set(self, "counts", counts)
+            _same_length("counts", classes, counts, "counts")
+            if min(counts.tolist(), default=0) < 0:
                 raise ValueRefused("counts: a count is negative")
-        _sort_rows(self, self.classes, "vectors", "counts", "classes")
+        _sort_rows(self, classes, "vectors", "counts", "classes")
 
     @property
     def dim(self) -> int:

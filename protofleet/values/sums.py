@@ -53,6 +53,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -98,13 +99,13 @@ class Sum:
         key = np.asarray(keys, np.int64)
         if isinstance(weights, int):
             least = most = weights
-            weight = np.full(len(key), min(weights, _MAX_WEIGHT))
+            weight = _alike(len(key), min(weights, _MAX_WEIGHT))
         else:
             weight = np.asarray(weights, np.int64)
             least, most = (int(weight.min()), int(weight.max())) if weight.size else (1, 1)
         value = np.asarray(rows)
         value = value if value.dtype == np.float32 else value.astype(np.float64)
-        peak = float(np.abs(value).max()) if value.size else 0.0
+        peak = float(np.maximum.reduce(np.abs(value), axis=None)) if value.size else 0.0
         if not peak < _MAX_VALUE:
             raise FusionError(f"a value of {peak:.3g} is too large to be added exactly")
         if least < 0 or most >= _MAX_WEIGHT:
@@ -135,12 +136,17 @@ class Sum:
             one, two = one._carried(), two._carried()
         if one.tall + two.tall > _MAX_REACH:
             one, two = one._lifted(), two._lifted()
+        alike = one.keys.tobytes() == two.keys.tobytes()
+        reach, tall = one.reach + two.reach, one.tall + two.tall
+        if alike and one.top is None and two.top is None:
+            low, weights = one.low + two.low, one.weights + two.weights
+            return Sum(one.keys, one.high + two.high, low, weights, reach, None, tall)
         tops = [part.top for part in (one, two) if part.top is not None]
         top: Ints | None = None
-        if one.keys.tobytes() == two.keys.tobytes():
+        if alike:
             keys = one.keys
             high, low, weights = one.high + two.high, one.low + two.low, one.weights + two.weights
-            top = sum(tops[1:], tops[0]) if tops else None
+            top = sum(tops[1:], tops[0])
         else:
             keys = np.union1d(one.keys, two.keys)
             low = np.zeros((len(keys), *one.low.shape[1:]), np.int64)
@@ -153,7 +159,7 @@ class Sum:
                 weights[at] += part.weights
                 if top is not None and part.top is not None:
                     top[at] += part.top
-        return Sum(keys, high, low, weights, one.reach + two.reach, top, one.tall + two.tall)
+        return Sum(keys, high, low, weights, reach, top, tall)
 
     def minus(self, other: Sum) -> Sum:
         """The sum over the uploads that are in this one and not in that, which must all be in
@@ -250,6 +256,14 @@ class Sum:
         high = (self.top << _LOW) + self.high
         tall = float(np.abs(high).max()) if high.size else 0.0
         return Sum(self.keys, high, self.low, self.weights, self.reach, tall=tall)
+
+
+@lru_cache(maxsize=64)
+def _alike(rows: int, weight: int) -> Ints:
+    """So many times the same weight: what most uploads of a fleet have in common."""
+    weights = np.full(rows, weight)
+    weights.setflags(write=False)
+    return weights
 
 
 def _on_grid(value: NDArray[Any], peak: float) -> Ints:

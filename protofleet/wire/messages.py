@@ -208,7 +208,10 @@ def _reopened(data: bytes, limits: Limits, templates: Templates) -> tuple[Envelo
         return None
     common, blanks = found
     body = blanks.pop("body")
-    return Envelope(**common, **blanks), body
+    # All fields at once: a frozen dataclass sets its own one by one, and this is every upload's.
+    envelope = object.__new__(Envelope)
+    vars(envelope).update(common, **blanks)
+    return envelope, body
 
 
 def _envelope(raw: Mapping[str, Any]) -> Envelope:

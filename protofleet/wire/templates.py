@@ -55,9 +55,9 @@ class ArraySlot(NamedTuple):
     field: str
     key: str | None  # its name, in a field of many arrays
     start: int
-    end: int
     dtype: np.dtype[Any]
-    dims: tuple[int, ...]
+    size: int
+    dims: tuple[int, ...] | None  # None: as it is
 
 
 class Template(NamedTuple):
@@ -72,9 +72,12 @@ class Template(NamedTuple):
         """Name, kind and fields of every part."""
         for name, kind, maps, slots in self.parts:
             content: dict[str, Any] = {field: {} for field in maps}
-            for field, key, start, end, dtype, dims in slots:
-                numbers = np.frombuffer(data, dtype, (end - start) // dtype.itemsize, start)
-                array = widened(numbers.reshape(dims))
+            for field, key, start, dtype, size, dims in slots:
+                array = np.frombuffer(data, dtype, size, start)
+                if dims is not None:
+                    array = array.reshape(dims)
+                if dtype.kind == "f":
+                    array = widened(array)
                 if key is None:
                     content[field] = array
                 else:
@@ -218,8 +221,10 @@ def _slots(
 def _slot(field: str, key: str | None, array: Any, span: Span) -> ArraySlot:
     if not isinstance(array, CBORTag):  # rows in int8 with their scales
         raise _Unplain
-    dims, typed = array.value if array.tag == 40 else ((-1,), array)
-    return ArraySlot(field, key, *span, DTYPES[typed.tag], tuple(dims))
+    dims, typed = array.value if array.tag == 40 else (None, array)
+    (start, end), dtype = span, DTYPES[typed.tag]
+    shape = None if dims is None else tuple(dims)
+    return ArraySlot(field, key, start, dtype, (end - start) // dtype.itemsize, shape)
 
 
 # Receipts go the other way. There is one for every upload, and all that differs between most of

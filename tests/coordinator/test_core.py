@@ -28,6 +28,7 @@ from tests.coordinator.made import (
     core,
     expected,
     joined,
+    parts_of,
     receipts,
     upload,
 )
@@ -515,6 +516,20 @@ def test_a_flood_of_uploads_that_are_refused_costs_one_device_its_answers_for_a_
     assert receipts(made.take([upload("b", 1, base)], 1.0)) == [("b", "accepted", "")]
     assert receipts(made.take([(topic, honest)], 1.5)) == []  # its device sends it again
     assert receipts(made.take([(topic, honest)], 9.0)) == [("a", "accepted", "")]
+
+
+@pytest.mark.parametrize("ahead", [1, 1 << 19])
+def test_what_is_decoded_ahead_is_judged_in_the_order_it_came(tmp_path, monkeypatch, ahead):
+    monkeypatch.setattr("coordinator.core.AHEAD", ahead)
+    made = core(tmp_path)
+    _, _, base = joined(made)
+    topic, honest = upload("a", 1, base)
+    said = made.take([(topic, b"junk"), (topic, honest), upload("a", 1, base, parts_of("b", 1))], 1)
+    assert sorted(receipts(said)) == [
+        ("a", "accepted", ""),
+        ("a", "conflict", "conflict"),
+        ("a", "refused", "bad-bytes"),
+    ]
 
 
 def test_a_flood_of_reports_and_offers_is_counted_and_not_decoded(tmp_path):

@@ -1,9 +1,11 @@
 """Chromium, headless and driven by playwright, and axe to look for what keeps people out."""
 
+import json
 import shutil
 import socket
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -32,10 +34,59 @@ def browser():
             chromium.close()
 
 
-def opened(chromium, url, **how):
+# Whatever button comes to a page, and whatever is pressed there, by its words or by its kind.
+BUTTONS = """{
+const kinds = KINDS, told = new Set();
+function tell(what, button) {
+  const kind = kinds.find(([selector]) => button.closest(selector));
+  const words = kind ? kind[1] : button.textContent.split(/[:,0-9]/)[0].trim();
+  if (!words || told.has(what + words)) return;
+  told.add(what + words);
+  window.noted(what, words);
+}
+addEventListener("click", ({ target }) => {
+  const button = target.closest("button");
+  if (button) tell("pressed", button);
+}, true);
+const look = () => document.querySelectorAll("button").forEach((button) => tell("seen", button));
+new MutationObserver(look).observe(document, { childList: true, subtree: true });
+}"""
+
+
+class Driven:
+    """What a page can do, and what of it was done: buttons that were `seen` and `pressed`, by their
+    words up to a name or a number, or by kind where all of them are one (`kinds`: a selector and
+    what it is); `done`, requests that change anything and were answered well (method and path).
+    """
+
+    def __init__(self, **kinds):
+        self.kinds = [(selector, kind) for kind, selector in kinds.items()]
+        self.seen, self.pressed, self.done = set(), set(), set()
+
+    def follow(self, context):
+        """All windows of this context."""
+        context.expose_function("noted", lambda what, words: getattr(self, what).add(words))
+        context.add_init_script(BUTTONS.replace("KINDS", json.dumps(self.kinds)))
+        context.on("response", self._answered)
+
+    def _answered(self, response):
+        method = response.request.method
+        if method != "GET" and response.ok:
+            self.done.add((method, urlsplit(response.url).path))
+
+
+def changing(site):
+    """Every request that changes anything on a page."""
+    actions = {("POST", f"/do/{name}") for name in site.actions}
+    return actions | {("POST", "/session"), ("DELETE", "/session")}
+
+
+def opened(chromium, url, driven=None, patience=PATIENCE, **how):
     """A new window at a page; what its scripts complain of is in `complaints`."""
     context = chromium.new_context(**{"viewport": {"width": 1280, "height": 860}, **how})
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(patience)
+    if driven is not None:
+        driven.follow(context)
     window = context.new_page()
     window.complaints = []
     window.on("pageerror", lambda error: window.complaints.append(str(error)))

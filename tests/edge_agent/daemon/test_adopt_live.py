@@ -8,31 +8,17 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from PIL import Image
 
-from coordinator.service.control import NotRunning, ask
 from edge_agent.inference.bundle import open_bundle
 from export.cli.extractor_cmd import extractor
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
-from tests.edge_agent.scripted import ROOT, Device, until
-from tests.networks import extractor_bundle, pictures
+from tests.edge_agent.scripted import ROOT, until
+from tests.networks import extractor_bundle
+from tests.staging import Stage
 
 pytestmark = pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
 
-FLEET_TOML = """
-[serve]
-fleet = "f"
-method = "fleet"
-enrol = "auto"
-[broker]
-packet = 2048
-[contract]
-extractor = "{extractor}"
-[ledger]
-interval = 0.1
-settle = 0.5
-"""
 SOMEBODYS_NETWORK = """
 import torch
 
@@ -40,59 +26,6 @@ def network():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 24), torch.nn.ReLU())
 """
-COLOURS = {"red": 1, "blue": 2, "grey": 3}
-
-
-class Stage:
-    """The fleet in a folder."""
-
-    def __init__(self, folder, port, more=""):
-        self.folder, self.port, self.running = folder, port, []
-        (folder / "fleet.toml").write_text(FLEET_TOML.format(extractor=folder / "x.pfb") + more)
-        words = ["serve", "--config", str(folder / "fleet.toml")]
-        with (folder / "log").open("ab") as log:
-            command = [sys.executable, "-m", "coordinator", *words]
-            command += ["--broker", f"mqtt://127.0.0.1:{port}"]
-            self.service = subprocess.Popen(command, stderr=log, stdout=log, cwd=ROOT)
-
-    def device(self, name, **colours):
-        """One that has so many photos of colours."""
-        for label, (seed, count) in colours.items():
-            self.photos(name, label, seed, count)
-        album = ("--data", str(self.folder / f"{name}-photos"))
-        watch = ("--set", "data.watch_seconds=0.2")
-        self.running.append(Device(self.folder, name, *album, *watch, port=self.port, fleet="f"))
-        return self.running[-1]
-
-    def photos(self, name, label, seed, count):
-        place = self.folder / f"{name}-photos" / label
-        place.mkdir(parents=True, exist_ok=True)
-        for n, image in enumerate(pictures(seed + 10 * len(name), 40)[:count]):
-            Image.fromarray(image).resize((20, 24)).save(place / f"{n}.png")
-        return place
-
-    def status(self):
-        try:
-            return ask(self.folder / "coordinator-data", "status")
-        except NotRunning:
-            return {"ledger": None}
-
-    def ledger(self, **expected):
-        def there():
-            found = self.status()["ledger"] or {}
-            return found if all(found.get(k) == v for k, v in expected.items()) else None
-
-        try:
-            return until(there, f"a ledger with {expected}", 300)
-        except AssertionError:
-            logs = [path.read_text() for path in self.folder.glob("**/log")]
-            raise AssertionError("\n".join([f"{expected}: {self.status()}", *logs])) from None
-
-    def close(self):
-        for device in self.running:
-            device.stop()
-        self.service.terminate()
-        self.service.wait(20)
 
 
 @pytest.fixture

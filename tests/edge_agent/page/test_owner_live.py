@@ -1,5 +1,5 @@
-"""The owner's page in Chromium, beside a real daemon, a real broker and a real coordinator: every
-action, and where what is tapped ends.
+"""The owner's page in Chromium on a live fleet of five devices: every action and every button, and
+where what is tapped ends.
 """
 
 import json
@@ -13,13 +13,25 @@ import paho.mqtt.client as mqtt
 import pytest
 from PIL import Image
 
-from edge_agent.recent.queue import RecentQueue
+from edge_agent.page.owner import owner_site
+from edge_agent.recent.queue import RecentBounds, RecentQueue
 from protofleet.mqtt.broker import mosquitto
 from protofleet.mqtt.broker.run import running_broker
-from tests.browsing import axe, barriers, browser, is_too_wide, needs_chromium
-from tests.edge_agent.daemon.test_adopt_live import Stage
-from tests.edge_agent.scripted import ROOT, Device, until
+from tests.browsing import (
+    Driven,
+    axe,
+    barriers,
+    browser,
+    changing,
+    evaluated,
+    is_too_wide,
+    needs_chromium,
+    opened,
+)
+from tests.edge_agent.page.owned import bundle_of
+from tests.edge_agent.scripted import ROOT, until
 from tests.networks import extractor_bundle, pictures
+from tests.staging import Stage
 
 __all__ = ["axe"]
 
@@ -28,6 +40,14 @@ pytestmark = [
     needs_chromium,
 ]
 PATIENCE = 300_000  # milliseconds
+# The other four, and what they have photos of.
+OTHERS = {
+    "yard": {"red": (1, 9), "blue": (2, 9)},
+    "gate": {"red": (1, 7), "blue": (2, 6)},
+    "shed": {"red": (1, 8)},
+    "desk": {"blue": (2, 5)},
+}
+THEIRS = 44  # photos
 SHOTS = os.environ.get("PROTOFLEET_SCREENSHOTS")  # a folder for who wants to look
 PAGE = re.compile(r"page at (http://\S+?)#(token=\S+) ")
 
@@ -69,15 +89,6 @@ def stage(tmp_path):
 def chromium():
     with browser() as process:
         yield process
-
-
-def camera(stage):
-    """A device without a sample, whose owner has a page."""
-    (stage.folder / "door-photos").mkdir()
-    words = ("--data", str(stage.folder / "door-photos"), "--set", "page.listen=127.0.0.1:0")
-    device = Device(stage.folder, "door", *words, port=stage.port, fleet="f")
-    stage.running.append(device)
-    return device
 
 
 def see(device, folder, **colours):
@@ -161,38 +172,56 @@ def by_hand(page, waiting):
         page.get_by_role("button", name="Later").click()
     confirm.click()
     left(page, waiting - 3)
+    page.locator("#ask").get_by_role("button", name="Throw away").click()
+    left(page, waiting - 4)
+    page.get_by_role("button", name="Undo: thrown away").click()
+    left(page, waiting - 3)
+
+
+def throw_a_heap(page, waiting):
+    """All of it at once, and taken back."""
+    heap = page.locator("#heaps .heap").first
+    count = heap.locator("[aria-pressed=true]").count()
+    heap.get_by_role("button", name="Throw away").click()
+    left(page, waiting - count)
+    page.get_by_role("button", name="Undo: thrown away").click()
+    left(page, waiting)
 
 
 def test_a_fleet_learns_from_what_one_owner_taps_and_no_picture_leaves_the_device(
     stage, chromium, axe
 ):
     stage, everything = stage
-    device = camera(stage)
+    device = stage.device("door", "--set", "page.listen=127.0.0.1:0")
     kept = device.folder / "kept"
     until((kept / "fleet.pfb").exists, "the extractor")
     see(device, stage.folder / "first", green=(4, 14), grey=(3, 9), pink=(5, 3))
     url, token = until(lambda: PAGE.search(device.log), "the page").groups()
-    page = chromium.new_page(viewport={"width": 1180, "height": 900})
-    page.set_default_timeout(PATIENCE)
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(url)
+    driven = Driven(name=".names", tile=".tiles", next=".strip")
+    page = opened(chromium, url, driven, PATIENCE, viewport={"width": 1180, "height": 900})
     green = name_a_heap(page, token)
     # The fleet has it a moment later, and what others know shows here as soon as they do.
     stage.ledger(devices=1, classes=1, samples=green)
-    yard = stage.device("yard", red=(1, 9), blue=(2, 9))
+    others = [stage.device(name, **has) for name, has in OTHERS.items()]
     page.locator(".names button", has_text="red").wait_for()
-    stage.ledger(devices=2, classes=3, samples=18 + green)
-    until(lambda: "green" in names_on(yard), "green on the other device", 300)
+    stage.ledger(devices=5, classes=3, samples=THEIRS + green)
+    until(lambda: all("green" in names_on(other) for other in others), "green everywhere", 300)
+    throw_a_heap(page, 26 - green)
     by_keyboard(page, 26 - green)
     by_hand(page, 26 - green)
-    stage.ledger(devices=2, samples=21 + green)
+    stage.ledger(devices=5, samples=THEIRS + 3 + green)
     page.get_by_role("button", name="Undo").click()
-    stage.ledger(devices=2, samples=20 + green)  # it is out of the fleet, too
+    stage.ledger(devices=5, samples=THEIRS + 2 + green)  # it is out of the fleet, too
     # Once the fleet has counted, it says whether that is enough.
     page.locator("#classes svg.meter").first.wait_for()
-    assert not problems
-    page.close()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_text("Sign in to name pictures").wait_for()
+    assert evaluated(page, "document.querySelector('#ask .after button:last-child').disabled")
+    # Everything that can be done was done, and no button was left alone.
+    site = owner_site("door", bundle_of(stage.folder), stage.folder, RecentBounds())
+    assert driven.done == changing(site)
+    assert driven.pressed == driven.seen
+    page.context.close()
     check_looks(chromium, f"{url}#{token}", axe)
     rows = RecentQueue(kept / "fleet.pfb").pictures()
     photos = list((stage.folder / "door-photos").rglob("*.jpg"))
@@ -223,5 +252,5 @@ def check_looks(chromium, address, axe):
         assert barriers(page, axe) == []
         assert not is_too_wide(page)
         if SHOTS:
-            page.screenshot(path=f"{SHOTS}/test-{scheme}.png", full_page=True)
+            page.screenshot(path=f"{SHOTS}/owner-{scheme}.png", full_page=True)
         page.close()

@@ -75,13 +75,23 @@ class Site(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def visited(out, address, profile, *flags):
-    """Chromium at a page of the folder; what the page posts comes out of the queue."""
+def served(out):
+    """The folder as a site, at `url`; what a page posts comes out of the queue `answers`."""
     with http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Site, directory=str(out))
     ) as server:
-        server.answers = Queue()
+        server.answers, server.url = Queue(), f"http://127.0.0.1:{server.server_port}/"
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def visited(out, address, profile, *flags):
+    """Chromium at a page of the folder; what the page posts comes out of the queue."""
+    with served(out) as server:
         command = [
             CHROMIUM,
             "--headless",
@@ -92,7 +102,7 @@ def visited(out, address, profile, *flags):
         command += [
             "--remote-debugging-port=0",
             *flags,
-            f"http://127.0.0.1:{server.server_port}/{address}",
+            f"{server.url}{address}",
         ]
         browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -100,7 +110,6 @@ def visited(out, address, profile, *flags):
         finally:
             browser.terminate()
             browser.wait(20)
-            server.shutdown()
 
 
 def answer(answers):

@@ -31,8 +31,9 @@ from protofleet.exchange.published import About, Bank
 from protofleet.statistics.closed_form import moments
 from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.values.prototypes import Head, Prototypes, Tensors
+from tests.browsing import browser, opened
 from tests.bundles import device, digits, other_bank
-from tests.export.browser import CHROMIUM, answer, node_modules, visited
+from tests.export.browser import CHROMIUM, answer, node_modules, served, visited
 from tests.knowing import knowing
 from tests.networks import extractor_bundle, foreign, pictures
 from tests.protofleet.exchange import test_graph as graphs
@@ -40,6 +41,7 @@ from tests.protofleet.exchange import test_graph as graphs
 __all__ = ["node_modules"]
 
 HERE = Path(__file__).parent / "web"
+SHOTS = os.environ.get("PROTOFLEET_SCREENSHOTS")  # a folder: the documents' picture is made there
 N = 200
 
 
@@ -172,6 +174,33 @@ def test_what_a_fleet_knows_is_as_sure_and_as_unknown_to_four_digits(fleets, tmp
     assert (after.probabilities[ninth].argmax(1) == 8).mean() > 0.5
     assert uncounted.unknown is None
     assert uncounted.probabilities is not None
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_a_person_reads_what_the_fleet_knows_of_a_picture(fleets, tmp_path):
+    out, _, due = fleets
+    known = due[1]
+    at = int(np.flatnonzero(~known.unknown)[0])
+    Image.fromarray(digits().x[-N:][at, ..., 0]).save(tmp_path / "digit.png")
+    look = {"viewport": {"width": 760, "height": 620}, "device_scale_factor": 1}
+    with served(out) as site, browser() as chromium:
+        window = opened(chromium, f"{site.url}index.html", **look)
+        window.get_by_text("ready").wait_for()
+        chosen = window.locator("#file")
+        chosen.set_input_files(tmp_path / "digit.png")
+        window.get_by_text("no class is known yet").wait_for()
+        chosen.set_input_files(out / "swap-0.cbor")
+        window.locator("#classes tr.best").wait_for()
+        rows = [row.split() for row in window.locator("#classes tr").all_inner_texts()]
+        if SHOTS:
+            window.screenshot(path=f"{SHOTS}/web.png")
+        assert window.locator("#label").inner_text() == known.best[at]
+        order = np.argsort(-known.scores[at])
+        shares = [f"{100 * known.probabilities[at][i]:.1f}" for i in order]
+        assert rows == [
+            [known.labels[i], share, "%"] for i, share in zip(order, shares, strict=True)
+        ]
+        assert window.complaints == []
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")

@@ -46,7 +46,7 @@ TERMS: Mapping[str, Any] = {
     "canaries": ["camera-001"],
     "error": 0.02,
     "trigger": 0.9,
-    "patience": 600.0,
+    "patience": 1500.0,
     "trial": {"soak": 3.0},
 }
 

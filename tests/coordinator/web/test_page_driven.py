@@ -204,7 +204,7 @@ def see_what_is_odd(window, stage, axe):
         sees(window, name)
     sees(window, "1 class left out: too few samples")
     sees(window, "its 'keyboard' looks like everybody else's 'monitor'")
-    sees(window, "mouse, poster wait for your word.")
+    sees(window, re.compile("^(mouse, poster|poster, mouse) wait for your word"))
     stage.cameras["camera-shed"].process.kill()
     sees(window, "camera-shed has been silent for")
     look(window, axe)

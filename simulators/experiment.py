@@ -31,6 +31,8 @@ from protofleet.contract import Numerics, Training
 from protofleet.errors import SettingError, UsageError
 from protofleet.recipe import Recipe
 from protofleet.settings.fields import from_plain
+from simulators.cluster.engine import Name
+from simulators.cluster.engine import engine as engine_of
 from simulators.run import supplied
 from simulators.run.comparison import (
     CompareOptions,
@@ -175,7 +177,9 @@ def simulate(
     network: Any = "",
     partition: str | supplied.Rows = "dirichlet",
     classes: Sequence[str] = (),
-    workers: int = 1,
+    workers: int | None = None,
+    engine: Name = "lab",
+    address: str = "",
     progress: bool = True,
     out: str | Path | None = None,
     resume: bool = False,
@@ -189,8 +193,8 @@ def simulate(
     setup = prepare(*brought.plan(method, options)(0))
     label = f"{setup.config.run.method} on {setup.config.run.dataset}"
     watching = watched(label, setup.config.run.rounds) if progress else nullcontext(_silent)
-    how = LabOptions(workers, common=True)
-    with watching as watch:
+    with engine_of(engine, workers, address) as where, watching as watch:
+        how = LabOptions(where, common=True)
         outcome = run_in(setup, how, watch, None if out is None else Path(out), resume=resume)
     return Result(document(outcome))
 
@@ -204,7 +208,9 @@ def compare(
     classes: Sequence[str] = (),
     seeds: int = 1,
     baseline: str = "",
-    workers: int = 1,
+    workers: int | None = None,
+    engine: Name = "lab",
+    address: str = "",
     out: str | Path | None = None,
     resume: bool = False,
     **options: Any,
@@ -217,8 +223,9 @@ def compare(
     plans = {_name(method): brought.plan(method, options, own) for method in methods}
     if not plans:
         raise UsageError("there is no method to compare")
-    how = CompareOptions(workers, seeds, baseline, None if out is None else Path(out), resume)
-    return Results(compared(plans, how))
+    folder = None if out is None else Path(out)
+    with engine_of(engine, workers, address) as where:
+        return Results(compared(plans, CompareOptions(where, seeds, baseline, folder, resume)))
 
 
 def sweep(
@@ -231,7 +238,9 @@ def sweep(
     classes: Sequence[str] = (),
     seeds: int = 1,
     baseline: str = "",
-    workers: int = 1,
+    workers: int | None = None,
+    engine: Name = "lab",
+    address: str = "",
     out: str | Path | None = None,
     resume: bool = False,
     **options: Any,
@@ -249,8 +258,9 @@ def sweep(
         )
         for point in points
     }
-    how = CompareOptions(workers, seeds, baseline, None if out is None else Path(out), resume)
-    return Results(compared(plans, how))
+    folder = None if out is None else Path(out)
+    with engine_of(engine, workers, address) as where:
+        return Results(compared(plans, CompareOptions(where, seeds, baseline, folder, resume)))
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,9 @@ ORDER = {
     ),
     "simulators": (
         ("run",),
-        ("live", "papers", "rogues"),
+        ("live", "papers", "rogues", "cluster"),
         ("faults", "photos", "speed", "streams"),
-        ("attacks", "trees"),
+        ("attacks", "trees", "scale"),
         ("faults.cases", "experiment"),
         ("attacks", "rollouts", "throngs"),
         ("faults.cases",),

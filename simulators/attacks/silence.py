@@ -32,6 +32,7 @@ from simulators.papers.cross import FLEET, TASKS, Task, config_of
 from simulators.run.partitions import Shard
 from simulators.run.rounds import LabOptions, run
 from simulators.run.setup import Setup, prepare
+from simulators.run.workers import Local
 
 EVERYTHING, ONE_BY_ONE = "everything", "one by one"
 WAYS = {
@@ -83,7 +84,7 @@ def silent(task: Task, seed: int, way: str, rounds: int, workers: int) -> Silent
     if way == ONE_BY_ONE:
         setup = replace(setup, partition=replace(setup.partition, shards=shards))
         workers = 1  # others would deal the samples out anew
-    outcome = run(setup, LabOptions(workers), lambda row: None)
+    outcome = run(setup, LabOptions(Local(workers)), lambda row: None)
     accuracy = outcome.rows[-1].accuracy[task.compared["prototype"]]
     return SilentRun(task.name, seed, way, accuracy, sum(len(s.train) for s in shards) / every)
 

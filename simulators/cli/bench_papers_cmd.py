@@ -6,6 +6,7 @@ import difflib
 import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,13 @@ import click
 
 from protofleet.errors import FleetError, UsageError
 from protofleet.util.files import write_whole
-from simulators.cli.common import fail_for, workers_option
+from simulators.cli.common import engine_options, fail_for
 
 if TYPE_CHECKING:
+    from simulators.cluster.engine import Name
     from simulators.papers.cell import Places
     from simulators.papers.plan import PlannedSeed, Times
+    from simulators.run.workers import LabEngine
 
 RECORDS = Path("docs/results")
 
@@ -58,7 +61,7 @@ RECORDS = Path("docs/results")
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the page here, and its pictures beside it.",
 )
-@workers_option
+@engine_options()
 def papers(
     only: tuple[str, ...],
     listing: bool,
@@ -66,7 +69,9 @@ def papers(
     measure: bool,
     seeds: int | None,
     target: Path | None,
-    workers: int,
+    workers: int | None,
+    engine_name: Name,
+    address: str,
     **where: Path | None,
 ) -> None:
     """The papers' figures beside ours (needs the real data in PROTOFLEET_DATA).
@@ -80,6 +85,7 @@ def papers(
     protofleet bench papers --only fedproto-cifar10 --seeds 1
     protofleet bench papers --page-only --write docs/results.md
     """
+    from simulators.cluster.engine import engine
     from simulators.papers import plan
     from simulators.papers.cell import Places
 
@@ -94,11 +100,12 @@ def papers(
         return
     failed = []
     if not page_only:
-        for failure in _run(planned, places, plan.times(records), workers):
-            failed += failure
-            # After every seed: the next may take hours, and the process may not see its end.
-            if target is not None:
-                _write_page(places, target)
+        with engine(engine_name, workers, address) as runs_on:
+            for failure in _run(planned, places, plan.times(records), runs_on):
+                failed += failure
+                # After every seed: the next may take hours, and the process may not see its end.
+                if target is not None:
+                    _write_page(places, target)
     _write_page(places, target)
     if target is not None:
         click.echo(f"written: {target}")
@@ -122,29 +129,31 @@ def _chosen(planned: Sequence[PlannedSeed], only: Sequence[str]) -> list[Planned
 
 
 def _run(
-    planned: Sequence[PlannedSeed], places: Places, times: Times, workers: int
+    planned: Sequence[PlannedSeed], places: Places, times: Times, engine: LabEngine
 ) -> Iterator[list[str]]:
-    """What is missing, one after the other, each with its name where it fails (as one that
-    diverges): that stops no other.
+    """What is missing, in this order, each with its name where it fails (as one that diverges):
+    that stops no other.
     """
     from simulators.papers import cell as cells
     from simulators.papers import plan
 
     todo = list(plan.missing(planned, places))
     expected = [times.minutes(task.cell, places) or 0.0 for task in todo]
-    for i, task in enumerate(todo):
+
+    def run(i: int, task: PlannedSeed, engine: LabEngine) -> list[str]:
         name = f"{task.cell.name} seed {task.seed}"
         one, rest = plan.duration(expected[i]), plan.duration(sum(expected[i:]))
         about = f"about {one}, {rest} to go with all after it"
         click.echo(f"[{i + 1}/{len(todo)}] {task.step}: {name} ({about})", err=True)
         try:
-            if not cells.run_seed(task.cell, task.seed, places, workers):
+            if not cells.run_seed(task.cell, task.seed, places, engine):
                 click.echo(f"{name}: another process is at it", err=True)
         except FleetError as error:
             click.echo(f"\n{name}: {error}", err=True)
-            yield [name]
-        else:
-            yield []
+            return [name]
+        return []
+
+    yield from engine.each([partial(run, i, task) for i, task in enumerate(todo)])
 
 
 def _write_page(places: Places, target: Path | None) -> None:

@@ -87,6 +87,38 @@ def fail_for(failed: Sequence[str]) -> None:
 workers_option = click.option(
     "--workers", default=1, show_default=True, help="Processes; the result is the same."
 )
+
+
+def engine_options(**own: str) -> Callable[[F], F]:
+    """Where devices live and runs go on; `own` are engines of the command's, in words."""
+    words = {"ray": "devices and runs over a Ray cluster, the same outcome", **own}
+
+    def add(command: F) -> F:
+        command = click.option(
+            "--address",
+            default="",
+            metavar="HOST:PORT",
+            help="With --engine ray: its cluster; auto: the one that this machine is part of. By "
+            "default RAY_ADDRESS, or this machine's cores.",
+        )(command)
+        command = click.option(
+            "--engine",
+            "engine_name",
+            type=click.Choice(["lab", *words]),
+            default="lab",
+            show_default=True,
+            help="; ".join(f"{name}: {what}" for name, what in words.items()) + ".",
+        )(command)
+        return click.option(
+            "--workers",
+            type=click.IntRange(1),
+            default=None,
+            help="Processes of a run; the result is the same. By default 1; with ray all cores.",
+        )(command)
+
+    return add
+
+
 seeds_option = click.option(
     "--seeds",
     default=1,

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from protofleet.errors import UsageError
 from simulators.cli.common import (
     config_of,
+    engine_options,
     json_option,
     run_options,
     seeds_option,
     show,
-    workers_option,
 )
+
+if TYPE_CHECKING:
+    from simulators.cluster.engine import Name
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--methods", required=True, help="Their names, separated by commas.")
 @run_options(leave_out=("method",))
-@workers_option
+@engine_options()
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -36,7 +39,9 @@ from simulators.cli.common import (
 @json_option
 def compare(
     methods: str,
-    workers: int,
+    workers: int | None,
+    engine_name: Name,
+    address: str,
     out: Path | None,
     resume: bool,
     seeds: int,
@@ -54,6 +59,7 @@ def compare(
     A setting given with --set goes to the methods that have it. With several seeds --out also has
     summary.csv and summary.tex, and the curves have bands.
     """
+    from simulators.cluster.engine import engine
     from simulators.run.comparison import CompareOptions, compared, planned
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
@@ -61,5 +67,6 @@ def compare(
         raise UsageError("--methods names no method")
     config = config_of(values)
     plans = {name: planned(replace(config, run=replace(config.run, method=name))) for name in names}
-    how = CompareOptions(workers, seeds, baseline, out, resume)
-    show(compared(plans, how), out, as_json=as_json)
+    with engine(engine_name, workers, address) as where:
+        comparison = compared(plans, CompareOptions(where, seeds, baseline, out, resume))
+    show(comparison, out, as_json=as_json)

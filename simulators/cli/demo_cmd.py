@@ -47,6 +47,7 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     from simulators.run.partitions import PartitionOptions
     from simulators.run.progress import watched
     from simulators.run.setup import prepare
+    from simulators.run.workers import Local
 
     # Few classes a device but more than one, and a common start, without which weights could not be
     # averaged: settings under which every method of the table can do what it is for.
@@ -93,7 +94,7 @@ def demo(rounds: int, agents: int, broker: str, workers: int) -> None:
     click.echo("In the laboratory, on the same devices:")
     comparison = compared(
         {name: planned(config(name)) for name in ("local", "fedavg", "fedproto", "fleet")},
-        CompareOptions(workers),
+        CompareOptions(Local(workers)),
     )
     click.echo(render(comparison))
     click.echo(WORDS_AT_THE_END)

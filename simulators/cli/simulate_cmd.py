@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from protofleet.errors import UsageError
-from simulators.cli.common import config_of, json_option, run_options, workers_option
+from simulators.cli.common import config_of, engine_options, json_option, run_options
 
 if TYPE_CHECKING:
+    from simulators.cluster.engine import Name
     from simulators.run.result import Outcome
     from simulators.run.rounds import Watch
     from simulators.run.setup import Setup
@@ -20,14 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @run_options()
-@workers_option
-@click.option(
-    "--engine",
-    type=click.Choice(["lab", "fleet"]),
-    default="lab",
-    show_default=True,
-    help="fleet: real agents and a real coordinator over a real broker, here; same outcome.",
-)
+@engine_options(fleet="real agents and a real coordinator over a real broker, here, the same, too")
 @click.option(
     "--checkpoint-every", default=5, show_default=True, help="Rounds between checkpoints in --out."
 )
@@ -39,8 +33,9 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @json_option
 def simulate(
-    workers: int,
-    engine: str,
+    workers: int | None,
+    engine_name: Name | Literal["fleet"],
+    address: str,
     checkpoint_every: int,
     out: Path | None,
     resume: bool,
@@ -59,6 +54,7 @@ def simulate(
     MNIST, Fashion-MNIST and CIFAR are looked for as NAME.npz in the folder that PROTOFLEET_DATA
     names.
     """
+    from simulators.cluster.engine import engine
     from simulators.run.progress import size, watched
     from simulators.run.result import document
     from simulators.run.rounds import LabOptions, run_in
@@ -71,16 +67,12 @@ def simulate(
     if not as_json:
         click.echo(f"{run.method} on {run.dataset}: {setup.described}")
     with watched(f"{run.method} on {run.dataset}", run.rounds) as watch:
-        if engine == "fleet":
+        if engine_name == "fleet":
             outcome = _on_a_fleet(setup, watch, out)
         else:
-            outcome = run_in(
-                setup,
-                LabOptions(workers, checkpoint_every, common=True),
-                watch,
-                out,
-                resume=resume,
-            )
+            with engine(engine_name, workers, address) as where:
+                how = LabOptions(where, checkpoint_every, common=True)
+                outcome = run_in(setup, how, watch, out, resume=resume)
     result = document(outcome)
     if as_json:
         click.echo(json.dumps(result, indent=1))
@@ -107,7 +99,7 @@ def simulate(
             f" {account.budget.delta:g} is spent, of one {setup.private.unit};"
             f" {account.publications} publications in all"
         )
-    if out is not None and engine == "fleet":
+    if out is not None and engine_name == "fleet":
         click.echo(
             f"left in {out}: result.json, the coordinator's journal, every device's files, logs"
         )

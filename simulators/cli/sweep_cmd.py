@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,13 +14,16 @@ from protofleet.errors import UsageError
 from protofleet.settings.fields import from_plain, to_plain
 from simulators.cli.common import (
     config_of,
+    engine_options,
     json_option,
     run_options,
     seeds_option,
     show,
-    workers_option,
 )
 from simulators.run.config import LabConfig
+
+if TYPE_CHECKING:
+    from simulators.cluster.engine import Name
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,7 +35,7 @@ from simulators.run.config import LabConfig
     help="Values to try; several make a product.",
 )
 @run_options()
-@workers_option
+@engine_options()
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -44,7 +47,9 @@ from simulators.run.config import LabConfig
 @json_option
 def sweep(
     grid: tuple[str, ...],
-    workers: int,
+    workers: int | None,
+    engine_name: Name,
+    address: str,
     out: Path,
     seeds: int,
     baseline: str,
@@ -62,6 +67,7 @@ def sweep(
 
     Choose by the validation column: the test split is for the end.
     """
+    from simulators.cluster.engine import engine
     from simulators.run.comparison import CompareOptions, compared, planned
 
     axes = []
@@ -79,8 +85,9 @@ def sweep(
     points = {" ".join(point): point for point in itertools.product(*axes)}
     plans = {name: planned(at_point(config, point)) for name, point in points.items()}
     # Always: a sweep is long, and a point that is finished is never another one's, by its settings.
-    how = CompareOptions(workers, seeds, baseline, out, resume=True)
-    show(compared(plans, how), out, as_json=as_json)
+    with engine(engine_name, workers, address) as where:
+        comparison = compared(plans, CompareOptions(where, seeds, baseline, out, resume=True))
+    show(comparison, out, as_json=as_json)
 
 
 def at_point(config: LabConfig, point: Sequence[str]) -> LabConfig:

@@ -60,6 +60,7 @@ from simulators.run.config import LabConfig
 from simulators.run.rounds import LabOptions, run
 from simulators.run.rundir import RunDir
 from simulators.run.setup import prepare
+from simulators.run.workers import LabEngine
 
 MARGINS = "margins"  # instead of an evaluator: the evenness of the final prototypes
 SLACK = 0.005  # what a figure without a deviation may be missed by
@@ -132,7 +133,7 @@ class Places:
         return self.runs / cell.home / str(seed)
 
 
-def run_seed(cell: Cell, seed: int, places: Places, workers: int) -> bool:
+def run_seed(cell: Cell, seed: int, places: Places, engine: LabEngine) -> bool:
     """This seed, if it is not there yet; what is kept of it is written when it is finished. False
     where another process is at it.
     """
@@ -146,22 +147,22 @@ def run_seed(cell: Cell, seed: int, places: Places, workers: int) -> bool:
     with claim:
         result = finished(path, config)
         if result is None:
-            _run(cell, seed, places, workers)
+            _run(cell, seed, places, engine)
         else:
             _keep(_record(cell, result, path), places)
     return True
 
 
-def _run(cell: Cell, seed: int, places: Places, workers: int) -> None:
+def _run(cell: Cell, seed: int, places: Places, engine: LabEngine) -> None:
     path, config = places.run(cell, seed), at_seed(cell.config, seed)
     setup, label = prepare(config), f"{cell.home} {seed}"
     try:
         try:
-            result_of(label, setup, workers, path, resume=True)
+            result_of(label, setup, engine, path, resume=True)
         except CheckpointError:
             # A run of other settings, or one that cannot be read. Nobody is there to be asked.
             _put_aside(path)
-            result_of(label, setup, workers, path, resume=True)
+            result_of(label, setup, engine, path, resume=True)
     except (TrainingDiverged, ValueRefused, FusionError) as error:
         # Numbers that are not finite, or too large to be summed: it would end so again.
         _keep(records.failed(cell.home, config, str(error), _rounds_there(path)), places)

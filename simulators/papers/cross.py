@@ -42,6 +42,7 @@ from simulators.run.config import LabConfig
 from simulators.run.rounds import asked_again
 from simulators.run.rundir import RunDir
 from simulators.run.setup import prepare
+from simulators.run.workers import Local
 
 OURS = "fleet"
 
@@ -268,7 +269,7 @@ def _run(task: Task, contender: Contender, seed: int, places: Places, workers: i
     path, config = place(places, task, contender, seed), config_of(task, contender, seed)
     if task.asks_again is None:
         label = f"{task.name} {contender.name} {seed}"
-        result_of(label, prepare(config), workers, path, resume=True)
+        result_of(label, prepare(config), Local(workers), path, resume=True)
         return
     whole = task.asks_again
     setup, folder = prepare(config), RunDir(place(places, whole, contender, seed))

@@ -18,6 +18,7 @@ from simulators.run.comparison import result_of
 from simulators.run.config import LabConfig
 from simulators.run.progress import size
 from simulators.run.setup import prepare
+from simulators.run.workers import Local
 
 EVALUATORS = ("prototype", "head_own_classes")  # both among a device's own classes
 
@@ -42,7 +43,7 @@ class TrafficTask:
         """The method here, if it is not there yet."""
         path, config = out / self.name / method, self.of(method)
         if finished(path, config) is None:
-            result_of(f"{self.name} {method}", prepare(config), workers, path, resume=True)
+            result_of(f"{self.name} {method}", prepare(config), Local(workers), path, resume=True)
 
 
 # ProtoNorm's γ is 100 for d = 512; here it puts a coordinate equally far out at d = 50 and 120 (100

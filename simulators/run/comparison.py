@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +21,7 @@ from simulators.run.result import alike, curve, document
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.rundir import RunDir
 from simulators.run.setup import Setup, Supplied, prepare
+from simulators.run.workers import LabEngine, Local
 
 Document = Mapping[str, Any]
 
@@ -46,7 +48,7 @@ class Comparison:
 class CompareOptions:
     """How much is run, and what becomes of it."""
 
-    workers: int = 1
+    engine: LabEngine = field(default_factory=Local)
     seeds: int = 1
     baseline: str = ""
     out: Path | None = None
@@ -81,7 +83,7 @@ def planned(config: LabConfig) -> Plan:
 
 
 def compared(plans: Mapping[str, Plan], how: CompareOptions) -> Comparison:
-    """Run them one after the other, each with so many seeds from its own on. A setting goes to the
+    """Run them, each with so many seeds from its own on. A setting goes to the
     methods that have it; one that none has is an error.
     """
     if how.baseline and how.baseline not in plans:
@@ -93,22 +95,28 @@ def compared(plans: Mapping[str, Plan], how: CompareOptions) -> Comparison:
     for pair in {pair for config, _ in first.values() for pair in config.settings}:
         if not any(pair in _own_settings(*run).settings for run in first.values()):
             raise SettingError(f"none of these methods has the setting {pair.partition('=')[0]!r}")
-    documents: dict[str, list[Document]] = {name: [] for name in plans}
     # Seed by seed, so that what is there after a while says something of all of them.
-    for extra in range(how.seeds):
-        for name, plan in plans.items():
-            config, supplied = plan(extra)
-            setup = prepare(_own_settings(config, supplied), supplied)
-            seed = config.run.seed
-            label = name if how.seeds == 1 else f"{name} {seed}"
-            path = None if how.out is None else how.out / name
-            path = path / f"seed-{seed}" if path is not None and how.seeds > 1 else path
-            documents[name].append(result_of(label, setup, how.workers, path, resume=how.resume))
+    order = [(extra, name) for extra in range(how.seeds) for name in plans]
+    runs = [partial(_one, name, plans[name], extra, how) for extra, name in order]
+    made = dict(how.engine.each(runs))
+    documents = {name: [made[name, extra] for extra in range(how.seeds)] for name in plans}
     comparison = Comparison(documents, how.baseline)
     if how.out is not None:
         draw(comparison, how.out / "compare.png")
         (how.out / "compare.json").write_text(json.dumps(comparison.plain(), indent=1))
     return comparison
+
+
+def _one(
+    name: str, plan: Plan, extra: int, how: CompareOptions, engine: LabEngine
+) -> tuple[tuple[str, int], Document]:
+    config, supplied = plan(extra)
+    setup = prepare(_own_settings(config, supplied), supplied)
+    seed = config.run.seed
+    label = name if how.seeds == 1 else f"{name} {seed}"
+    path = None if how.out is None else how.out / name
+    path = path / f"seed-{seed}" if path is not None and how.seeds > 1 else path
+    return (name, extra), result_of(label, setup, engine, path, resume=how.resume)
 
 
 def draw(comparison: Comparison, path: Path) -> None:
@@ -134,14 +142,14 @@ def _by_round(documents: Sequence[Document]) -> list[tuple[int, Interval]]:
 
 
 def result_of(
-    label: str, setup: Setup, workers: int, path: Path | None, *, resume: bool
+    label: str, setup: Setup, engine: LabEngine, path: Path | None, *, resume: bool
 ) -> dict[str, Any]:
     """A run's document: read where this very run is finished already, else made."""
     done = RunDir(path).result(setup) if path is not None and resume else None
     if done is not None:
         return done
-    with watched(f"{label:<12}", setup.config.run.rounds) as watch:
-        options = LabOptions(workers, common=True)
+    with watched(f"{label:<12}", setup.config.run.rounds, alone=not engine.beside) as watch:
+        options = LabOptions(engine, common=True)
         return document(run_in(setup, options, watch, path, resume=resume))
 
 

@@ -24,15 +24,15 @@ from simulators.run.rounds import Watch
 
 
 @contextmanager
-def watched(label: str, rounds: int) -> Iterator[Watch]:
-    """A callback to be told of every round."""
+def watched(label: str, rounds: int, *, alone: bool = True) -> Iterator[Watch]:
+    """A callback to be told of every round; of several runs at a time none has a bar."""
     console = Console(stderr=True)
-    if console.is_jupyter:
+    if console.is_jupyter and alone:
         with _in_place(label, rounds) as watch:
             yield watch
         return
     # In a log a bar that is drawn over itself is noise: about ten lines a run instead.
-    if not console.is_terminal:
+    if not console.is_terminal or not alone:
         yield lambda row: _line(console, label, rounds, row)
         return
     columns = (

@@ -254,11 +254,16 @@ def resolved(setup: Setup) -> dict[str, Any]:
         "budget": to_plain(config.budget),
         "contract": to_plain(setup.contract),
         "backbones": dict(setup.backbones),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: _version(name) for name in ("protofleet", "numpy", "torch")},
-        },
+        "versions": versions(),
         "machine": f"{sys.platform} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what computes: under others a run may end in other bits."""
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("protofleet", "numpy", "torch")},
     }
 
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ from simulators.run.masked import masked_round, sampler
 from simulators.run.result import Outcome, Row, Traffic, common_of, row_of
 from simulators.run.rundir import RunCheckpoint, RunDir
 from simulators.run.setup import RUN_ID, Setup
-from simulators.run.workers import Crew, hire
+from simulators.run.workers import Crew, LabEngine, Local, hire
 
 Watch = Callable[[Row], None]
 
@@ -64,7 +64,7 @@ Watch = Callable[[Row], None]
 class LabOptions:
     """What changes how long a run takes, and no number in it."""
 
-    workers: int = 1
+    engine: LabEngine = field(default_factory=Local)
     checkpoint_every: int = 5
     common: bool = False  # after the last round all devices are measured on one test set, too
 
@@ -81,7 +81,7 @@ def _run(
     setup: Setup, how: LabOptions, watch: Watch, out: RunDir | None, *, resume: bool
 ) -> Outcome:
     began = time.perf_counter()
-    crew = hire(setup, how.workers)
+    crew = how.engine.hire(setup)
     try:
         state = start_state(setup.recipe, Turn(setup.contract, setup.hyper, 0))
         rows: list[Row] = []

@@ -17,7 +17,8 @@ number of workers changes how long a run takes and nothing else.
 # sending it through a pipe, and both come to the same, because `prepare` depends on nothing else.
 # What has no name (a program's own arrays, network, recipe) is sent with it.
 #
-# The pipe carries one kind of exchange, always begun by the laboratory:
+# The pipe carries one kind of exchange, always begun by the laboratory (a cluster's worker is
+# given the same orders, and has the same answers):
 #
 #     laboratory sends          worker answers
 #     (named, method, *others)  what `Here.method(*others, **named)` returns
@@ -31,6 +32,9 @@ number of workers changes how long a run takes and nothing else.
 # 3. A worker whose preparation failed says so in answer to its first order, and not before: until
 #    then nobody reads.
 # 4. A worker that dies (most often for want of memory) is an end of file, and named as that.
+#
+# What a worker is made of, and where, is `LabWorker`'s matter: a process here (`Piped`), or one of
+# a cluster (`simulators/cluster`). Where a command's runs go on is its `LabEngine`.
 
 from __future__ import annotations
 
@@ -39,11 +43,11 @@ import pickle
 import resource
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +62,10 @@ from protofleet.exchange.state import GlobalState
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Ints, Parts
 from simulators.run.config import LabConfig
+from simulators.run.partitions import Shard
 from simulators.run.setup import RUN_ID, Setup, Supplied, prepare
 
+T = TypeVar("T")
 Embedded = tuple[NDArray[np.float32], Ints]
 
 
@@ -157,35 +163,32 @@ def upload_message(setup: Setup, agent: str, round: int, base: str, parts: Parts
     )
 
 
-@dataclass
-class _Worker:
-    process: Any
-    pipe: Connection
-    agents: list[str]
+class LabWorker(Protocol):
+    """Some of a run's devices, wherever they are: it takes an order, and is asked for the answer
+    later. An answer that is an exception is what went wrong.
+    """
+
+    @property
+    def agents(self) -> Sequence[str]: ...
+    def order(self, name: str, *arguments: Any, **named: Any) -> None: ...
+    def answer(self) -> Any: ...
+    def close(self) -> None: ...
 
 
-class Processes:
-    """Devices dealt out to worker processes, the largest first to whoever has least."""
+class DealtCrew:
+    """Devices dealt out to workers. What all are told is told by `shared`, where something may
+    be carried once for several of them.
+    """
 
-    def __init__(self, setup: Setup, workers: int) -> None:
-        loads: list[tuple[int, list[str]]] = [(0, []) for _ in range(workers)]
-        for shard in sorted(setup.partition.shards, key=lambda s: (-len(s.train), s.agent)):
-            least = min(range(workers), key=lambda i: loads[i][0])
-            loads[least] = (loads[least][0] + len(shard.train), [*loads[least][1], shard.agent])
-        context = multiprocessing.get_context("spawn")
-        self.workers: list[_Worker] = []
-        for _, agents in loads:
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(theirs, setup.config, setup.supplied, agents), daemon=True
-            )
-            _start(process)
-            theirs.close()
-            self.workers.append(_Worker(process, ours, agents))
+    def __init__(
+        self, workers: Sequence[LabWorker], shared: Callable[[Any], Any] = lambda value: value
+    ) -> None:
+        self.workers = workers
+        self._shared = shared
 
     def receive(self, round: int, state: GlobalState) -> None:
         """As `Here.receive`, everywhere at once."""
-        self._all("receive", round, state)
+        self._all("receive", round, self._shared(state))
 
     def evaluate(self, round: int, *, common: bool = False) -> dict[str, Tallies]:
         """As `Here.evaluate`."""
@@ -194,10 +197,9 @@ class Processes:
     def work(self, round: int, agents: Sequence[str]) -> dict[str, bytes]:
         """As `Here.work`, everywhere at once."""
         chosen = set(agents)
-        orders = [
-            ("work", round, [a for a in worker.agents if a in chosen]) for worker in self.workers
-        ]
-        return _joined(self._each(orders))
+        for worker in self.workers:
+            worker.order("work", round, [a for a in worker.agents if a in chosen])
+        return _joined(self._answers())
 
     def embed(self, most: int) -> dict[str, Embedded]:
         """As `Here.embed`."""
@@ -208,8 +210,10 @@ class Processes:
         return _joined(self._all("checkpoint"))
 
     def restore(self, saved: Mapping[str, dict[str, Parts]]) -> None:
-        """As `Here.restore`."""
-        self._all("restore", saved)
+        """As `Here.restore`; each is given its own devices'."""
+        for worker in self.workers:
+            worker.order("restore", {agent: saved[agent] for agent in worker.agents})
+        self._answers()
 
     def peak_rss(self) -> int:
         """Of all workers together."""
@@ -218,37 +222,66 @@ class Processes:
     def close(self) -> None:
         """End the workers."""
         for worker in self.workers:
-            worker.pipe.close()
+            worker.close()
+
+    def _all(self, name: str, *arguments: Any, **named: Any) -> list[Any]:
         for worker in self.workers:
-            worker.process.join(timeout=10)
-            if worker.process.is_alive():
-                worker.process.terminate()
+            worker.order(name, *arguments, **named)
+        return self._answers()
 
-    def _all(self, *order: Any, **named: Any) -> list[Any]:
-        return self._each([order] * len(self.workers), named)
-
-    def _each(
-        self, orders: Sequence[tuple[Any, ...]], named: Mapping[str, Any] | None = None
-    ) -> list[Any]:
-        for worker, order in zip(self.workers, orders, strict=True):
-            # Whoever died takes no order; `_answer` finds the end of its pipe and says so.
-            with suppress(OSError):
-                worker.pipe.send((named or {}, *order))
-        answers = [self._answer(worker) for worker in self.workers]
+    def _answers(self) -> list[Any]:
+        answers = [worker.answer() for worker in self.workers]
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
         return answers
 
-    def _answer(self, worker: _Worker) -> Any:
+
+class Piped:
+    """A worker that is a process of this machine, at the other end of a pipe."""
+
+    def __init__(self, setup: Setup, agents: Sequence[str]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.agents = agents
+        self._pipe, theirs = context.Pipe()
+        self.process: Any = context.Process(
+            target=_serve, args=(theirs, setup.config, setup.supplied, agents), daemon=True
+        )
+        _start(self.process)
+        theirs.close()
+
+    def order(self, name: str, *arguments: Any, **named: Any) -> None:
+        """Begin it."""
+        # Whoever died takes no order; `answer` finds the end of its pipe and says so.
+        with suppress(OSError):
+            self._pipe.send((named, name, *arguments))
+
+    def answer(self) -> Any:
+        """Of the oldest order that was not answered yet."""
         try:
-            return worker.pipe.recv()
+            return self._pipe.recv()
         except (EOFError, OSError):
-            worker.process.join(timeout=5)
+            self.process.join(timeout=5)
             return FleetError(
-                f"a worker process died (exit code {worker.process.exitcode})",
+                f"a worker process died (exit code {self.process.exitcode})",
                 "use fewer --workers",
             )
+
+    def close(self) -> None:
+        """End it."""
+        self._pipe.close()
+        self.process.join(timeout=10)
+        if self.process.is_alive():
+            self.process.terminate()
+
+
+def dealt(shards: Sequence[Shard], workers: int) -> list[list[str]]:
+    """Which devices each worker gets: the largest first, to whoever has least."""
+    loads: list[tuple[int, list[str]]] = [(0, []) for _ in range(workers)]
+    for shard in sorted(shards, key=lambda s: (-len(s.train), s.agent)):
+        least = min(range(workers), key=lambda i: loads[i][0])
+        loads[least] = (loads[least][0] + len(shard.train), [*loads[least][1], shard.agent])
+    return [agents for _, agents in loads]
 
 
 def _start(process: Any) -> None:
@@ -267,29 +300,66 @@ def _joined(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _serve(pipe: Connection, config: LabConfig, supplied: Supplied, agents: list[str]) -> None:
-    crew: Here | Exception
-    try:
-        crew = Here(prepare(config, supplied), agents)
-    except Exception as error:
-        crew = error
+    crew = ready(config, supplied, agents)
     while True:
         try:
             named, name, *arguments = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        try:
-            if isinstance(crew, Exception):
-                raise crew
-            with mistakes.named(crew.setup.recipe):
-                answer: Any = getattr(crew, name)(*arguments, **named)
-        except FleetError as error:
-            answer = error
-        except Exception:
-            answer = RuntimeError(traceback.format_exc())
-        pipe.send(answer)
+        pipe.send(carried_out(crew, name, arguments, named))
+
+
+def ready(config: LabConfig, supplied: Supplied, agents: Sequence[str]) -> Here | Exception:
+    """What a worker works with, or why it cannot."""
+    try:
+        return Here(prepare(config, supplied), agents)
+    except Exception as error:
+        return error
+
+
+def carried_out(
+    crew: Here | Exception, name: str, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> Any:
+    """An order's answer; what goes wrong is an answer, too, in a form that can be sent."""
+    try:
+        if isinstance(crew, Exception):
+            raise crew
+        with mistakes.named(crew.setup.recipe):
+            return getattr(crew, name)(*arguments, **named)
+    except FleetError as error:
+        return error
+    except Exception:
+        return RuntimeError(traceback.format_exc())
 
 
 def hire(setup: Setup, workers: int) -> Crew:
     """The crew for this many workers."""
     workers = min(workers, len(setup.agents))
-    return Here(setup, setup.agents) if workers <= 1 else Processes(setup, workers)
+    if workers <= 1:
+        return Here(setup, setup.agents)
+    return DealtCrew([Piped(setup, agents) for agents in dealt(setup.partition.shards, workers)])
+
+
+class LabEngine(Protocol):
+    """Where devices live and runs go on: this machine's processes, or a cluster."""
+
+    @property
+    def beside(self) -> bool: ...  # whether several runs go on at a time
+    def hire(self, setup: Setup) -> Crew: ...
+    def each(self, runs: Sequence[Callable[[LabEngine], T]]) -> Iterator[T]: ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """This machine: so many processes a run, one run after the other."""
+
+    workers: int = 1
+    beside: bool = False
+
+    def hire(self, setup: Setup) -> Crew:
+        """The crew of a run."""
+        return hire(setup, self.workers)
+
+    def each(self, runs: Sequence[Callable[[LabEngine], T]]) -> Iterator[T]:
+        """What each of them comes to, as soon as it does."""
+        return (run(self) for run in runs)

@@ -36,6 +36,7 @@ from simulators.run import maps
 from simulators.run.maps import EmbeddedSamples
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.setup import prepare
+from simulators.run.workers import Local
 
 
 def places_in(folder):
@@ -48,7 +49,7 @@ def stamp(path):
 
 def run_all(cell, places):
     for seed in cell.due():
-        assert run_seed(cell, seed, places, 1)
+        assert run_seed(cell, seed, places, Local())
 
 
 def test_a_cell_is_run_once_and_only_under_its_own_settings(small_lab, tmp_path):
@@ -76,7 +77,7 @@ def test_a_seed_on_record_is_not_run_again_on_another_machine(small_lab, tmp_pat
     (run,) = runs_of(cell, places)
     assert run.document["data"]
     shutil.rmtree(tmp_path / "runs")
-    assert run_seed(cell, 0, places, 1)
+    assert run_seed(cell, 0, places, Local())
     assert not (tmp_path / "runs").exists()
     assert runs_of(cell, places) == [run]
 
@@ -106,7 +107,7 @@ def test_what_another_process_is_at_is_left_to_it(small_lab, tmp_path):
     cell = Cell("small", "A small cell", small_lab(rounds=1), "prototype", seeds=1)
     places = places_in(tmp_path)
     with lock(places.run(cell, 0)):
-        assert not run_seed(cell, 0, places, 1)
+        assert not run_seed(cell, 0, places, Local())
     assert not runs_of(cell, places)
 
 
@@ -123,8 +124,8 @@ def test_one_that_ended_in_numbers_that_are_not_finite_is_not_tried_again(
 
     monkeypatch.setattr(cells, "result_of", diverging)
     with pytest.raises(kind):
-        run_seed(cell, 0, places, 1)
-    assert run_seed(cell, 0, places, 1)
+        run_seed(cell, 0, places, Local())
+    assert run_seed(cell, 0, places, Local())
     assert len(tries) == 1
     assert kept(cell, 0, places).failure == "loss is nan"
     assert not runs_of(cell, places)

@@ -16,6 +16,7 @@ from simulators.run import plots
 from simulators.run.maps import EmbeddedSamples
 from simulators.run.rounds import LabOptions, run_in
 from simulators.run.setup import prepare
+from simulators.run.workers import Local
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def made(small_lab, tmp_path_factory):
     places = Places(folder / "runs", folder / "records")
     for cell in (low, reading):
         for seed in cell.due():
-            run_seed(cell, seed, places, 1)
+            run_seed(cell, seed, places, Local())
     return places, [
         Section("first", "First things", (low, high), (reading,), main=True),
         Section("last", "Last things", (even, absent, behind), picture="maps"),

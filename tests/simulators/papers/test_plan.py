@@ -20,6 +20,7 @@ from simulators.papers.plan import (
     tasks,
 )
 from simulators.papers.readings import every_cell
+from simulators.run.workers import Local
 
 
 def test_every_seed_of_every_cell_is_planned_once():
@@ -85,7 +86,7 @@ def test_what_is_on_record_is_not_missing_and_a_run_of_two_figures_is_named_once
     planned = tasks((Step("one", (cell, twin)),))
     assert len(planned) == 4
     assert [(t.cell.name, t.seed) for t in missing(planned, places)] == [("small", 0), ("small", 1)]
-    run_seed(cell, 0, places, 1)
+    run_seed(cell, 0, places, Local())
     assert [(t.cell.name, t.seed) for t in missing(planned, places)] == [("small", 1)]
     assert state_of(cell, places) == "1 of 2 seeds"
     assert state_of(twin, places, 1) == "1 of 1 seeds"
@@ -128,7 +129,7 @@ def test_minutes_are_of_finished_runs_else_of_what_was_timed(small_lab, places):
     assert known.minutes(cell, places) == 2
     assert known.minutes(like, places) == pytest.approx(2)
     short = replace(cell, config=changed(cell.config, rounds=2))
-    run_seed(short, 0, places, 1)
+    run_seed(short, 0, places, Local())
     assert Times({"small": 4e6}, {}).minutes(short, places) < 5
 
 
@@ -142,7 +143,7 @@ def test_figures_are_in_the_order_of_what_they_still_take_and_a_run_is_counted_o
     )
     twin = replace(long, name="twin", runs="l")
     margins = replace(long, name="margins", paper=None)
-    run_seed(there, 0, places, 1)
+    run_seed(there, 0, places, Local())
     ordered = plan.figures(
         (unknown, long, twin, margins, short, there), places, Times({"l": 4.0, "s": 4.0}, {})
     )

@@ -10,7 +10,7 @@ from protofleet.errors import CheckpointError, FleetError
 from protofleet.exchange.state import GlobalState
 from simulators.run.rounds import LabOptions, run
 from simulators.run.setup import prepare
-from simulators.run.workers import Here, Processes, hire
+from simulators.run.workers import DealtCrew, Here, Local, hire
 
 
 def ended(config, **how):
@@ -22,7 +22,7 @@ def ended(config, **how):
 @pytest.mark.parametrize("method", ["fedavg", "gfpl", "fedic", "mpfedcl"])
 def test_the_same_run_ends_in_the_same_state_whatever_the_workers(method, small_lab):
     config = small_lab(method, rounds=2)
-    one, two = ended(config), ended(config, workers=2)
+    one, two = ended(config), ended(config, engine=Local(2))
     assert one.state.sha256 == two.state.sha256
     assert [row.accuracy for row in one.rows] == [row.accuracy for row in two.rows]
 
@@ -39,7 +39,8 @@ def setup(small_lab):
 
 @pytest.fixture
 def two(setup):
-    crew = Processes(setup, 2)
+    crew = hire(setup, 2)
+    assert isinstance(crew, DealtCrew)
     yield crew
     crew.close()
 

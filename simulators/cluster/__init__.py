@@ -1,0 +1,1 @@
+"""The laboratory on a Ray cluster."""

@@ -1,0 +1,1 @@
+"""What more machines than one cost and gain."""

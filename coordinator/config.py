@@ -83,6 +83,14 @@ class ServeSection:
     cut: int = setting(
         5, "async: uploads that make a round", low=1, flag="async: uploads that make a round."
     )
+    ingest: int = setting(
+        1,
+        "processes that take uploads of rounds in: more than one share a subscription, which the"
+        " broker must know (MQTT 5)",
+        low=1,
+        high=64,
+        flag="Processes that take uploads in.",
+    )
     lost_after: float = setting(
         120.0,
         "seconds after which a device that was lost is neither asked nor waited for; one that was"

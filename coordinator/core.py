@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator import devices
 from coordinator.allowance import Allowance
 from coordinator.config import LedgerSection, RolloutSection
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
+from coordinator.ingestion.words import HeardBatch, OpenRound, RowBatch, UploadRow
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, CutRecord, RoundRecord, UploadRecord
+from coordinator.journal.segments import Span
 from coordinator.journal.signatures import ProofRecord
 from coordinator.ledger import display
 from coordinator.ledger.above import Above
@@ -40,13 +42,14 @@ from coordinator.rounds.selection import lots_of
 from coordinator.rounds.tally import RoundTally
 from coordinator.uploads.aggregate import AGREED, Aggregator
 from coordinator.uploads.assembly import Assembly, of_round
+from coordinator.uploads.folding import Group
 from coordinator.uploads.fuse import fuse_total, noised, start_state
 from coordinator.uploads.intake import Intake
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import registry, wire
 from protofleet.budget.noise import Sampler, drawn
 from protofleet.budget.private import Private
-from protofleet.errors import FusionError, UsageError, WireError
+from protofleet.errors import FusionError, TrustError, UsageError, WireError
 from protofleet.exchange import contributed, pooled, relayed
 from protofleet.exchange.lots import Lots
 from protofleet.exchange.rollouts import TrialTerms
@@ -150,6 +153,16 @@ class Terms:
     is_site: bool = False  # rounds are opened above, and their states are made there
 
 
+class Ingestion(Protocol):
+    """What the core asks of the processes that take uploads in."""
+
+    def taken(self, batch: HeardBatch, back: Sequence[int]) -> None:
+        """Its rows are in the journal, all but these."""
+
+    def totals(self, serial: int) -> Iterator[Group]:
+        """All that they folded of what was taken."""
+
+
 class Core:
     """One run of one fleet."""
 
@@ -215,7 +228,9 @@ class Core:
         # The highest that a device follows, and as far as the journal knows of it.
         self._heard_epoch = self._noted_epoch = messages.epoch
         self.numbers: Numbers | None = None  # of signatures that were taken
-        self._proofs: list[tuple[ProofRecord, bytes]] = []  # with the message, not written yet
+        # With the message, or where it lies; not written yet.
+        self._proofs: list[tuple[ProofRecord, bytes | Span]] = []
+        self.crew: Ingestion | None = None  # the processes that take uploads in beside this one
         self._closing: CutRecord | None = None  # cut, and without a state yet
         self._refold = False  # its uploads were folded in an earlier life
         self._started = False
@@ -291,9 +306,15 @@ class Core:
         # does not know how it is spoken to.
         return [*publications, self._announcement()]
 
-    def take(self, arrivals: Iterable[tuple[TopicParts, bytes]], now: float) -> list[Publication]:
-        """Deal with what arrived; the answers are true once this returns."""
+    def take(
+        self,
+        arrivals: Iterable[tuple[TopicParts, bytes]],
+        now: float,
+        batches: Sequence[HeardBatch] = (),
+    ) -> list[Publication]:
+        """Deal with what arrived, here and at ingesters; the answers are true once this returns."""
         publications: list[Publication] = []
+        taken = [(heard, self._returned(heard.batch)) for heard in batches]
         events: list[machine.Event] = []
         for agent, payload in self._births_due(now):
             publications += self._take_birth(agent, payload, now, events)
@@ -301,15 +322,8 @@ class Core:
             if topic.agent is None:
                 continue
             if message is not None:
-                if self.allowance.is_spent("refusal", topic.agent, now):
-                    continue
-                round = int(topic.rest[0])
-                if topic.proof is not None:
-                    self._prove(topic, payload)
-                answers = self.intake.take(topic.agent, round, payload, message, self.run_state)
-                if answers:  # what is let in is answered when it is written
-                    self.allowance.spend("refusal", topic.agent, now)
-                publications += answers
+                if not self.allowance.is_spent("refusal", topic.agent, now):
+                    publications += self._take_upload(topic, payload, message, now)
             elif not _is_upload(topic):
                 publications += self._take_small(topic, payload, now, events)
         publications += self._take_contributions(now)
@@ -327,6 +341,9 @@ class Core:
             self._written.update(births)
             self._forgotten, self._noted_epoch = set(), epoch
         written = self.intake.written()
+        if self.crew is not None:
+            for heard, back in taken:
+                self.crew.taken(heard, back)
         # Of a device whose birth or death came in this batch, too, that is the later word.
         alive = [upload.agent for upload in written if upload.agent not in self._born]
         self.devices, self._born = devices.all_alive(self.devices, alive, now), set()
@@ -362,6 +379,57 @@ class Core:
                 yield from read
                 read, size = [], 0
         yield from read
+
+    def _take_upload(
+        self, topic: TopicParts, payload: bytes, message: Message | WireError, now: float
+    ) -> list[Publication]:
+        agent, round = str(topic.agent), int(topic.rest[0])
+        if topic.proof is not None:
+            self._prove(topic, payload)
+        answers = self.intake.take(agent, round, payload, message, self.run_state)
+        if answers:  # what is let in is answered when it is written
+            self.allowance.spend("refusal", agent, now)
+        return answers
+
+    def _returned(self, batch: RowBatch) -> list[int]:
+        """Take an ingester's rows; those that are none for the open round, by their places."""
+        if batch.serial != self.aggregator.serial:
+            return list(range(len(batch.rows)))
+        return [at for at, row in enumerate(batch.rows) if not self._take_row(row)]
+
+    def _take_row(self, row: UploadRow) -> bool:
+        """Whether it is taken. Its signature holds; whether it was said before is looked at here,
+        as only one may count.
+        """
+        try:
+            under = None
+            if row.proof is not None and self.numbers is not None:
+                under = self.numbers.check(row.agent, "upload", row.lane, row.number)
+        except TrustError:
+            return False
+        state = self.run_state
+        if not self.intake.take_written(row.agent, row.round, row.digest, row.span, state):
+            return False
+        if row.proof is not None and self.numbers is not None and under is not None:
+            self.numbers.take(under, row.number)
+            signature, digest = row.proof
+            self._proofs.append((ProofRecord(row.agent, row.round, digest, signature), row.span))
+        return True
+
+    @property
+    def standing(self) -> OpenRound:
+        """For which round ingesters may let uploads in: where sums are masked, and under a budget,
+        for none.
+        """
+        state, serial = self.run_state, self.aggregator.serial
+        hidden = self.assembly is not None or self.terms.private is not None
+        opened = None
+        if state.phase == "collecting" and not hidden:
+            opened = self._round(state.number)
+        if opened is None or not opened.talks:
+            return OpenRound(serial, 0, "", 1, "")
+        weight, agreed = self.aggregator.weight(opened.round), self.journal.meta(AGREED) or ""
+        return OpenRound(serial, opened.round, opened.base, weight, agreed)
 
     def _prove(self, topic: TopicParts, payload: bytes) -> None:
         """Keep what proves who said it, where that was asked for."""
@@ -914,6 +982,10 @@ class Core:
         usable = self._usable(
             self.journal.uploads(None, "held"), {upload.agent for upload in current}, number
         )
+        if self.crew is not None and self.aggregator.elsewhere:
+            totals = self.crew.totals(self.aggregator.serial)
+            if again := self.aggregator.gather(totals, current):
+                self.log.info("folded again from the journal", round=number, uploads=again)
         # Held uploads enter the total only now: until here their devices might send newer ones.
         stale = [upload for upload in usable if self.aggregator.add_record(upload) is None]
         failed = ""

@@ -47,6 +47,7 @@ ORDER = {
         ("journal",),
         ("messages",),
         ("uploads",),
+        ("ingestion",),
         ("ledger",),
         ("rollouts",),
         ("core",),

@@ -46,6 +46,7 @@ FLAGS = SettingFlags(
         "serve.mode",
         "serve.cut",
         "serve.run",
+        "serve.ingest",
         "serve.log_format",
         "page.listen",
     ),

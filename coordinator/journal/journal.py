@@ -120,6 +120,11 @@ class Journal:
             raise
 
     @property
+    def segments(self) -> SegmentLog | None:
+        """Where bytes of uploads lie beside the tables; None where they are in them."""
+        return self._segments
+
+    @property
     def ledger(self) -> LedgerTables:
         """Contributions, counts, and what came of them."""
         return LedgerTables(self._db, self._wall)
@@ -397,9 +402,9 @@ class Journal:
         self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", values)
         self._remember(opened)
 
-    def add_uploads(self, uploads: Iterable[tuple[int, str, str, str, bytes]]) -> None:
-        """Uploads came: round, agent, hash, status and message; of one that is only recorded the
-        message is empty.
+    def add_uploads(self, uploads: Iterable[tuple[int, str, str, str, bytes | Span]]) -> None:
+        """Uploads came: round, agent, hash, status and message, or where it lies already; of one
+        that is only recorded the message is empty.
         """
         batch, at = list(uploads), self._wall()
         numbers = iter(self._put_bodies([upload[4] for upload in batch if upload[4]]))
@@ -418,16 +423,17 @@ class Journal:
             for minute in batch
         )
 
-    def _put_bodies(self, messages: Sequence[bytes]) -> Sequence[int]:
-        """Bytes to where they are kept; the number of each."""
+    def _put_bodies(self, messages: Sequence[bytes | Span]) -> Sequence[int]:
+        """Bytes to where they are kept, if they are not there; the number of each."""
         start = self._next_blob()
         numbers = range(start, start + len(messages))
         if self._segments is None:
             rows = zip(numbers, messages, strict=True)
             self._db.executemany("INSERT INTO blobs VALUES (?, ?)", rows)
             return numbers
-        spans = self._segments.add(messages)
-        logged = [(n, s.file, s.start, s.length) for n, s in zip(numbers, spans, strict=True)]
+        spans = iter(self._segments.add([m for m in messages if isinstance(m, bytes)]))
+        placed = (next(spans) if isinstance(m, bytes) else m for m in messages)
+        logged = [(n, s.file, s.start, s.length) for n, s in zip(numbers, placed, strict=True)]
         self._db.executemany("INSERT INTO logged VALUES (?, ?, ?, ?)", logged)
         return numbers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,9 @@ from protofleet.util.files import OWN_FILE, own_file
 # one that never ended would keep all that was ever forgotten.
 #
 # They are called `bodies-NUMBER` on disk, and numbers only go up while any file is there.
+#
+# Several processes may write, each its own segments: one gives out the numbers (`reserve`), and
+# removes none of the files until it is told that nobody writes to them (`release`).
 
 LARGEST = 16 << 20  # a file this long is followed by the next, so that old ones can go
 AT_ONCE = 512  # messages in one call, which costs half of what as many calls do
@@ -46,12 +49,15 @@ class Span:
 
 
 class SegmentLog:
-    """The segments of a directory; every life, and every failure to write, begins a new one."""
+    """The segments of a directory; every life, and every failure to write, begins a new one, under
+    the number that `next_number` gives where somebody else gives them out.
+    """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, next_number: Callable[[], int] | None = None) -> None:
+        self._directory, self._next_number = directory, next_number or self._after_all
         self._file: int | None = None
         self._number, self._length = 0, 0
+        self._reserved: set[int] = set()
 
     def close_to_others(self) -> None:
         """Segments of an earlier release could be read by every user of the machine."""
@@ -86,9 +92,19 @@ class SegmentLog:
             return None
         return message if len(message) == span.length else None
 
+    def reserve(self) -> int:
+        """A number for a segment that somebody else writes."""
+        number = self._after_all()
+        self._reserved.add(number)
+        return number
+
+    def release(self, number: int) -> None:
+        """Nobody writes to it any more."""
+        self._reserved.discard(number)
+
     def drop(self, but: Collection[int]) -> None:
-        """Remove every file but these and the one that is written."""
-        current = {self._number} if self._file is not None else set()
+        """Remove every file but these and those that are written."""
+        current = self._reserved | ({self._number} if self._file is not None else set())
         for number in self._numbers() - set(but) - current:
             self._path(number).unlink()
 
@@ -104,7 +120,7 @@ class SegmentLog:
 
     def _begin(self) -> int:
         self.close()
-        self._number, self._length = max(self._numbers(), default=0) + 1, 0
+        self._number, self._length = self._next_number(), 0
         try:
             self._file = os.open(
                 self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWN_FILE
@@ -119,6 +135,9 @@ class SegmentLog:
             self.close()
             raise JournalError(f"the journal cannot be written: {error}") from error
         return self._file
+
+    def _after_all(self) -> int:
+        return max(self._numbers() | self._reserved, default=0) + 1
 
     def _shorten(self, length: int) -> None:
         with suppress(OSError):

@@ -18,6 +18,8 @@ from coordinator.config import FleetConfig
 from coordinator.core import HEARD_EPOCH, Core, Terms
 from coordinator.devices import Patience
 from coordinator.errors import JournalError
+from coordinator.ingestion.crew import IngesterCrew
+from coordinator.ingestion.words import ONE_NAME, IngestJob, Members
 from coordinator.journal.database import REFUSED, WriteClaim
 from coordinator.journal.journal import Journal
 from coordinator.ledger.admission import Policy
@@ -151,9 +153,16 @@ def service(
         )
         if seals is not None:
             blobs.seal, core.numbers = seals.seal, seals.numbers
+        core.crew = crew = _crew(plan, core, address, seals, link.wake, log)
         if office is not None:
-            changed = seals.refresh if seals is not None else lambda: None
-            doorkeeper = Doorkeeper(office, topics, log, blobs.allowance, time.monotonic, changed)
+            doorkeeper = Doorkeeper(
+                office,
+                topics,
+                log,
+                blobs.allowance,
+                time.monotonic,
+                partial(_refreshed, seals, crew),
+            )
         relay = None if above is None else _relay(plan, above, core, log)
         requests: SimpleQueue[Request] = SimpleQueue()
         home = FleetHome(
@@ -178,6 +187,7 @@ def service(
                 plan.serve.keep_rounds,
                 options.until_done,
                 relay,
+                crew,
             )
         )
         control = Control(plan.data_dir, requests, link.wake, serving.look)
@@ -191,6 +201,49 @@ def service(
         if office is not None:
             office.close()
         journal.close()
+
+
+def _crew(
+    plan: FleetConfig,
+    core: Core,
+    address: Address,
+    seals: Seals | None,
+    wake: Callable[[], None],
+    log: Log,
+) -> IngesterCrew | None:
+    """The processes that take uploads in, where there are to be any."""
+    if plan.serve.ingest == 1:
+        return None
+    terms, segments = core.terms, core.journal.segments
+    why = ""
+    if segments is None:
+        why = "the journal is on a server, and bytes of uploads are in it"
+    elif core.is_ledger or terms.private is not None or core.assembly is not None:
+        why = "a ledger, masked sums and a budget are one process's"
+    elif seals is not None and address.cert is not None:
+        why = f"the broker of a fleet by invitation: {ONE_NAME}"
+    if why or segments is None:
+        log.warning(f"one process takes uploads in: {why}")
+        return None
+    contract, recipe = terms.expected.contract, terms.expected.recipe
+    settings, limits = to_plain(terms.hyper), terms.expected.limits
+    members = None if seals is None else members_of(seals)
+    fleet, folder = plan.serve.fleet, plan.data_dir
+    job = IngestJob(0, address, fleet, contract, recipe.name, settings, limits, folder, members)
+    return IngesterCrew(plan.serve.ingest, job, segments, log, wake)
+
+
+def _refreshed(seals: Seals | None, crew: IngesterCrew | None) -> None:
+    """A command changed the registry, or the fleet's key."""
+    if seals is not None:
+        seals.refresh()
+        if crew is not None:
+            crew.members(members_of(seals))
+
+
+def members_of(seals: Seals) -> Members:
+    """Whose signatures count just now."""
+    return Members(dict(seals.office.keys_of_members()), seals.roster.required(""))
 
 
 def _relay(plan: FleetConfig, above: SiteStanding, core: Core, log: Log) -> SiteRelay:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -14,6 +14,8 @@ from typing import Any
 
 from coordinator.core import Core
 from coordinator.errors import JournalError, Superseded
+from coordinator.ingestion.crew import IngesterCrew
+from coordinator.ingestion.words import ONE_NAME, HeardBatch
 from coordinator.messages import Messages
 from coordinator.relay.site import SiteRelay
 from coordinator.rollouts import summary
@@ -106,6 +108,7 @@ class ServiceDeps:
     keep_rounds: int | None = None
     once: bool = False  # end when the run is done
     relay: SiteRelay | None = None  # of a site, to the fleet above
+    crew: IngesterCrew | None = None  # processes that take uploads in beside this one
     clock: Callable[[], float] = time.monotonic
 
 
@@ -124,6 +127,7 @@ class Service:
         self._compacted = 0
         self._traffic: dict[str, int] = {}  # bytes that came from devices
         self._began = deps.clock()
+        self._alone = deps.crew is None  # in taking uploads in
 
     def stop(self) -> None:
         """End the loop soon; may be called by a signal."""
@@ -164,7 +168,8 @@ class Service:
         document = status.status(deps.core, deps.messages, now, uptime, connected, dropped, alerts)
         queues = {"outgoing": deps.link.pending, "requests": deps.requests.qsize()}
         site = {} if deps.relay is None else {"site": deps.relay.document}
-        return {**document, **site, "vitals": vitals(deps.core, queues)}
+        crew = {} if deps.crew is None else {"ingesters": deps.crew.pids}
+        return {**document, **site, **crew, "vitals": vitals(deps.core, queues)}
 
     def _dropped(self) -> dict[str, int]:
         """What devices said too often, by kind."""
@@ -176,6 +181,10 @@ class Service:
     def run(self) -> None:
         """Until `stop`, or until another coordinator takes over."""
         deps, core = self.deps, self.deps.core
+        if deps.crew is not None:
+            deps.crew.tell(core.standing)
+            deps.crew.settle()
+            self._look_at(deps.crew)
         deps.link.subscribe(self._filters())
         deps.blobs.send(core.recover(deps.clock()))
         deps.link.start()
@@ -192,6 +201,8 @@ class Service:
             raise
         finally:
             deps.notifier.say("STOPPING=1")
+            if deps.crew is not None:
+                deps.crew.stop()
             if deps.relay is not None:
                 deps.relay.stop()
             last = deps.messages.state(core.run_state, core.rules, online=False)
@@ -206,7 +217,7 @@ class Service:
     def _filters(self) -> list[tuple[str, int]]:
         topics = self.deps.topics
         office = [] if self.deps.doorkeeper is None else topics.for_office()
-        return [*topics.for_coordinator(), *office]
+        return [*topics.for_coordinator(uploads=self._alone), *office]
 
     def _turn(self, events: list[broker.Event]) -> None:
         deps, now = self.deps, self.deps.clock()
@@ -216,11 +227,15 @@ class Service:
             if not isinstance(event, broker.Arrival):
                 self._handle_link(event)
         publications: list[broker.Publication] = []
+        batches = [] if deps.crew is None else self._batches(deps.crew)
         if now >= self._retry_at:
             try:
                 if self._astray:
                     publications += self._back_on_track(now)
-                publications += deps.core.take(self._for_core(arrivals), now)
+                handed = self._for_core([*arrivals, *_handed_on(batches)])
+                publications += deps.core.take(handed, now, batches)
+                if deps.crew is not None:  # before any device hears of a round
+                    deps.crew.tell(deps.core.standing)
                 publications += self._answer_requests()
                 if deps.relay is not None:
                     publications += deps.relay.look(now)
@@ -234,8 +249,32 @@ class Service:
                 self._greet()
             deps.blobs.send(publications)
             deps.link.ack(*arrivals)
+        if deps.crew is not None:
+            deps.crew.over(batches)
         if deps.once and deps.core.run_state.phase == "done" and not deps.link.pending:
             self.stopping = True
+
+    def _batches(self, crew: IngesterCrew) -> list[HeardBatch]:
+        """What ingesters took in."""
+        batches = crew.heard()
+        self._look_at(crew)
+        for row in (row for heard in batches for row in heard.batch.rows):
+            if row.agent in self.deps.core.devices:
+                size = self._traffic.get(row.agent, 0) + row.span.length
+                self._traffic[row.agent] = size
+        return batches
+
+    def _look_at(self, crew: IngesterCrew) -> None:
+        if crew.refused and not self._alone:
+            self._take_in_alone(f"the broker deals no uploads out: {crew.refused}")
+
+    def _take_in_alone(self, why: str) -> None:
+        """Without ingesters, from now on."""
+        assert self.deps.crew is not None  # else it is alone from the start
+        self._alone = True
+        self.deps.log.warning(f"one process takes uploads in: {why}")
+        self.deps.crew.stop()
+        self.deps.link.subscribe(self.deps.topics.for_uploads())
 
     def _for_core(self, arrivals: list[broker.Arrival]) -> Arrivals:
         """Arrivals for the core: large ones put together, everything that is not for it dealt with
@@ -352,6 +391,8 @@ class Service:
                 if deps.home is not None:
                     deps.home.connected()
                 self._greet()
+            case broker.Lost(reason) if broker.is_taken_over(reason) and not self._alone:
+                self._take_in_alone(f"the broker deals no uploads out: {ONE_NAME}")
             case broker.Lost(reason):
                 deps.log.warning(f"no connection, trying on: {reason}", broker=deps.link.address)
             case broker.Refused(reason):
@@ -478,6 +519,12 @@ class Service:
         self.deps.link.subscribe(self._filters())
         self._astray = False
         return publications
+
+
+def _handed_on(batches: Sequence[HeardBatch]) -> list[broker.Arrival]:
+    """What ingesters leave to the core, as it came."""
+    others = (other for heard in batches for other in heard.batch.others)
+    return [broker.Arrival(topic, payload, 1, False, None) for topic, payload in others]
 
 
 def _misunderstood(command: str, error: Exception) -> dict[str, Any]:

@@ -4,15 +4,15 @@ journal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import CutRecord, UploadRecord
-from coordinator.uploads import assembly, shape_vote
-from coordinator.uploads.shape_vote import ShapeSignature, ShapeVote
+from coordinator.uploads import assembly
+from coordinator.uploads.folding import Folding, Group, add_group, refusal_of
+from coordinator.uploads.shape_vote import ShapeVote
 from coordinator.uploads.validation import Expected, Refusal
 from protofleet import wire
 from protofleet.errors import FusionError, WireError
@@ -20,8 +20,6 @@ from protofleet.exchange import pooled
 from protofleet.exchange.state import Upload
 from protofleet.masking.group import Readiness
 from protofleet.masking.letters import decode_letter
-from protofleet.recipe import Turn
-from protofleet.values.prototypes import Part, Parts
 from protofleet.values.sums import Partial, merge, merge_all
 from protofleet.wire.codes import Reason
 
@@ -53,49 +51,15 @@ AGREED = "likeness"  # what the journal calls the shapes that are agreed on, and
 # weights are 1. With it, an upload that is s rounds late weighs 16 / sqrt(1 + s), rounded: the
 # polynomial discount of FedAsync with a = 1/2 (Xie et al. 2019), in sixteenths.
 #
-# Which parts are used. A recipe folds what it needs and would overlook the rest, so an upload could
-# carry parts that nobody checks. `AccessLog` notes what was looked at; a part that was not is
-# refused.
-#
 # Sites. What a site says of its devices (`protofleet.exchange.pooled`) is a partial already, and is
 # folded as it is. A device is in a round once, by itself or at one site: `_at` has who is where.
 #
 # Traps:
-# - `recipe.fold` runs on what a stranger sent. Whatever it raises is a refusal of that upload and
-#   must not end the service; this is the one place for a bare `Exception`.
 # - A device has one upload in a round: the journal's key, (round, agent), says so. `agents` holds
 #   who is in the open one, so that the intake need not ask the database for each.
 # - `add` comes before the upload is on disk; `coordinator.core` says what becomes of the total
 #   when writing fails.
 # - One upload is folded with the turn of its own round, not of the open one.
-
-
-class AccessLog(Mapping[str, Part]):
-    """Parts, and which of them somebody looked at."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self.names: set[str] = set()
-
-    def __getitem__(self, name: str) -> Part:
-        part = self._parts[name]
-        self.names.add(name)
-        return part
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-
-@dataclass
-class Group:
-    """The uploads of one signature, and their total."""
-
-    signature: ShapeSignature
-    total: Partial
-    uploads: list[tuple[int, str]]
 
 
 class Aggregator:
@@ -104,21 +68,23 @@ class Aggregator:
     """
 
     def __init__(self, journal: Journal, expected: Expected, hyper: Any, staleness: int) -> None:
-        self._journal, self._expected = journal, expected
-        self._hyper, self._staleness = hyper, staleness
-        self._turn = Turn(expected.contract, hyper, 0)
-        self.number = 0
+        self._journal, self._expected, self._staleness = journal, expected, staleness
+        self._folding = Folding(expected, hyper)
+        self.turn = self._folding.turn
+        self.number = self.serial = 0
         self.total: Partial = {}
         self.agents: set[str] = set()
+        # Whose uploads are here and are folded by an ingester; all of them are in `agents`.
+        self.elsewhere: set[str] = set()
         self._at: dict[str, str] = {}  # devices at sites, and at which
-        self._agreed = ShapeVote()
         self._groups: list[Group] = []
 
     def begin(self, number: int, uploads: Sequence[UploadRecord] = ()) -> None:
         """A round opens; `uploads` are in it already."""
         self.number, self.total, self.agents, self._groups = number, {}, set(), []
-        self._at = {}
-        self._agreed = ShapeVote.read(self._journal.meta(AGREED))
+        self._at, self.elsewhere = {}, set()
+        self.serial += 1
+        self._folding.agreed = ShapeVote.read(self._journal.meta(AGREED))
         for record in uploads:
             self.add_record(record)
 
@@ -128,16 +94,9 @@ class Aggregator:
         if isinstance(members, Refusal):
             return members
         if upload.parts:
-            folded = self._folded(upload, self.weight(upload.round))
-            if isinstance(folded, Refusal):
-                return folded
-            partial, signature = folded
-            group = self._group(signature)
-            try:
-                group.total = merge(group.total, partial)
-            except FusionError as error:
-                return _refusal(error)
-            group.uploads.append((upload.round, upload.agent))
+            refusal = self._folding.add(self._groups, upload, self.weight(upload.round))
+            if refusal is not None:
+                return refusal
         self.agents.add(upload.agent)
         if members:
             self._at |= dict.fromkeys(members, upload.agent)
@@ -148,13 +107,40 @@ class Aggregator:
         try:
             return self.add(self.upload(record))
         except WireError as error:  # a crash of the machine took its bytes
-            return _refusal(error)
+            return refusal_of(error)
+
+    def has(self, agent: str) -> bool:
+        """Whether this device is in the round, by itself or at a site."""
+        return agent in self.agents or agent in self._at
+
+    def trust(self, agent: str) -> None:
+        """This device's upload is in the round, and an ingester folded it."""
+        self.agents.add(agent)
+        self.elsewhere.add(agent)
+
+    def gather(self, groups: Iterable[Group], accepted: Sequence[UploadRecord]) -> int:
+        """What ingesters folded, added; what of it is lost with one of them is read from the
+        journal. How many that were.
+        """
+        for group in groups:
+            agents = {agent for round, agent in group.uploads if round == self.number}
+            if len(agents) == len(group.uploads) and agents <= self.elsewhere:
+                # What cannot be joined stays elsewhere, and so is read and refused by itself.
+                with suppress(FusionError):
+                    add_group(self._groups, group)
+                    self.elsewhere -= agents
+        lost = [record for record in accepted if record.agent in self.elsewhere]
+        self.agents -= self.elsewhere
+        self.elsewhere = set()
+        for record in lost:
+            self.add_record(record)
+        return len(lost)
 
     def unfit(self, upload: Upload) -> Refusal | None:
         """Why an upload could not be folded later, either; whether it fits the others is seen
         then.
         """
-        folded = self._folded(upload, 1)
+        folded = self._folding.folded(upload, 1)
         return folded if isinstance(folded, Refusal) else None
 
     def close(self, devices: int) -> tuple[dict[tuple[int, str], Refusal], str]:
@@ -162,7 +148,7 @@ class Aggregator:
         what to write down.
         """
         ballots = [(agent, group.signature) for group in self._groups for _, agent in group.uploads]
-        agreed = self._agreed.with_votes(ballots)
+        agreed = self._folding.agreed.with_votes(ballots)
         left_out: dict[tuple[int, str], Refusal] = {}
         totals: list[Partial] = []
         for group in self._groups:
@@ -183,7 +169,7 @@ class Aggregator:
             record = self._journal.upload(round, agent)
             if record is not None:
                 upload = self.upload(record)
-                total = merge(total, self._fold(upload, weight)) if upload.parts else total
+                total = merge(total, self._folding.fold(upload, weight)) if upload.parts else total
         return total
 
     def members_of(self, cut: CutRecord) -> list[str]:
@@ -224,12 +210,6 @@ class Aggregator:
             return 1
         return max(1, int(FRESH / (1 + max(0, self.number - round)) ** 0.5 + 0.5))
 
-    def turn(self, round: int) -> Turn[Any]:
-        """What a recipe's moves are given."""
-        if self._turn.round != round:
-            self._turn = Turn(self._expected.contract, self._hyper, round)
-        return self._turn
-
     def _members(self, upload: Upload) -> tuple[str, ...] | Refusal:
         """Whom an upload speaks for beside its sender; who is in the round already may not be."""
         members: tuple[str, ...] = ()
@@ -239,7 +219,7 @@ class Aggregator:
             try:
                 members = pooled.read(upload.parts).claim.members
             except FusionError as error:
-                return _refusal(error)
+                return refusal_of(error)
         elif not self._at:
             return members
         for name in (upload.agent, *members):
@@ -248,34 +228,3 @@ class Aggregator:
                 words = f"{name} is in round {upload.round} already, by {where}"
                 return Refusal(Reason.CONFLICT, words)
         return members
-
-    def _group(self, signature: ShapeSignature) -> Group:
-        for group in self._groups:
-            if group.signature == signature:
-                return group
-        self._groups.append(Group(signature, {}, []))
-        return self._groups[-1]
-
-    def _folded(self, upload: Upload, weight: int) -> tuple[Partial, ShapeSignature] | Refusal:
-        parts = AccessLog(upload.parts)
-        try:
-            partial = self._fold(Upload(upload.agent, upload.round, upload.base, parts), weight)
-        except Exception as error:  # whatever a recipe stumbles over in what a stranger sent
-            return _refusal(error)
-        for name in upload.parts:
-            if name not in parts.names and not pooled.is_pooled(upload.parts):
-                return Refusal(
-                    Reason.PART, f"{name}: {self._expected.recipe.name} has no use for such a part"
-                )
-        signature = shape_vote.signature(partial)
-        words = self._agreed.unlike(signature)
-        return (partial, signature) if words is None else Refusal(Reason.UNLIKE, words)
-
-    def _fold(self, upload: Upload, weight: int) -> Partial:
-        if pooled.is_pooled(upload.parts):
-            return pooled.read(upload.parts).partial
-        return self._expected.recipe.fold(self.turn(upload.round), upload, weight)
-
-
-def _refusal(error: Exception) -> Refusal:
-    return Refusal(getattr(error, "code", Reason.BAD_FUSION), " ".join(str(error).split()))

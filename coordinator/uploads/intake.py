@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from coordinator.journal.journal import Journal
 from coordinator.journal.records import ACCEPTED, HELD, LATE, RoundRecord, UploadRecord
+from coordinator.journal.segments import Span
 from coordinator.messages import Messages
 from coordinator.rounds.machine import RunState
 from coordinator.uploads import validation
@@ -74,13 +75,20 @@ BODIES = 32  # of each device, by which an old one is known
 
 
 class NewUpload(NamedTuple):
-    """An upload that was let in and is about to be written."""
+    """An upload that was let in and is about to be written; where an ingester wrote its bytes, they
+    lie there.
+    """
 
     round: int
     agent: str
     digest: str
     status: str
-    body: bytes
+    body: bytes | Span
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.body.length if isinstance(self.body, Span) else len(self.body)
 
 
 @dataclass
@@ -193,6 +201,26 @@ class Intake:
         self.fresh[round, agent] = NewUpload(round, agent, digest, verdict, body)
         return []
 
+    def take_written(
+        self, agent: str, round: int, digest: str, span: Span, state: RunState
+    ) -> bool:
+        """Whether an upload that an ingester admitted, folded and wrote down is the first of its
+        device in the open round. If it is anything else, it is to come as a message.
+        """
+        opened = self.journal.round(round)
+        welcome = (
+            state.phase == "collecting"
+            and round == self.aggregator.number
+            and not self.aggregator.has(agent)
+            and opened is not None
+            and self.asks(opened, agent)
+            and self._bodies.get(agent, {}).get(_short(digest), round) == round
+        )
+        if welcome:
+            self.aggregator.trust(agent)
+            self.fresh[round, agent] = NewUpload(round, agent, digest, ACCEPTED, span)
+        return welcome
+
     @property
     def has_news(self) -> bool:
         """Whether anything waits to be written."""
@@ -215,7 +243,7 @@ class Intake:
         late = sum(upload.status == LATE for upload in uploads)
         counters.late += late
         counters.uploads += len(uploads) - late
-        counters.bytes += sum(len(upload.body) for upload in uploads)
+        counters.bytes += sum(upload.size for upload in uploads)
         for upload in uploads:
             counters.newest.pop(upload.agent, None)
             self._remember(upload)

@@ -200,16 +200,24 @@ class Topics:
     def press(self, agent: str, button: str) -> str:
         return f"{self.prefix}/d/{agent}/press/{button}"
 
-    def for_coordinator(self) -> list[tuple[str, int]]:
+    def for_uploads(self, *, shared: bool = False) -> list[tuple[str, int]]:
+        """What whoever takes uploads in subscribes to; `shared`: the broker deals them out among
+        all that subscribe to them so.
+        """
+        every = f"{self.prefix}/d/+/up/+"
+        return [(f"$share/{self.fleet}/{every}" if shared else every, 1)]
+
+    def for_coordinator(self, *, uploads: bool = True) -> list[tuple[str, int]]:
         """What a coordinator subscribes to; its own state as well, so that two at once notice each
-        other.
+        other. Without `uploads`: others take those.
         """
         # Nobody sends `ack` yet, nor `desired` and `cmd` below. Both lists and the access rules
         # stay as they are all the same, for they are what brokers in the field know. `parse` knows
         # none of these topics: what arrives there is acknowledged and dropped.
-        ends = ("state", "reported", "up/+", "blob/req", "ub/+/+", "ack")
+        ends = ("state", "reported", "blob/req", "ub/+/+", "ack")
         return [
             (self.coordinator_state, 1),
+            *(self.for_uploads() if uploads else []),
             *((f"{self.prefix}/d/+/{end}", 1) for end in ends),
             (f"{self.prefix}/d/+/evt", 0),
         ]

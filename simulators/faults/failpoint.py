@@ -44,8 +44,10 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Literal
 
@@ -143,6 +145,36 @@ def watch(failpoint: Failpoint, die: Callable[[], None]) -> Callable[[FrameType,
 def die_at_once() -> None:
     """Without another word, as when the power goes."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+# What a program starts by itself is not started by us: it dies at a failpoint because Python runs
+# `sitecustomize` before anything else. Each failpoint is one process's, the first that takes it.
+CUSTOM = """import sys
+if sys.orig_argv[1:3] == ["-m", {module!r}]:
+    from simulators.faults.failpoint import doomed
+    doomed({folder!r})
+"""
+
+
+def condemn(folder: Path, module: str, failpoints: Sequence[Failpoint]) -> list[str]:
+    """Words before a command, by which processes of this module that it starts die at these, one
+    each.
+    """
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(CUSTOM.format(module=module, folder=str(folder)))
+    for number, failpoint in enumerate(failpoints):
+        (folder / f"{number}.death").write_text(str(failpoint))
+    return ["env", f"PYTHONPATH={os.pathsep.join([str(folder), *filter(None, sys.path)])}"]
+
+
+def doomed(folder: str) -> None:
+    """This process takes the next failpoint, if there is one."""
+    for death in sorted(Path(folder).glob("*.death")):
+        failpoint = Failpoint.parse(death.read_text())
+        with suppress(FileNotFoundError):  # somebody else took it
+            death.rename(death.with_suffix(".taken"))
+            sys.setprofile(watch(failpoint, die_at_once))
+            return
 
 
 def main() -> None:

@@ -49,6 +49,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -84,20 +85,30 @@ class Ingested:
     publishers_us: float
     p50_ms: float | None = None
     p99_ms: float | None = None
+    own_us: float | None = None  # the coordinator's part, where others take uploads in for it
 
 
 def bench_ingest(
-    uploads: int, runs: int, folder: Path, tell: Callable[[str], None], *, signed: bool = False
+    uploads: int,
+    runs: int,
+    folder: Path,
+    tell: Callable[[str], None],
+    *,
+    signed: bool = False,
+    counts: Sequence[int] = (1,),
 ) -> list[Ingested]:
     """The bare subscriber and the coordinator in turn on the same packets, each time with a broker
-    of its own; and the coordinator of a fleet whose words are signed, if that is to be seen beside.
+    of its own; the coordinator with so many processes, and that of a fleet whose words are signed,
+    if that is to be seen beside.
     """
     measured = []
-    receivers: list[_Measure] = [_bare, _coordinator, *[_signed] * signed]
+    receivers: dict[str, _Measure] = {"bare": _bare}
+    receivers |= {f"coordinator-{count}": partial(_coordinator, count) for count in counts}
+    receivers |= {"signed": _signed} if signed else {}
     for run in range(1, runs + 1):
-        for measure in receivers:
-            tell(f"run {run} of {runs}: {measure.__name__.strip('_')}")
-            place = folder / f"{run}{measure.__name__}"
+        for name, measure in receivers.items():
+            tell(f"run {run} of {runs}: {name}")
+            place = folder / f"{run}-{name}"
             with (
                 running_broker(place / "broker", prefer="mosquitto") as broker,
                 _apart(broker.pid) as receive,
@@ -138,9 +149,10 @@ def _bare(
 
 
 def _coordinator(
-    uploads: int, folder: Path, broker: RunningBroker, receive: Callable[[int], None]
+    count: int, uploads: int, folder: Path, broker: RunningBroker, receive: Callable[[int], None]
 ) -> Ingested:
-    return _served("coordinator", uploads, folder, broker, receive, raw.unsigned)
+    name = "coordinator" if count == 1 else f"with {count} ingesters"
+    return _served(name, uploads, folder, broker, receive, raw.unsigned, count)
 
 
 def _signed(
@@ -158,11 +170,14 @@ def _served(
     broker: RunningBroker,
     receive: Callable[[int], None],
     seal: Seal,
+    ingesters: int = 1,
 ) -> Ingested:
-    serve = {"run": "bench", "round_timeout": 3600.0}
+    serve = {"run": "bench", "round_timeout": 3600.0, "ingest": ingesters}
     with serving(folder, str(broker.address), FLEET, CLASSES, DIM, serve) as process:
         _open_round(folder, broker.address.host, broker.address.port, seal)
-        receive(process.pid)
+        others = _ingesters(folder / "data", ingesters)
+        for pid in (process.pid, *others):
+            receive(pid)
         base, topics = ask(folder / "data", "show", round=1)["base"], Topics(FLEET)
         messages = [
             (agent, seal(agent, topics.upload(agent, 1), message))
@@ -172,7 +187,7 @@ def _served(
         def count() -> int:
             return int(ask(folder / "data", "status")["uploads"])
 
-        return _measure(name, process, broker, messages, count)
+        return _measure(name, process, broker, messages, count, others)
 
 
 @contextmanager
@@ -199,9 +214,10 @@ def _measure(
     broker: RunningBroker,
     messages: Sequence[tuple[str, bytes]],
     count: Callable[[], int] | None,
+    others: Sequence[int] = (),
 ) -> Ingested:
     host, port = broker.address.host, broker.address.port
-    before = _used(process.pid, broker.pid)
+    before, own = _used([process.pid, *others], broker.pid), raw.cpu(process.pid)
     sent_at, answered_at, began = publish_all(
         host, port, messages, Topics(FLEET), wait_for_receipts=count is not None
     )
@@ -214,7 +230,7 @@ def _measure(
         process.stdin.flush()
         words = process.stdout.readline().split()
         received, ended = int(words[0]), float(words[1])
-    after = _used(process.pid, broker.pid)
+    after, own = _used([process.pid, *others], broker.pid), raw.cpu(process.pid) - own
     costs = [1e6 * (b - a) / max(received, 1) for a, b in zip(before, after, strict=True)]
     waits = [1e3 * (answered_at[agent] - sent_at[agent]) for agent in answered_at]
     return Ingested(
@@ -223,17 +239,30 @@ def _measure(
         lost=len(messages) - received,
         per_second=received / (ended - began),
         cpu_us=costs[0],
-        rss_mb=raw.rss(process.pid),
+        rss_mb=sum(raw.rss(pid) for pid in (process.pid, *others)),
         broker_us=costs[1],
         publishers_us=costs[2],
         p50_ms=float(np.percentile(waits, 50)) if waits else None,
         p99_ms=float(np.percentile(waits, 99)) if waits else None,
+        own_us=1e6 * own / max(received, 1) if others else None,
     )
 
 
-def _used(receiver: int, broker: int) -> tuple[float, float, float]:
+def _used(receivers: Sequence[int], broker: int) -> tuple[float, float, float]:
     """Seconds of processor time: receiver, broker, publishers."""
-    return raw.cpu(receiver), raw.cpu(broker), time.process_time()
+    return sum(map(raw.cpu, receivers)), raw.cpu(broker), time.process_time()
+
+
+def _ingesters(data: Path, count: int) -> list[int]:
+    """Those that take uploads in for a coordinator, once the broker deals them out to all."""
+    if count == 1:
+        return []
+
+    def there() -> bool:
+        return len(ask(data, "status")["ingesters"]) == count
+
+    raw.until(there, PATIENCE)
+    return [int(pid) for pid in ask(data, "status")["ingesters"]]
 
 
 def bench_agent(number: int) -> str:

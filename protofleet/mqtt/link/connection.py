@@ -358,7 +358,10 @@ class Connection:
         self._subscribe(client, list(self._commands.filters.items()))
         if (through := stream(client)) is not None:
             through.flush()  # whoever hears that we are connected may publish what we subscribe to
-        self._inbox.put_status(Connected(flags.session_present, "5" if self._five else "3.1.1"))
+        # Before MQTT 5 nobody says whether they are known.
+        shares = self._five and limits.get("SharedSubscriptionAvailable", 1) != 0
+        protocol = "5" if self._five else "3.1.1"
+        self._inbox.put_status(Connected(flags.session_present, protocol, shares))
 
     def _follow(self, client: Client) -> None:
         """Do what the owner asked for since the last time."""

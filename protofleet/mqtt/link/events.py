@@ -56,10 +56,13 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Connected:
-    """The broker let us in; subscriptions are already asked for. `protocol` is "5" or "3.1.1"."""
+    """The broker let us in; subscriptions are already asked for. `protocol` is "5" or "3.1.1";
+    `shares`: whether it deals a subscription out among several.
+    """
 
     session_present: bool
     protocol: str
+    shares: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Refused:
     reason: str
 
 
+ANOTHER = "another process may use this name or login"  # in a reason: connections end too soon
 NOT_ALLOWED = "not authorized"  # in a reason of the broker's: its access rules say no
 
 
@@ -141,6 +145,13 @@ class Delivered:
     """A publication made with `tell=True` is done."""
 
     ticket: Ticket
+
+
+def is_taken_over(reason: str) -> bool:
+    """Whether a connection seems to have ended because somebody came under the same client id, in
+    the broker's words or in ours for those that say none.
+    """
+    return "session taken over" in reason.lower() or ANOTHER in reason
 
 
 Event = Connected | Lost | Refused | Denied | Arrival | Delivered

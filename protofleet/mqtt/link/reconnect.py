@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from protofleet.mqtt.link.events import ANOTHER
+
 Backoff = Callable[[int], float]  # seconds before this attempt, the first being 0
 
 # One that only ever gets as far as the greeting is no success: it counts as an attempt, too.
@@ -38,7 +40,7 @@ class Reconnect:
         self._short = self._short + 1 if lasted is not None and lasted <= STEADY else 0
         if self._short < SUSPICIOUS:
             return reason
-        return f"{reason}, soon after it began, again: another process may use this name or login"
+        return f"{reason}, soon after it began, again: {ANOTHER}"
 
     def wait(self, lasted: float) -> float:
         """Seconds before the next attempt, after a connection that was greeted so long ago."""

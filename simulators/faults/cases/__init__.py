@@ -9,6 +9,7 @@ from simulators.faults.cases import (
     deaths,
     disks,
     forgers,
+    ingesters,
     intruders,
     liars,
     links,
@@ -21,6 +22,7 @@ from simulators.faults.cases import (
 
 CASES: tuple[Case, ...] = (
     *deaths.CASES,
+    *ingesters.CASES,
     *links.CASES,
     *disks.CASES,
     *rivals.CASES,

@@ -20,7 +20,12 @@ def measured(monkeypatch):
         *runs("coordinator", (2000.0, 2500.0, 2600.0), p50_ms=1.5, p99_ms=9.25),
     ]
     under = runs("coordinator, signed", (1000.0, 1250.0, 1300.0), p50_ms=3.0, p99_ms=20.0)
-    monkeypatch.setattr(measuring, "bench_ingest", lambda *_, signed: rows + under * signed)
+    shared = runs("with 2 ingesters", (3000.0, 3100.0), p50_ms=1.0, p99_ms=5.0, own_us=40.0)
+
+    def made(*_, signed, counts):
+        return rows + shared * (2 in counts) + under * signed
+
+    monkeypatch.setattr(measuring, "bench_ingest", made)
     return rows
 
 
@@ -42,3 +47,14 @@ def test_signatures_stand_beside_none():
     lines = CliRunner().invoke(ingest, ["--signed"]).stdout.splitlines()
     assert any(line.startswith("coordinator, signed") for line in lines)
     assert lines[-1].startswith("signed: 0.50 of the plain rate, +0 µs CPU each")
+
+
+def test_several_processes_stand_beside_one_and_what_is_computed_says_so():
+    lines = CliRunner().invoke(ingest, ["--ingest", "1,2"]).stdout.splitlines()
+    (line,) = [line for line in lines if "computed" in line]
+    assert line.startswith("with 2 ingesters: 1.00 of the processor time of one process, 40 µs")
+    assert "25,000 uploads/s, where one process has 10,000" in line
+
+
+def test_numbers_of_processes_that_are_none_are_refused():
+    assert CliRunner().invoke(ingest, ["--ingest", "1,x"]).exception

@@ -8,7 +8,7 @@ import pytest
 
 from edge_agent.store import Store
 from protofleet.errors import UsageError
-from simulators.faults.failpoint import ANY, STATEMENT, Failpoint, resolve, watch
+from simulators.faults.failpoint import ANY, STATEMENT, Failpoint, condemn, resolve, watch
 
 
 def test_a_failpoint_is_written_as_it_is_read():
@@ -119,3 +119,15 @@ def test_any_function_and_any_statement_are_those_of_the_package_alone(tmp_path)
         failpoint = Failpoint("edge_agent", name, "enter", 1)
         assert counted(failpoint, elsewhere) == 0
         assert counted(failpoint, lambda: open_and_close(tmp_path)) == 1
+
+
+def test_what_a_program_starts_dies_at_a_failpoint_too_each_process_at_its_own(tmp_path):
+    here = [sys.executable, "-m", "protofleet"]
+    deaths = [Failpoint("protofleet.cli", ANY, "enter", number) for number in (1, 2)]
+    words = condemn(tmp_path / "deaths", "protofleet", deaths)
+    codes = [
+        subprocess.run([*words, *here, "--version"], check=False, capture_output=True).returncode
+        for _ in range(3)
+    ]
+    assert codes == [-9, -9, 0]
+    assert len(list((tmp_path / "deaths").glob("*.taken"))) == 2

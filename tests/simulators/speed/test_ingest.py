@@ -26,6 +26,13 @@ def test_ingest_loses_nothing(tmp_path):
     assert os.sched_getaffinity(0) == free
 
 
+@pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is not installed")
+def test_two_ingesters_lose_nothing_either(tmp_path):
+    _, ours = bench_ingest(60, 1, tmp_path, lambda words: None, counts=[2])
+    assert (ours.name, ours.uploads, ours.lost) == ("with 2 ingesters", 60, 0)
+    assert ours.own_us is not None
+
+
 def test_the_middle_of_several_runs_is_their_median_and_losses_add_up():
     runs = [
         Ingested("a", 9, lost, rate, 1.0, 2.0, 3.0, 4.0)

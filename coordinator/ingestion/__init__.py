@@ -1,0 +1,1 @@
+"""Uploads taken in by several processes."""

@@ -15,6 +15,7 @@ def test_the_tables_there_are():
         "cameras",
         "codec",
         "cross",
+        "crowd",
         "device",
         "ingest",
         "lab",

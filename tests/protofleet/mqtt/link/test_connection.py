@@ -157,7 +157,7 @@ def test_subscriptions_go_out_first_and_then_what_waited(play):
     assert [kind for kind, _ in kinds] == [SUBSCRIBE, PUBLISH]
     assert b"a/+" in kinds[0][1]
     assert topic_of(kinds[1][1]) == "a/1"
-    assert one.events(1) == [Connected(False, "5")]
+    assert one.events(1) == [Connected(False, "5", shares=True)]
     assert one.connection.greeted
 
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_for_us_is_acknowledged_and_not_handed_out(play):
     one.peer.sendall(foreign + no_text + mine)
     assert [one.packet(), one.packet()] == [(PUBACK, b"\x00\x01"), (PUBACK, b"\x00\x02")]
     assert one.events(2) == [
-        Connected(False, "5"),
+        Connected(False, "5", shares=True),
         Arrival("mine/x", b"y", 1, True, Token(NUMBER, 3)),
     ]
 

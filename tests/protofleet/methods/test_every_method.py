@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.uploads.aggregate import AccessLog
+from coordinator.uploads.folding import AccessLog
 from coordinator.uploads.fuse import as_published, fuse_round
 from protofleet import registry, wire
 from protofleet.exchange.state import GlobalState, Upload

@@ -84,6 +84,12 @@ class CheckpointError(FleetError):
     code = "bad-checkpoint"
 
 
+class RunLeft(FleetError):
+    """A run of the laboratory that was left on purpose, at a checkpoint from which it can go on."""
+
+    code = "left"
+
+
 class LinkError(FleetError):
     """A broker that cannot be used."""
 

@@ -37,6 +37,12 @@ RECORDS = Path("docs/results")
     "--measure", is_flag=True, help="Time a few rounds of every kind of cell, for --list."
 )
 @click.option(
+    "--decide",
+    is_flag=True,
+    help="Leave a run as soon as it has reached its figure, which the best round of a longer one "
+    "cannot take back, and go on with the next; a later call without it runs it to its end.",
+)
+@click.option(
     "--seeds",
     type=int,
     default=None,
@@ -67,6 +73,7 @@ def papers(
     listing: bool,
     page_only: bool,
     measure: bool,
+    decide: bool,
     seeds: int | None,
     target: Path | None,
     workers: int | None,
@@ -83,6 +90,7 @@ def papers(
     \b
     protofleet bench papers --list
     protofleet bench papers --only fedproto-cifar10 --seeds 1
+    protofleet bench papers --only 'fedic-fashion-*' --decide --workers 2
     protofleet bench papers --page-only --write docs/results.md
     """
     from simulators.cluster.engine import engine
@@ -101,7 +109,7 @@ def papers(
     failed = []
     if not page_only:
         with engine(engine_name, workers, address) as runs_on:
-            for failure in _run(planned, places, plan.times(records), runs_on):
+            for failure in _run(planned, places, plan.times(records), runs_on, decide):
                 failed += failure
                 # After every seed: the next may take hours, and the process may not see its end.
                 if target is not None:
@@ -129,7 +137,11 @@ def _chosen(planned: Sequence[PlannedSeed], only: Sequence[str]) -> list[Planned
 
 
 def _run(
-    planned: Sequence[PlannedSeed], places: Places, times: Times, engine: LabEngine
+    planned: Sequence[PlannedSeed],
+    places: Places,
+    times: Times,
+    engine: LabEngine,
+    decide: bool,
 ) -> Iterator[list[str]]:
     """What is missing, in this order, each with its name where it fails (as one that diverges):
     that stops no other.
@@ -137,7 +149,7 @@ def _run(
     from simulators.papers import cell as cells
     from simulators.papers import plan
 
-    todo = list(plan.missing(planned, places))
+    todo = list(plan.missing(planned, places, decide=decide))
     expected = [times.minutes(task.cell, places) or 0.0 for task in todo]
 
     def run(i: int, task: PlannedSeed, engine: LabEngine) -> list[str]:
@@ -146,7 +158,7 @@ def _run(
         about = f"about {one}, {rest} to go with all after it"
         click.echo(f"[{i + 1}/{len(todo)}] {task.step}: {name} ({about})", err=True)
         try:
-            if not cells.run_seed(task.cell, task.seed, places, engine):
+            if not cells.run_seed(task.cell, task.seed, places, engine, decide=decide):
                 click.echo(f"{name}: another process is at it", err=True)
         except FleetError as error:
             click.echo(f"\n{name}: {error}", err=True)

@@ -18,7 +18,11 @@
 # 4. The figure that is compared is the one that the paper reports: of the last round or the best
 #    (`pick`), as a mean over devices or pooled over samples (`over`). The best round is chosen on
 #    the test split; that is the papers' way and stands in the table as what it is.
-# 5. A reading answers the same figure by other settings, where a paper leaves something open. It is
+# 5. The best of so many rounds can only rise. So where the paper reports the best, a run that is
+#    not over has reached its figure as soon as its best so far has (`settled`), and may be left
+#    there for the next (`decide`); how much better it would become is not known then, and what is
+#    asked of two cells side by side waits for the end of both.
+# 6. A reading answers the same figure by other settings, where a paper leaves something open. It is
 #    a cell of its own and never replaces one: choosing the best of several after the fact would
 #    make every figure come true.
 #
@@ -45,6 +49,7 @@ from protofleet.errors import (
     CheckpointError,
     FleetError,
     FusionError,
+    RunLeft,
     TrainingDiverged,
     UsageError,
     ValueRefused,
@@ -57,7 +62,8 @@ from simulators.papers.records import Over, Pick, RunRecord
 from simulators.run import maps
 from simulators.run.comparison import result_of
 from simulators.run.config import LabConfig
-from simulators.run.rounds import LabOptions, run
+from simulators.run.result import Row
+from simulators.run.rounds import Enough, LabOptions, never, run
 from simulators.run.rundir import RunDir
 from simulators.run.setup import prepare
 from simulators.run.workers import LabEngine
@@ -120,6 +126,24 @@ class Cell:
             return float(record.document.get("margins", float("nan")))
         return record.accuracy(self.evaluator, self.over, pick or self.pick)
 
+    @property
+    def rises(self) -> bool:
+        """Whether the figure of a run that is not over is the least that it can come to."""
+        return self.pick == "best" and self.paper is not None and self.evaluator != MARGINS
+
+    def settled(self, record: RunRecord | None) -> bool:
+        """Whether the paper's figure is reached by what a run that is not over has so far."""
+        if record is None or not self.rises or self.paper is None or record.failure:
+            return False
+        return self.value(record) >= self.paper - self.slack
+
+    def enough(self, rows: Sequence[Row]) -> bool:
+        """The same of the rows of a run that is under way."""
+        if not self.rises or self.paper is None:
+            return False
+        figures = (row.accuracy if self.over == "devices" else row.pooled for row in rows)
+        return any(f.get(self.evaluator, 0.0) >= self.paper - self.slack for f in figures)
+
 
 @dataclass(frozen=True)
 class Places:
@@ -133,11 +157,15 @@ class Places:
         return self.runs / cell.home / str(seed)
 
 
-def run_seed(cell: Cell, seed: int, places: Places, engine: LabEngine) -> bool:
-    """This seed, if it is not there yet; what is kept of it is written when it is finished. False
-    where another process is at it.
+def run_seed(
+    cell: Cell, seed: int, places: Places, engine: LabEngine, *, decide: bool = False
+) -> bool:
+    """This seed, if it is not there yet; what is kept of it is written when it is finished, or left
+    because its figure is reached (`decide`). False where another process is at it.
     """
     if recorded(cell, seed, places) is not None:
+        return True
+    if decide and cell.settled(standing(cell, seed, places)):
         return True
     path, config = places.run(cell, seed), at_seed(cell.config, seed)
     try:
@@ -147,22 +175,25 @@ def run_seed(cell: Cell, seed: int, places: Places, engine: LabEngine) -> bool:
     with claim:
         result = finished(path, config)
         if result is None:
-            _run(cell, seed, places, engine)
+            try:
+                _run(cell, seed, places, engine, cell.enough if decide else never)
+            except RunLeft:
+                keep_run(cell, seed, places)
         else:
             _keep(_record(cell, result, path), places)
     return True
 
 
-def _run(cell: Cell, seed: int, places: Places, engine: LabEngine) -> None:
+def _run(cell: Cell, seed: int, places: Places, engine: LabEngine, enough: Enough) -> None:
     path, config = places.run(cell, seed), at_seed(cell.config, seed)
     setup, label = prepare(config), f"{cell.home} {seed}"
     try:
         try:
-            result_of(label, setup, engine, path, resume=True)
+            result_of(label, setup, engine, path, resume=True, enough=enough)
         except CheckpointError:
             # A run of other settings, or one that cannot be read. Nobody is there to be asked.
             _put_aside(path)
-            result_of(label, setup, engine, path, resume=True)
+            result_of(label, setup, engine, path, resume=True, enough=enough)
     except (TrainingDiverged, ValueRefused, FusionError) as error:
         # Numbers that are not finite, or too large to be summed: it would end so again.
         _keep(records.failed(cell.home, config, str(error), _rounds_there(path)), places)

@@ -144,12 +144,19 @@ def tasks(steps: Sequence[Step] = STEPS, most: int | None = None) -> list[Planne
     return list(planned.values())
 
 
-def missing(planned: Sequence[PlannedSeed], places: Places) -> Iterator[PlannedSeed]:
-    """Those that are not on record yet; where two figures are of one run, it is named once."""
+def missing(
+    planned: Sequence[PlannedSeed], places: Places, *, decide: bool = False
+) -> Iterator[PlannedSeed]:
+    """Those that are not on record yet, or, to decide figures, that have not reached theirs; where
+    two figures are of one run, it is named once.
+    """
     homes = set()
     for task in planned:
-        home = (task.cell.home, task.seed)
+        # Of two figures of one run the one may be reached while the other is not.
+        home = (task.cell.name if decide else task.cell.home, task.seed)
         if home not in homes and recorded(task.cell, task.seed, places) is None:
+            if decide and task.cell.settled(standing(task.cell, task.seed, places)):
+                continue
             homes.add(home)
             yield task
 

@@ -18,7 +18,7 @@ from simulators.run.config import LabConfig
 from simulators.run.intervals import Interval, interval
 from simulators.run.progress import size, watched
 from simulators.run.result import alike, curve, document
-from simulators.run.rounds import LabOptions, run_in
+from simulators.run.rounds import Enough, LabOptions, never, run_in
 from simulators.run.rundir import RunDir
 from simulators.run.setup import Setup, Supplied, prepare
 from simulators.run.workers import LabEngine, Local
@@ -142,14 +142,22 @@ def _by_round(documents: Sequence[Document]) -> list[tuple[int, Interval]]:
 
 
 def result_of(
-    label: str, setup: Setup, engine: LabEngine, path: Path | None, *, resume: bool
+    label: str,
+    setup: Setup,
+    engine: LabEngine,
+    path: Path | None,
+    *,
+    resume: bool,
+    enough: Enough = never,
 ) -> dict[str, Any]:
-    """A run's document: read where this very run is finished already, else made."""
+    """A run's document: read where this very run is finished already, else made; `RunLeft` where
+    enough of it is there before its end.
+    """
     done = RunDir(path).result(setup) if path is not None and resume else None
     if done is not None:
         return done
     with watched(f"{label:<12}", setup.config.run.rounds, alone=not engine.beside) as watch:
-        options = LabOptions(engine, common=True)
+        options = LabOptions(engine, common=True, enough=enough)
         return document(run_in(setup, options, watch, path, resume=resume))
 
 

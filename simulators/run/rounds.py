@@ -47,6 +47,7 @@ from coordinator.rounds.selection import participants
 from coordinator.uploads import validation
 from coordinator.uploads.fuse import fuse_total, start_state
 from protofleet import mistakes, wire
+from protofleet.errors import RunLeft
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Parts, count_floats
@@ -58,6 +59,12 @@ from simulators.run.setup import RUN_ID, Setup
 from simulators.run.workers import Crew, LabEngine, Local, hire
 
 Watch = Callable[[Row], None]
+Enough = Callable[[Sequence[Row]], bool]
+
+
+def never(rows: Sequence[Row]) -> bool:
+    """A run goes to its end."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,8 @@ class LabOptions:
     engine: LabEngine = field(default_factory=Local)
     checkpoint_every: int = 5
     common: bool = False  # after the last round all devices are measured on one test set, too
+    # Asked after each checkpoint: whether the run may be left there, to be taken up another day.
+    enough: Enough = never
 
 
 def run(
@@ -101,6 +110,8 @@ def _run(
             watch(row)
             if out is not None and (last or round % how.checkpoint_every == 0):
                 out.save(round, state, rows, crew.checkpoint())
+                if not last and how.enough(rows):
+                    raise RunLeft(f"left in round {round} of {setup.config.run.rounds}")
         seconds = time.perf_counter() - began
         return Outcome(
             setup,

@@ -17,7 +17,7 @@ def ran(monkeypatch):
     """Which seeds were run; those of GFPL fail."""
     names = []
 
-    def run_seed(cell, seed, *_):
+    def run_seed(cell, seed, *_, **__):
         names.append(f"{cell.name} {seed}")
         if cell.name.startswith("gfpl"):
             raise DataError("no data")
@@ -85,9 +85,9 @@ def test_the_page_is_there_after_every_seed(ran, where, tmp_path, monkeypatch):
     target, seen = tmp_path / "page" / "results.md", []
     run = cell.run_seed
 
-    def run_seed(*words):
+    def run_seed(*words, **more):
         seen.append(target.exists())
-        return run(*words)
+        return run(*words, **more)
 
     monkeypatch.setattr(cell, "run_seed", run_seed)
     words = ["--only", "fedmps-cifar10", *where, "--write", str(target)]

@@ -241,3 +241,43 @@ def test_a_cell_prints_the_command_that_repeats_it():
     assert "--partition-seed 1234" in words
     assert "--augment crop-flip" in words
     assert "--agents" not in words  # 20 is the default
+
+
+def decided(config, paper, **more):
+    return Cell("small", "A small cell", config, "prototype", paper, seeds=1, pick="best", **more)
+
+
+def test_a_run_may_be_left_when_its_best_has_reached_the_figure_and_goes_on_later(
+    small_lab, tmp_path
+):
+    places = places_in(tmp_path)
+    cell = decided(small_lab(rounds=12), 0.2)
+    assert run_seed(cell, 0, places, Local(), decide=True)
+    left = standing(cell, 0, places)
+    assert left.rounds == 5  # at a checkpoint, from which it can go on
+    assert cell.settled(left)
+    assert kept(cell, 0, places) is None
+    assert records.read(places.records, "small", 0).rounds == 5
+    # Asked again nothing is run, and without the option it goes to its end as if never left.
+    assert run_seed(cell, 0, places, Local(), decide=True)
+    assert standing(cell, 0, places).rounds == 5
+    assert run_seed(cell, 0, places, Local())
+    whole = places_in(tmp_path / "whole")
+    assert run_seed(cell, 0, whole, Local())
+    ours, theirs = (kept(cell, 0, there).document for there in (places, whole))
+    assert ours["curve"] == theirs["curve"]
+    assert kept(cell, 0, places).finished
+
+
+def test_what_is_not_reached_goes_to_its_end(small_lab, tmp_path):
+    places = places_in(tmp_path)
+    cell = decided(small_lab(rounds=6), 1.5)
+    assert run_seed(cell, 0, places, Local(), decide=True)
+    assert kept(cell, 0, places).finished
+
+
+def test_a_figure_that_can_fall_again_is_not_decided_before_the_end(small_lab, tmp_path):
+    places = places_in(tmp_path)
+    cell = replace(decided(small_lab(rounds=6), 0.1), pick="last")
+    assert run_seed(cell, 0, places, Local(), decide=True)
+    assert kept(cell, 0, places).finished

@@ -31,7 +31,7 @@ AXES = 8
 # Half precision by its bits: a look at this takes half the time of numpy's cast, and no mode of the
 # processor matters.
 BITS = np.dtype("<u2")
-HALVES = np.arange(2**16, dtype=BITS).view("<f2").astype(np.float32)
+HALVES = np.arange(2**16, dtype=BITS).view("<f2").astype(np.float32) + np.float32(0.0)
 
 
 def encode_array(array: NDArray[Any], precision: Precision, where: str) -> Any:
@@ -69,14 +69,14 @@ def decode_array(raw: Any, where: str) -> NDArray[Any]:
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Floats as float32, integers as they are."""
+    """Floats as float32 of their own, −0.0 as 0.0; integers as they are."""
     if array.dtype.kind != "f":
         return array
-    return (
-        HALVES.take(array.view(BITS), mode="wrap")
-        if array.itemsize == 2
-        else array.astype(np.float32)
-    )
+    if array.itemsize == 2:
+        return HALVES.take(array.view(BITS), mode="wrap")
+    with np.errstate(invalid="ignore"):  # who makes a value of it says what is not finite
+        plain: NDArray[Any] = np.add(array, np.float32(0.0), dtype=np.float32)
+    return plain
 
 
 def wire_dtype(raw: Any) -> str:

@@ -41,6 +41,7 @@ import numpy as np
 from cbor2 import CBORTag, dumps
 
 from protofleet.errors import WireError
+from protofleet.values.prototypes import HandedOver
 from protofleet.wire.arrays import DTYPES, widened
 from protofleet.wire.limits import Limits
 from protofleet.wire.strict import BYTES, TEXT, header
@@ -73,11 +74,12 @@ class Template(NamedTuple):
         for name, kind, maps, slots in self.parts:
             content: dict[str, Any] = {field: {} for field in maps}
             for field, key, start, dtype, size, dims in slots:
-                array = np.frombuffer(data, dtype, size, start)
+                array: Any = np.frombuffer(data, dtype, size, start)
                 if dims is not None:
                     array = array.reshape(dims)
                 if dtype.kind == "f":
-                    array = widened(array)
+                    # What numpy makes of a single number is a number, and no array to hand over.
+                    array = HandedOver(widened(array)) if array.ndim else widened(array)
                 if key is None:
                     content[field] = array
                 else:

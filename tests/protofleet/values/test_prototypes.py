@@ -5,6 +5,7 @@ import pytest
 
 from protofleet.errors import ValueRefused
 from protofleet.values.prototypes import (
+    HandedOver,
     Head,
     Mixtures,
     Prototypes,
@@ -88,3 +89,17 @@ def test_a_table_has_a_row_for_every_class_the_fleet_knows():
 def test_the_papers_count_floats_and_not_labels():
     parts = {"p": protos(), "t": Tensors({"w": np.zeros((3, 4), np.float32), "n": np.array(7)})}
     assert count_floats(parts) == 4 + 12
+
+
+def test_numbers_that_are_handed_over_are_taken_without_a_copy_and_checked_all_the_same():
+    rows = np.ones((2, 3), np.float32)
+    taken = Prototypes(np.array([0, 1]), HandedOver(rows))
+    assert taken.vectors is rows
+    assert not rows.flags.writeable
+    assert taken == Prototypes(np.array([0, 1]), np.ones((2, 3)))
+    with pytest.raises(ValueRefused, match="not finite"):
+        Prototypes(np.array([0]), HandedOver(np.full((1, 3), np.nan, np.float32)))
+    with pytest.raises(ValueRefused, match="dimensions"):
+        Prototypes(np.array([0]), HandedOver(np.ones(3, np.float32)))
+    weights = np.ones(4, np.float32)
+    assert Tensors({"w": HandedOver(weights)})["w"] is weights

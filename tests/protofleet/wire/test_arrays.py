@@ -49,9 +49,11 @@ def test_float32_comes_back_to_the_bit_but_for_negative_zero(array):
     assert np.array_equal((array + np.float32(0)).view("<u4"), again.view("<u4"))
 
 
-def test_every_half_there_is_widens_as_numpy_widens_it():
+def test_every_half_there_is_widens_as_numpy_widens_it_but_for_the_sign_of_zero():
     halves = np.arange(2**16, dtype="<u2").view("<f2")
-    assert np.array_equal(widened(halves).view("<u4"), halves.astype(np.float32).view("<u4"))
+    wide = halves.astype(np.float32) + np.float32(0.0)
+    assert np.array_equal(widened(halves).view("<u4"), wide.view("<u4"))
+    assert not np.signbit(widened(np.array([-0.0], "<f4"))).any()
 
 
 @given(st.floats(-HALF_PEAK, HALF_PEAK, width=32))

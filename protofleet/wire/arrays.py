@@ -31,7 +31,8 @@ AXES = 8
 # Half precision by its bits: a look at this takes half the time of numpy's cast, and no mode of the
 # processor matters.
 BITS = np.dtype("<u2")
-HALVES = np.arange(2**16, dtype=BITS).view("<f2").astype(np.float32) + np.float32(0.0)
+HALVES = np.arange(2**16, dtype=BITS).view("<f2").astype(np.float32)
+HALVES[0x8000] = 0.0  # and not −0.0
 
 
 def encode_array(array: NDArray[Any], precision: Precision, where: str) -> Any:

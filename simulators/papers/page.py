@@ -54,7 +54,10 @@ READ = """## How to read it
 - *Reached* means: not below the paper by more than the paper's own standard deviation, or by more
   than 0.5 points where it gives none.
 - A run is whole if it has the paper's rounds and samples, else what was cut stands beside it. A run
-  that is not over says in which round it stands; it is in the curves and counts as no figure.
+  that is not over says in which round it stands; it is in the curves and counts as no figure, but
+  for one thing: where the paper reports the best round, the best of more rounds can only be higher,
+  so a run whose best so far is enough has reached the figure (*≥*). How far above it would end,
+  and what is asked of two cells side by side, stays open until it is over.
 - In the curves the dotted lines are the papers' figures.
 - Nothing was tuned on the test split. The settings are the papers' own; a *reading* settles
   otherwise what a paper leaves open. It is a run of its own and moves no figure.
@@ -144,12 +147,22 @@ def _overview(sections: Sequence[Section], results: AllCells, beside: Path | Non
 
 
 def _count(start: str, cells: Sequence[Cell], results: AllCells) -> str:
-    ended = [cell for cell in cells if results.runs[cell.name]]
-    good = sum(bool(_reached(cell, Aim("figure"), results)) for cell in ended)
-    begun = sum(bool(results.stands[c.name]) for c in cells if not results.runs[c.name])
-    bad, absent = len(ended) - good, len(cells) - len(ended) - begun
+    good = [cell for cell in cells if _reached(cell, Aim("figure"), results)]
+    early = sum(not results.runs[cell.name] for cell in good)
+    bad = sum(bool(results.runs[cell.name]) for cell in cells if cell not in good)
+    begun = sum(bool(_under_way(cell, results)) for cell in cells if cell not in good)
+    absent = len(cells) - len(good) - bad - begun
+    so_far = f" ({early} of them by runs that are not over)" if early else ""
     under_way = f"{begun} are of runs that are not over, " if begun else ""
-    return f"{start} {good} are reached, {bad} are not, {under_way}and {absent} were not run."
+    return (
+        f"{start} {len(good)} are reached{so_far}, {bad} are not, {under_way}"
+        f"and {absent} were not run."
+    )
+
+
+def _under_way(cell: Cell, results: AllCells) -> Sequence[RunRecord]:
+    """The runs that are not over of a cell of which none is."""
+    return () if results.runs[cell.name] else results.stands[cell.name]
 
 
 def _mark(cell: Cell, results: AllCells) -> Mark:
@@ -166,9 +179,12 @@ def _mark(cell: Cell, results: AllCells) -> Mark:
 
 
 def _figure(cell: Cell, results: AllCells) -> str:
-    mine = results.runs[cell.name]
-    ours = _spread(cell, mine, cell.pick) if mine else "–"
-    seeds = f"{len(mine)} of {cell.seeds}" if mine else "–"
+    mine, ours, seeds = results.runs[cell.name], "–", "–"
+    if not mine and _reached(cell, Aim("figure"), results):
+        mine, ours = results.stands[cell.name], "≥ "
+    if mine:
+        ours = ours.strip("–") + _spread(cell, mine, cell.pick)
+        seeds = f"{len(mine)} of {cell.seeds}"
     columns = (_paper(cell), ours, seeds, _length(cell, results), _standing(cell, results))
     return _row(cell.where, cell.title, *columns)
 
@@ -196,8 +212,10 @@ def _standing(cell: Cell, results: AllCells) -> str:
         return results.failures[cell.name][0].failure
     if results.stands[cell.name]:
         record = results.stands[cell.name][0]
-        so_far = _number(cell, cell.value(record))
-        return f"in round {record.rounds} of {cell.config.run.rounds}, {so_far} so far"
+        where = f"in round {record.rounds} of {cell.config.run.rounds}"
+        if _reached(cell, Aim("figure"), results):
+            return f"{_yes(True)}, {where}"
+        return f"{where}, {_number(cell, cell.value(record))} so far"
     lossless = " on lossless images" if cell.config.run.dataset == "cifar10" else ""
     minutes = results.times.minutes(cell, results.places)
     cost = "" if minutes is None else f": {duration(minutes)} a seed"
@@ -237,9 +255,13 @@ def _section(section: Section, results: AllCells, beside: Path | None) -> list[s
         lines += [words, ""]
     if tried:
         lines += ["### Readings", "", READINGS, *(_reading(cell, results) for cell in tried), ""]
-    if absent:
-        named = "; ".join(f"{cell.title} ({_standing(cell, results)})" for cell in absent)
-        lines += [f"Without a figure: {named}.", ""]
+    early = [cell for cell in absent if _reached(cell, Aim("figure"), results)]
+    for words, cells in (
+        ("Reached before they are over", early),
+        ("Without a figure", [cell for cell in absent if cell not in early]),
+    ):
+        named = "; ".join(f"{cell.title} ({_standing(cell, results)})" for cell in cells)
+        lines += [f"{words}: {named}.", ""] if cells else []
     if there:
         lines += ["### What crossed", "", TRAFFIC]
         lines += [*(_traffic(cell, results.runs[cell.name]) for cell in there), ""]
@@ -289,7 +311,10 @@ def _reached(cell: Cell, aim: Aim, results: AllCells) -> bool | None:
     """Whether the aim is; None where a run is missing to say so."""
     mine = results.runs[cell.name]
     if not mine:
-        return None
+        # What is not over cannot say no yet, but it may say yes: `Cell.settled`.
+        early = results.stands[cell.name]
+        settled = bool(early) and all(cell.settled(record) for record in early)
+        return True if aim.kind == "figure" and settled else None
     if aim.kind in ("above", "within"):
         lead = _lead(cell, aim, results)
         if lead is None:

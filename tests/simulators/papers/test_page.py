@@ -222,6 +222,16 @@ def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, t
     assert "0 are not, 1 are of runs that are not over, and 0 were not run" in text
     assert "It is a cell." in text
     assert "(images/results/only.png)" in text
+    # The best can only rise: what is enough now is enough in the end, and no less is said to be.
+    settled = replace(cell, paper=0.1, pick="best")
+    text = page([replace(section, cells=(settled,))], places, None)
+    assert "1 are reached (1 of them by runs that are not over), 0 are not, and 0 were not" in text
+    (figure,) = rows(text, "|  | Not run |")
+    assert "| ≥ " in figure
+    assert figure.endswith("| 1 of 3 | whole, 4 of 9 rounds | **reached**, in round 4 of 9 |")
+    assert "Reached before they are over: Not run (**reached**, in round 4 of 9)." in text
+    text = page([replace(section, cells=(replace(settled, pick="last"),))], places, None)
+    assert "0 are reached, 0 are not, 1 are of runs that are not over" in text
     failed = records.failed(cell.name, at_seed(cell.config, 0), "round 5: loss is nan", 4)
     records.write(failed, tmp_path / "records")
     text = page([section], places, None)

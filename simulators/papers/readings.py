@@ -43,7 +43,7 @@ def _reading(of: Cell, name: str, title: str, *settings: str, **options: object)
 
 _FASHION, _CIFAR = papers.FEDMPS_FASHION[0], papers.FEDMPS_CIFAR[0]
 _PROTO, _PROTO_FASHION = papers.FEDPROTO
-_PROTO_LONG = papers.FEDMPS_CIFAR[1]
+_PROTO_LONG, _AVG_LONG = papers.FEDMPS_CIFAR[1:]
 _POOL, _SHARED, _APART = papers.MPFEDCL
 _GFPL = papers.GFPL[0]
 _IC = papers.FEDIC_DIR[0]
@@ -72,6 +72,9 @@ CIFAR_READINGS = (
     _reading(
         _PROTO_LONG, "raw", "FedProto, 500 rounds, embeddings not normalised", unit_embedding=False
     ),
+    # Of FedAvg's code is known that it takes the plain mean, not which network it has.
+    _reading(_AVG_LONG, "raw", "FedAvg, embeddings not normalised", unit_embedding=False),
+    _reading(_AVG_LONG, "uncropped", "FedAvg, images neither cropped nor flipped", augment="none"),
     _reading(_PROTO, "common", "FedProto, common initial weights", common_start="yes"),
     _reading(_PROTO, "weighted", "FedProto, means weighted by counts", "weighted=yes"),
 )

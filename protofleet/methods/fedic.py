@@ -95,17 +95,22 @@ def receive(turn: Turn[Hyper], me: Learner, state: Parts) -> None:
 
 
 def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
-    """One stretch; the statistics of the extractor as it was received are taken before."""
-    # Before training, with the extractor that all devices received: means taken by extractors that
-    # have since gone their own ways could not be compared (FedPAC's official code does the same).
-    features, fleet = me.features(), turn.contract
-    me.memory["fedic"] = heads.statistics(features.high, features.labels)
+    """One stretch; for FedPAC's program the statistics of the extractor as it was received are
+    taken before.
+    """
+    fleet = turn.contract
+    if turn.hyper.combine == "qp":
+        # Before training, with the extractor that all devices received: means taken by extractors
+        # that have since gone their own ways could not be compared (FedPAC's official code does the
+        # same). Nothing but the program reads them.
+        features = me.features()
+        me.memory["fedic"] = heads.statistics(features.high, features.labels)
     return [Phase(loss, given=as_given(anchors(state), fleet.n_classes, fleet.embedding))]
 
 
 def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
     """Class means (2) and counts, the extractor, the head's rows of the device's classes, and the
-    statistics.
+    statistics where rows are combined by them.
     """
     features = me.features()
     means = summaries.class_means(features.high, features.labels)
@@ -117,7 +122,7 @@ def summarise(turn: Turn[Hyper], me: Learner, state: Parts) -> Parts:
         "prototypes": means,
         "extractor": heads.without_rows(weights),
         "head": head,
-        **me.memory["fedic"],
+        **me.memory.get("fedic", {}),
     }
 
 
@@ -132,7 +137,10 @@ def fold(turn: Turn[Hyper], upload: Upload, weight: int) -> Partial:
     if turn.hyper.prototypes_only:
         return {**total, "devices": Bag.of(upload.agent, weight, upload.parts)}
     extractor, n = need(upload.parts, "extractor", Tensors), int(np.sum(np.asarray(means.counts)))
-    bag = heads.fold_heads("devices", upload, weight, turn.contract, means.classes)
+    by_program = turn.hyper.combine == "qp"
+    bag = heads.fold_heads(
+        "devices", upload, weight, turn.contract, means.classes, with_statistics=by_program
+    )
     return {**total, **fusions.fold_tensors("extractor", extractor, weight * n), **bag}
 
 

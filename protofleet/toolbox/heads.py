@@ -65,24 +65,32 @@ def statistics(features: ArrayLike, labels: ArrayLike) -> Parts:
 
 
 def fold_heads(
-    name: str, upload: Upload, weight: int, contract: Contract, classes: Ints
+    name: str,
+    upload: Upload,
+    weight: int,
+    contract: Contract,
+    classes: Ints,
+    *,
+    with_statistics: bool = True,
 ) -> Partial:
-    """The head and the statistics of one upload, kept whole; rows of exactly these classes are
-    due.
+    """The head and the statistics, where there are to be some, of one upload, kept whole; rows of
+    exactly these classes are due.
     """
     # Everything that `Collaboration` and `mixed` take for granted of all uploads at once is checked
     # here of one: a fusion that fails cannot say by whose fault, and would take the whole round
     # with it.
-    head, means = need(upload.parts, "head", Head), need(upload.parts, "before", Prototypes)
+    head = need(upload.parts, "head", Head)
     if contract.head_hidden:
         raise FusionError("head: rows of other devices read other features behind hidden layers")
     width = contract.embedding
     if not np.array_equal(head.classes, classes) or head.weight.shape[1:] != (width,):
         raise FusionError(f"head: rows of {width} for classes {classes.tolist()} are due")
-    if means.counts is None or not means.counts.sum():
-        raise FusionError("before: class means with counts are due")
-    one_number(upload.parts, "variance", "variance", 0)
-    means.table(contract.n_classes, contract.embedding)  # raises where class or width do not fit
+    if with_statistics:
+        means = need(upload.parts, "before", Prototypes)
+        if means.counts is None or not means.counts.sum():
+            raise FusionError("before: class means with counts are due")
+        one_number(upload.parts, "variance", "variance", 0)
+        means.table(contract.n_classes, width)  # raises where class or width do not fit
     return {name: Bag.of(upload.agent, weight, upload.parts)}
 
 

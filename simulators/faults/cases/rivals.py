@@ -8,13 +8,16 @@ connections of one name open and deaf, so that one neither goes on nor learns wh
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from coordinator.journal.database import holds_journal
+from coordinator.service.control import NotRunning, ask
 from simulators.faults.case import Attempt, Case, after
 from simulators.faults.crowd import crowd
-from simulators.faults.testbed import CaseProcess, until
+from simulators.faults.testbed import CaseProcess, Testbed, until
 from simulators.faults.verdict import PromiseBroken, judge
 
 # Exit codes are part of what is promised: a service manager must be able to tell "another one has
@@ -30,8 +33,8 @@ def same_directory(attempt: Attempt) -> str:
             first = testbed.coordinator()
             after(testbed, attempt.rng().randint(0, 6))
             until(lambda: holds_journal(testbed.data), "the first one's journal")
-            second = testbed.coordinator()
-            _refused(second, EXIT_LOCKED)
+            with _at_rest(testbed):
+                _refused(testbed.coordinator(), EXIT_LOCKED)
             first.done()
     judge(testbed)
     return "refused by the lock"
@@ -47,7 +50,8 @@ def another_directory(attempt: Attempt) -> str:
         with crowd(testbed.sites()):
             first = testbed.coordinator()
             after(testbed, max(1, attempt.rng().randint(0, 6)))
-            _refused(other.coordinator(), EXIT_SUPERSEDED)
+            with _at_rest(testbed):
+                _refused(other.coordinator(), EXIT_SUPERSEDED)
             first.done()
     judge(testbed)
     return "refused by the word on the broker"
@@ -58,7 +62,8 @@ def taken_over(attempt: Attempt) -> str:
     stops.
     """
     with attempt.broker() as broker:
-        testbed = attempt.testbed(str(broker.address), rounds=40)
+        # So slowly that it is not over when the copy has started: at rest, the copy would be, too.
+        testbed = attempt.testbed(str(broker.address), rounds=20, serve={"every": 0.5})
         other = testbed.beside()
         with crowd(testbed.sites()):
             first = testbed.coordinator()
@@ -99,6 +104,23 @@ def both_at_once(attempt: Attempt) -> str:
         raise PromiseBroken(f"two coordinators at once ended with {codes}")
     judge(winners[0])
     return "one gave way"
+
+
+@contextmanager
+def _at_rest(testbed: Testbed) -> Iterator[None]:
+    """No run ends while a second coordinator starts, on however slow a machine: one that came too
+    late would find nobody there, and be right to go on.
+    """
+
+    def told() -> bool:
+        with suppress(NotRunning):  # it has a journal before it can be asked anything
+            ask(testbed.data, "pause")
+            return True
+        return False
+
+    until(told, "the first one to pause")
+    yield
+    ask(testbed.data, "resume")
 
 
 def _refused(second: CaseProcess, code: int) -> None:

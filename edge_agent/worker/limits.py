@@ -4,6 +4,7 @@ processor.
 
 from __future__ import annotations
 
+import atexit
 import os
 import resource
 import signal
@@ -41,4 +42,6 @@ def pace(share: float, threads: int) -> None:
     signal.signal(signal.SIGPROF, rest)
     # Libraries that write files do not expect to be interrupted.
     signal.siginterrupt(signal.SIGPROF, False)
+    # An interpreter that ends puts signals back to what they do by themselves, and this one kills.
+    atexit.register(signal.setitimer, signal.ITIMER_PROF, 0.0)
     signal.setitimer(signal.ITIMER_PROF, _SLICE * threads, _SLICE * threads)

@@ -44,3 +44,19 @@ while time.monotonic() - began < 2.0:
 print((time.process_time() - used) / (time.monotonic() - began))
 """
     assert float(run(PRELUDE + code)) < 0.35
+
+
+def test_a_process_that_computes_while_it_ends_ends_as_it_should():
+    # What is torn down after the handlers of signals are gone: longer than the timer's slice.
+    code = """
+class Late:
+    def __del__(self):
+        began = clock()
+        while clock() - began < 0.3:
+            pass
+clock = time.process_time
+pace(0.9, 1)
+sys.late = Late()
+print("done")
+"""
+    assert run(PRELUDE + code) == "done\n"

@@ -99,11 +99,18 @@ STEPS = (
     ),
     Step(
         "all readings of MP-FedCL and GFPL",
-        (*readings.MPFEDCL_READINGS, *readings.GFPL_READINGS),
+        (*readings.MPFEDCL_READINGS, *readings.VARIANT_READINGS, *readings.GFPL_READINGS),
     ),
     Step("FedProto and FedPAC, Dir(0.1)", papers.FEDIC_DIR[1:], 1),
     Step("FedIC, CIFAR-10", papers.FEDIC_CIFAR, 1),
-    Step("readings of FedMPS", (*readings.CIFAR_READINGS, *readings.FASHION_READINGS)),
+    Step(
+        "readings of FedMPS",
+        (
+            *readings.ABLATION_READINGS,
+            *readings.CIFAR_READINGS,
+            *readings.FASHION_READINGS,
+        ),
+    ),
     Step(
         "FedMPS by spread, clients and temperatures",
         (*sweeps.SPREADS, *sweeps.TEMPERATURES, *sweeps.CLIENTS),

@@ -68,7 +68,6 @@ from simulators.speed.signing import SigningCrew
 FLEET, CLASSES, DIM = "bench", 10, 1024
 PUBLISHERS, WINDOW = 20, 20
 PATIENCE = 120.0
-AGAIN = 2.0  # seconds after which the device that is waited for says that it is there once more
 SLEEPER = "sleeper"
 
 
@@ -421,19 +420,9 @@ sys.stdin.readline()
 
 def _open_round(folder: Path, host: str, port: int, seal: Seal) -> None:
     """A round in which one device, that is there and never answers, is waited for in vain."""
-    said = 0.0
-
-    def opened() -> bool:
-        nonlocal said
-        # A coordinator that the broker has let in may still be about to subscribe, and what was
-        # said before that is said to nobody.
-        if time.monotonic() - said > AGAIN:
-            sleeper.sendall(raw.birth(Topics(FLEET), SLEEPER, seal))
-            said = time.monotonic()
-        return is_open(folder / "data")
-
     with raw.connected(host, port, SLEEPER) as sleeper:
-        raw.until(opened, PATIENCE)
+        sleeper.sendall(raw.birth(Topics(FLEET), SLEEPER, seal))
+        raw.until(lambda: is_open(folder / "data"), PATIENCE)
 
 
 def is_open(data: Path) -> bool:

@@ -75,11 +75,13 @@ def unsigned(agent: str, topic: str, message: bytes) -> bytes:
 
 
 def birth(topics: Topics, agent: str, seal: Seal = unsigned) -> bytes:
-    """The packet of QoS 1 by which a device says that it is there."""
+    """The packet of QoS 1 by which a device says that it is there; retained, as every birth is, so
+    that a coordinator hears it that is only about to subscribe.
+    """
     envelope = wire.Envelope(t="birth", fleet=topics.fleet, agent=agent, boot="b")
     body = wire.encode(envelope, {"online": True, "wire": [1], "classes": [], "samples": 1})
     topic = topics.state(agent)
-    return packet(0x32, text(topic) + b"\0\1" + seal(agent, topic, body))
+    return packet(0x33, text(topic) + b"\0\1" + seal(agent, topic, body))
 
 
 def upload(topics: Topics, agent: str, round: int, number: int, payload: bytes) -> bytes:

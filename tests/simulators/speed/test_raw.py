@@ -54,6 +54,7 @@ def test_an_upload_is_a_publication_of_qos_1():
 
 def test_a_birth_says_what_a_device_says():
     packet = raw.birth(TOPICS, "a")
+    assert packet[0] & 1, "not retained"
     start = packet.index(b"\0\1", len(TOPICS.state("a"))) + 2
     message = wire.decode(packet[start:])
     assert (message.envelope.t, message.envelope.agent) == ("birth", "a")

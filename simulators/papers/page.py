@@ -179,14 +179,26 @@ def _mark(cell: Cell, results: AllCells) -> Mark:
 
 
 def _figure(cell: Cell, results: AllCells) -> str:
-    mine, ours, seeds = results.runs[cell.name], "–", "–"
-    if not mine and _reached(cell, Aim("figure"), results):
-        mine, ours = results.stands[cell.name], "≥ "
-    if mine:
-        ours = ours.strip("–") + _spread(cell, mine, cell.pick)
-        seeds = f"{len(mine)} of {cell.seeds}"
-    columns = (_paper(cell), ours, seeds, _length(cell, results), _standing(cell, results))
-    return _row(cell.where, cell.title, *columns)
+    mine = _decided(cell, results)
+    seeds = f"{len(mine)} of {cell.seeds}" if mine else "–"
+    columns = (_paper(cell), _ours(cell, results), seeds, _length(cell, results))
+    return _row(cell.where, cell.title, *columns, _standing(cell, results))
+
+
+def _decided(cell: Cell, results: AllCells) -> Sequence[RunRecord]:
+    """The runs that say whether the figure is reached: those that are over, else those that were
+    left because it is.
+    """
+    early = results.stands[cell.name] if _reached(cell, Aim("figure"), results) else ()
+    return results.runs[cell.name] or early
+
+
+def _ours(cell: Cell, results: AllCells) -> str:
+    """Our figure; of runs that were left the least that it can come to."""
+    decided = _decided(cell, results)
+    if not decided:
+        return "–"
+    return ("" if results.runs[cell.name] else "≥ ") + _spread(cell, decided, cell.pick)
 
 
 def _length(cell: Cell, results: AllCells) -> str:
@@ -225,9 +237,9 @@ def _standing(cell: Cell, results: AllCells) -> str:
 def _by_readings(cell: Cell, results: AllCells) -> str:
     """Which readings of a figure that is missed would reach it, of those that were run."""
     tried = [r for r in results.cells.values() if r.reading_of == cell.name]
-    ended = [reading for reading in tried if results.runs[reading.name]]
+    ended = [reading for reading in tried if _decided(reading, results)]
     good = [
-        f"{reading.title} ({_spread(reading, results.runs[reading.name], reading.pick)})"
+        f"{reading.title} ({_ours(reading, results)})"
         for reading in ended
         if _reached(reading, Aim("figure"), results)
     ]

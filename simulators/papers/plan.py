@@ -99,7 +99,12 @@ STEPS = (
     ),
     Step(
         "all readings of MP-FedCL and GFPL",
-        (*readings.MPFEDCL_READINGS, *readings.VARIANT_READINGS, *readings.GFPL_READINGS),
+        (
+            *readings.MPFEDCL_READINGS,
+            *readings.SPLIT_READINGS,
+            *readings.VARIANT_READINGS,
+            *readings.GFPL_READINGS,
+        ),
     ),
     Step("FedProto and FedPAC, Dir(0.1)", papers.FEDIC_DIR[1:], 1),
     Step("FedIC, CIFAR-10", papers.FEDIC_CIFAR, 1),

@@ -202,7 +202,7 @@ def test_a_page_without_runs_is_a_table_of_figures_that_were_not_run(made, tmp_p
 
 
 def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, tmp_path):
-    _, sections = made
+    there, sections = made
     cell = replace(sections[1].cells[1], config=changed(sections[1].cells[1].config, rounds=9))
     places = Places(tmp_path / "runs", tmp_path / "records")
 
@@ -230,6 +230,12 @@ def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, t
     assert "| ≥ " in figure
     assert figure.endswith("| 1 of 3 | whole, 4 of 9 rounds | **reached**, in round 4 of 9 |")
     assert "Reached before they are over: Not run (**reached**, in round 4 of 9)." in text
+    # So does one that reads a figure which a whole run has missed.
+    shutil.copytree(there.records, places.records)
+    missed = replace(sections[0].cells[0], paper=0.999, paper_std=0.0)
+    reading = replace(settled, name="again", reading_of=missed.name, runs=cell.name)
+    text = page([replace(section, cells=(missed,), readings=(reading,))], places, None)
+    assert "| **not reached**: by a reading it is: Not run (≥ " in text
     text = page([replace(section, cells=(replace(settled, pick="last"),))], places, None)
     assert "0 are reached, 0 are not, 1 are of runs that are not over" in text
     failed = records.failed(cell.name, at_seed(cell.config, 0), "round 5: loss is nan", 4)

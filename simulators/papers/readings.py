@@ -131,6 +131,13 @@ MPFEDCL_READINGS = tuple(
     for reading in (
         _reading(_POOL, "missing", "MP-FedCL, padding only what is missing", "padding=missing"),
         _reading(_POOL, "light", "MP-FedCL, prototypes only", "prototypes_only=yes"),
+        _reading(
+            _APART,
+            "long",
+            "FedProto, learning rate not decayed, 400 rounds",
+            lr_decay=1.0,
+            rounds=400,
+        ),
         *(
             _reading(cell, name, f"{who}, {words}", **options)
             for name, words, options in _OPEN

@@ -22,9 +22,9 @@
 #    not over has reached its figure as soon as its best so far has (`settled`), and may be left
 #    there for the next (`decide`); how much better it would become is not known then, and what is
 #    asked of two cells side by side waits for the end of both.
-# 6. A reading answers the same figure by other settings, where a paper leaves something open. It is
-#    a cell of its own and never replaces one: choosing the best of several after the fact would
-#    make every figure come true.
+# 6. A reading answers the same figure by other settings, or by another round or more seeds of the
+#    same runs, where a paper leaves something open. It is a cell of its own and never replaces one:
+#    choosing the best of several after the fact would make every figure come true.
 #
 #     aim         is reached when
 #     figure      ours is not below the paper's by more than the paper's own deviation, or by more
@@ -85,8 +85,8 @@ class Aim:
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure of a paper and the run that answers it; a reading answers the same figure by other
-    settings.
+    """A figure of a paper and the run that answers it; a reading answers the same figure in another
+    way that the paper leaves open.
     """
 
     name: str

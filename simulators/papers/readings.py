@@ -1,7 +1,7 @@
 """The page's sections: the papers' cells by protocol, and beside them the readings that a paper
 leaves open.
 
-A reading is a run of its own and never replaces the paper's cell; none was chosen by what it gives.
+A reading is a cell of its own and never replaces the paper's; none was chosen by what it gives.
 """
 
 from __future__ import annotations

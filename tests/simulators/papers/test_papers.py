@@ -70,7 +70,8 @@ def test_cells_that_share_a_run_have_its_very_settings():
     for cell in CELLS.values():
         if cell.runs:
             assert cell.config == CELLS[cell.runs].config
-            assert cell.seeds <= CELLS[cell.runs].seeds
+            # A reading may ask for more of them.
+            assert cell.reading_of or cell.seeds <= CELLS[cell.runs].seeds
 
 
 def test_the_papers_counts_of_floats_are_those_of_their_devices():

@@ -60,7 +60,8 @@ READ = """## How to read it
   and what is asked of two cells side by side, stays open until it is over.
 - In the curves the dotted lines are the papers' figures.
 - Nothing was tuned on the test split. The settings are the papers' own; a *reading* settles
-  otherwise what a paper leaves open. It is a cell of its own and moves no figure.
+  otherwise what a paper leaves open. It is a cell of its own and moves no figure; many were written
+  after a figure was missed, to find out why.
 - Floats are a round's, of the whole fleet; *paper counts* is the same round as the method's paper
   counts it.
 - What a run takes is wall time on two cores that had other work; for speed see

@@ -286,6 +286,7 @@ class ContractSection:
     freeze: bool = False
     unit_embedding: bool = False
     head_relu: bool = False
+    unit_logits: bool = False
     neck: tuple[int, ...] = ()
     resize: Resize = "linear"
     extractor: str = ""  # the bundle that all devices see through; none: random filters
@@ -355,6 +356,7 @@ class FleetConfig:
             head_hidden=widths.head_hidden,
             neck=section.neck or widths.neck,
             head_relu=section.head_relu and not traits.frozen,
+            unit_logits=section.unit_logits and not traits.frozen,
         )
         terms = {name: term for name, term in vars(resolved).items() if name != "extractor"}
         terms |= {"input": section.input or taken_in, "masks": self.masks, "budget": budget}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_agent.inference.bundle import Reading
-from edge_agent.networks.net import RELU_OUT, FleetNet
+from edge_agent.networks.net import FleetNet
 from export.forms import OPSET, ExportError, cleaned
 from protofleet.contract import Input
 
@@ -63,19 +63,18 @@ class Embedder(nn.Module):
 
 
 class Classifying(nn.Module):
-    """Features, and their scores against points given from outside: one Gemm, and the ReLU of a
-    head that ends in one.
+    """Features, and their scores against points given from outside: one Gemm, and what a head has
+    behind its last layer.
     """
 
     def __init__(self, embedder: Embedder) -> None:
         super().__init__()
         self.embedder = embedder
-        self.relu = embedder.own_head and hasattr(embedder.net.head, RELU_OUT)
 
     def forward(self, image: Tensor, proto_w: Tensor, proto_b: Tensor) -> tuple[Tensor, Tensor]:
         f = self.embedder(image)
         score = torch.addmm(proto_b, f, proto_w)
-        return torch.relu(score) if self.relu else score, f
+        return self.embedder.net.after_last(score) if self.embedder.own_head else score, f
 
 
 class Measuring(nn.Module):

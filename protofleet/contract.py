@@ -20,7 +20,16 @@ Wire = Literal["half", "float32", "int8"]
 Kind = Literal["image", "vector", "series"]
 Resize = Literal["linear", "pool"]
 # Options that came after the first fleets.
-_LATER = {"unit_embedding", "head_relu", "neck", "resize", "masks", "training.last_batch", "budget"}
+_LATER = {
+    "unit_embedding",
+    "head_relu",
+    "unit_logits",
+    "neck",
+    "resize",
+    "masks",
+    "training.last_batch",
+    "budget",
+}
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ class Contract:
     freeze: bool = False
     unit_embedding: bool = False  # every network scales its embedding to length one
     head_relu: bool = False  # the classifier's last layer has a ReLU too: no logit is below zero
+    unit_logits: bool = False  # a sample's logits are scaled to length one, after that ReLU
     # Widths before the embedding, the last of them its own: a classifier's hidden layers, where the
     # method counts them as the extractor's (`Traits.linear_head`).
     neck: tuple[int, ...] = ()

@@ -2,7 +2,8 @@
 heads a recipe asks for.
 
 Embedding size and classifier are the contract's, the same on every device whatever its backbone.
-The last layer of every classifier is `head.out`, the layers before it are `head.hidden1` and so on.
+The last layer of every classifier is `head.out`, the layers before it are `head.hidden1` and so on;
+what may follow it has no weights.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from edge_agent.networks.backbones import Factory, Stages
 from protofleet.contract import Contract, Input
 from protofleet.errors import UsageError
 from protofleet.recipe import Linear
-
-RELU_OUT = "relu_out"  # after `head.out`, where the contract has it
 
 
 class WindowMeans(nn.Module):
@@ -42,13 +41,20 @@ class WindowMeans(nn.Module):
         return x @ self.windows
 
 
+class UnitLength(nn.Module):
+    """Every row scaled to length one: in float32, a length of bf16 has barely three digits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.normalize(x.float())
+
+
 class FleetNet(nn.Module):
     """What losses, trainer and evaluation see (`protofleet.recipe.Net`)."""
 
     def __init__(self, stages: Stages, contract: Contract, extras: Mapping[str, Linear]) -> None:
         super().__init__()
         d = contract.embedding
-        self.unit = contract.unit_embedding
+        self.unit = UnitLength() if contract.unit_embedding else nn.Identity()
         self.backbone = nn.ModuleDict({"low": stages.low, "high": stages.high})
         first, *hidden = contract.neck or (d,)
         if stages.dim != first:
@@ -58,7 +64,9 @@ class FleetNet(nn.Module):
             self.backbone["neck"] = nn.Sequential(_hidden(first, hidden))
         self.head = _head(d, contract.head_hidden, contract.n_classes, stages.head_dropout)
         if contract.head_relu:
-            self.head.add_module(RELU_OUT, nn.ReLU())
+            self.head.add_module("relu_out", nn.ReLU())
+        if contract.unit_logits:
+            self.head.add_module("unit_out", UnitLength())
         self.extras = nn.ModuleDict(
             {name: nn.Linear(d, head.out, head.bias) for name, head in extras.items()}
         )
@@ -73,8 +81,8 @@ class FleetNet(nn.Module):
             z = self.backbone["neck"](z)
         # Here and not in a loss, so that whoever reads an embedding (heads, prototypes, summaries,
         # an exported graph) reads this one: FedMPS's public code has its networks do so for every
-        # method that it compares. In float32: a length of bf16 has barely three digits.
-        return u.flatten(1), nn.functional.normalize(z.float()) if self.unit else z
+        # method that it compares.
+        return u.flatten(1), self.unit(z)
 
     def before_last(self, z: Tensor) -> Tensor:
         """What the classifier's last layer reads; the embedding itself where that is its only
@@ -85,6 +93,13 @@ class FleetNet(nn.Module):
                 break
             z = layer(z)
         return z
+
+    def after_last(self, scores: Tensor) -> Tensor:
+        """Logits, from what the classifier's last layer gives."""
+        following = itertools.dropwhile(lambda named: named[0] != "out", self.head.named_children())
+        for _, layer in itertools.islice(following, 1, None):
+            scores = layer(scores)
+        return scores
 
     def extra(self, name: str, z: Tensor) -> Tensor:
         """A head that the recipe asked for."""

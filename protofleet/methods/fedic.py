@@ -85,8 +85,11 @@ def receive(turn: Turn[Hyper], me: Learner, state: Parts) -> None:
     mates = clusters.mates(state)
     if turn.hyper.combine != "learnt" or not mates:
         return
-    if turn.contract.head_relu:
-        raise SettingError("fedic: combine=learnt knows no ReLU behind the rows", "take combine=qp")
+    if turn.contract.head_relu or turn.contract.unit_logits:
+        raise SettingError(
+            "fedic: combine=learnt knows nothing behind the rows, no ReLU and no length of one",
+            "take combine=qp",
+        )
     # (12) minimises the loss of the combined rows on samples that the device holds back: through
     # the extractor that was just received, so each device does it for itself on arrival.
     features, weights = me.validation(), me.weights("head")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protofleet.errors import SettingError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.recipe import (
     Batch,
@@ -109,6 +110,11 @@ def loss(net: Net, batch: Batch, constants: Given, hyper: Hyper) -> Tensor:
 
 def train(turn: Turn[Hyper], me: Learner, state: Parts) -> Sequence[Phase]:
     """One stretch, with prototypes and soft labels of the last state."""
+    if turn.contract.unit_logits and turn.hyper.mu:
+        raise SettingError(
+            "fedmps: the coordinator's classifier knows no logits of length one",
+            "leave unit_logits, or the soft labels (mu=0)",
+        )
     n = turn.contract.n_classes
     constants: dict[str, NDArray[Any]] = {}
     for level in _levels(turn.hyper):

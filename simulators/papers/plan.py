@@ -102,6 +102,7 @@ STEPS = (
         (
             *readings.MPFEDCL_READINGS,
             *readings.SPLIT_READINGS,
+            *readings.PCL_READINGS,
             *readings.VARIANT_READINGS,
             *readings.GFPL_READINGS,
         ),

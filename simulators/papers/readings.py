@@ -156,6 +156,21 @@ SPLIT_READINGS = tuple(
     )
     for cell, who in _COMPARED
 )
+# Table III's MLP is that of FedPCL's public code, whose loss, temperature, clients, rounds and
+# batches the paper has as well; there embedding and logits have length one, which no table says.
+PCL_READINGS = tuple(
+    replace(
+        _reading(
+            cell,
+            "pcl",
+            f"{who}, network as in FedPCL's code: embedding and logits of length one, ten seeds",
+            unit_embedding=True,
+            unit_logits=True,
+        ),
+        seeds=10,
+    )
+    for cell, who in _COMPARED
+)
 VARIANT_READINGS = tuple(
     replace(_reading(sweeps.MPFEDCL_SWEEPS[0], name, f"FedProx, {words}", **options), seeds=3)
     for name, words, options in _OPEN
@@ -215,7 +230,7 @@ SECTIONS = (
         "mpfedcl",
         "MP-FedCL, FedAvg and FedProto, MNIST, Dir(0.05)",
         papers.MPFEDCL,
-        (*MPFEDCL_READINGS, *SPLIT_READINGS),
+        (*MPFEDCL_READINGS, *SPLIT_READINGS, *PCL_READINGS),
         maps=("mpfedcl-mnist", "mpfedcl-fedavg", "mpfedcl-fedproto"),
         main=True,
     ),

@@ -41,6 +41,7 @@ class Run:
         False, "every network scales its embedding to length one, whatever the method"
     )
     head_relu: bool = setting(False, "a ReLU after the classifier's last layer, too (MP-FedCL)")
+    unit_logits: bool = setting(False, "logits are scaled to length one (FedPCL's code)")
     weights: str = setting("", "start from pretrained weights: imagenet, or a file")
     freeze: bool = setting(False, "keep the extractor as it is")
     common_start: Literal["auto", "yes", "no"] = setting(

@@ -270,4 +270,5 @@ def _contract(
         unit_embedding=run.unit_embedding,
         # A frozen method's classifier is rows of its own making, which are linear.
         head_relu=run.head_relu and not recipe.traits.frozen,
+        unit_logits=run.unit_logits and not recipe.traits.frozen,
     )

@@ -128,11 +128,14 @@ def test_a_methods_settings_are_kept_as_they_are_written(written):
 SECTION = ContractSection(("a",), Input("vector", (4,)), head_hidden=(8,))
 
 
-@pytest.mark.parametrize(("frozen", "relu"), [(False, True), (True, False)])
-def test_a_method_whose_classifier_is_rows_of_its_own_has_no_relu_behind_them(frozen, relu):
-    config = FleetConfig(replace(SECTION, head_relu=True), ServeSection(fleet="orchard"))
+@pytest.mark.parametrize("option", ["head_relu", "unit_logits"])
+@pytest.mark.parametrize(("frozen", "there"), [(False, True), (True, False)])
+def test_a_method_whose_classifier_is_rows_of_its_own_has_nothing_behind_them(
+    frozen, there, option
+):
+    config = FleetConfig(replace(SECTION, **{option: True}), ServeSection(fleet="orchard"))
     recipe = replace(registry.load("fedproto"), traits=Traits(frozen=frozen))
-    assert config.contract_for("r1", recipe).head_relu is relu
+    assert getattr(config.contract_for("r1", recipe), option) is there
 
 
 @pytest.mark.parametrize(

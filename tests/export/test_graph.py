@@ -99,6 +99,18 @@ def test_a_classifier_that_ends_in_a_relu_does_so_in_the_graph(by, tmp_path):
     assert (answer.scores[due == 0] < 1e-3).all()
 
 
+@pytest.mark.parametrize("relu", [False, True])
+def test_logits_of_length_one_have_it_in_the_graph(relu, tmp_path):
+    source = device(hidden=(16,), head_relu=relu, unit_logits=True)
+    made = export(source, Wanted(by="head"))
+    assert made.report["fp32"]["difference"] <= 1e-4
+    classifier = Classifier(write(made, tmp_path / "b"))
+    x = source.check.x[:100]
+    due = scored_by_evaluation(source, "head", x, None)
+    assert np.allclose(np.linalg.norm(due, axis=1), 1, atol=1e-5)
+    assert np.allclose(classifier.look(x).scores, due, rtol=1e-2, atol=1e-2)  # rows in half
+
+
 def test_pooled_features_are_pooled_in_the_graph(tmp_path):
     source = device("mlp-small", embedding=50, resize="pool")  # 32 to 50: no whole windows
     made = export(source, Wanted(by="prototype"))

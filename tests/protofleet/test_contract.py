@@ -59,7 +59,13 @@ def test_class_ids_are_positions():
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("unit_embedding", True), ("head_relu", True), ("neck", (30, 64)), ("resize", "pool")],
+    [
+        ("unit_embedding", True),
+        ("head_relu", True),
+        ("unit_logits", True),
+        ("neck", (30, 64)),
+        ("resize", "pool"),
+    ],
 )
 def test_an_option_that_came_later_is_announced_only_where_it_is_used(option, value):
     document = CONTRACT.announced()  # what devices from before the option read

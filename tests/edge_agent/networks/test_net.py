@@ -207,6 +207,30 @@ def test_mp_fedcls_network_has_its_weights_with_and_without_its_last_relu(relu: 
     assert torch.equal(net(images(MNIST))[2], logits.clamp(min=0) if relu else logits)
 
 
+@pytest.mark.parametrize("relu", [False, True])
+def test_fedpcls_network_is_its_codes_own_lines(relu: bool) -> None:
+    fleet = replace(
+        contract(MNIST, *natural("mlp-mnist", MNIST)),
+        unit_embedding=True,
+        head_relu=relu,
+        unit_logits=True,
+    )
+    net, plain = build_net(fleet, "mlp-mnist", {}, 0), own("mlp-mnist", MNIST)
+    assert all(torch.equal(plain.weights()[name], w) for name, w in net.weights().items())
+    x = images(MNIST)
+    # In doubles: the embedding by its length, the last layer, its ReLU, the logits by theirs.
+    out = plain.head.get_submodule("out")
+    z = plain.features(x)[1].detach().numpy().astype(np.float64)
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    logits = z @ out.weight.detach().numpy().T.astype(np.float64) + out.bias.detach().numpy()
+    logits = np.maximum(logits, 0) if relu else logits
+    logits /= np.linalg.norm(logits, axis=1, keepdims=True)
+    np.testing.assert_allclose(net(x)[2].detach().numpy(), logits, atol=1e-6)
+    _, embedding, scores = net(x)
+    before = net.head.get_submodule("out")(net.before_last(embedding))
+    assert torch.equal(net.after_last(before), scores)
+
+
 def test_a_sample_all_of_whose_logits_are_below_zero_moves_nothing_behind_a_last_relu() -> None:
     fleet = Contract("f", "r", 0, ("a", "b"), Input("vector", (2,)), 2, head_relu=True)
     net = build_net(fleet, "mlp-small", {}, 0)

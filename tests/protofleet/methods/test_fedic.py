@@ -167,9 +167,10 @@ def test_beta_is_learnt_on_validation_samples_and_unhelpful_mates_get_none():
     other = WithRows([[1, 0]], [0])
     fedic.receive(turn(), other, state)
     assert not other.loaded["head.out.weight"].any()
-    relu = Turn(replace(CONTRACT, head_relu=True), fedic.Hyper(combine="learnt"), 2)
-    with pytest.raises(SettingError, match="no ReLU"):
-        fedic.receive(relu, me, state)
+    for behind in ("head_relu", "unit_logits"):
+        contract = replace(CONTRACT, **{behind: True})
+        with pytest.raises(SettingError, match="nothing behind the rows"):
+            fedic.receive(Turn(contract, fedic.Hyper(combine="learnt"), 2), me, state)
 
 
 def test_in_the_laboratory_learnt_rows_err_less_on_validation_samples(small_lab):

@@ -11,6 +11,7 @@ from edge_agent.networks.net import build_net
 from edge_agent.training.batches import SampleTensors
 from edge_agent.training.evaluate import evaluate
 from protofleet.contract import Contract, Input
+from protofleet.errors import SettingError
 from protofleet.exchange.state import GlobalState, Upload
 from protofleet.methods import fedmps, fedproto
 from protofleet.methods.fedmps import Hyper
@@ -167,6 +168,14 @@ def test_without_their_weight_soft_labels_are_not_made():
     state = fused(mu=0)
     assert state.shared.keys() == {"low", "high"}
     assert state.server == {}
+
+
+def test_the_coordinators_classifier_has_no_logits_of_length_one():
+    contract = replace(CONTRACT, unit_logits=True)
+    device = Device([[3.0, 4.0]], [0])
+    with pytest.raises(SettingError, match="no logits of length one"):
+        fedmps.train(Turn(contract, Hyper(mu=1), 2), device, {})
+    assert fedmps.train(Turn(contract, Hyper(mu=0), 2), device, {})
 
 
 def test_embeddings_are_compared_and_classified_at_length_one():

@@ -63,6 +63,7 @@ class FleetNet(nn.Module):
         if hidden:
             self.backbone["neck"] = nn.Sequential(_hidden(first, hidden))
         self.head = _head(d, contract.head_hidden, contract.n_classes, stages.head_dropout)
+        self._last = len(self.head) - 1
         if contract.head_relu:
             self.head.add_module("relu_out", nn.ReLU())
         if contract.unit_logits:
@@ -88,18 +89,13 @@ class FleetNet(nn.Module):
         """What the classifier's last layer reads; the embedding itself where that is its only
         one.
         """
-        for name, layer in self.head.named_children():
-            if name == "out":
-                break
-            z = layer(z)
-        return z
+        read: Tensor = self.head[: self._last](z)
+        return read
 
     def after_last(self, scores: Tensor) -> Tensor:
         """Logits, from what the classifier's last layer gives."""
-        following = itertools.dropwhile(lambda named: named[0] != "out", self.head.named_children())
-        for _, layer in itertools.islice(following, 1, None):
-            scores = layer(scores)
-        return scores
+        logits: Tensor = self.head[self._last + 1 :](scores)
+        return logits
 
     def extra(self, name: str, z: Tensor) -> Tensor:
         """A head that the recipe asked for."""

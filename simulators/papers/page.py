@@ -136,7 +136,7 @@ def _overview(sections: Sequence[Section], results: AllCells, beside: Path | Non
     first = [cell for cell in figures if cell.name in main]
     more = [cell for cell in figures if cell.name not in main]
     counts = [
-        _count(f"Of {len(cells)} figures {words}", cells, results)
+        _count(f"Of {len(cells)} figures {words}:", cells, results)
         for words, cells in (("of the papers' main tables", first), ("of others", more))
         if cells
     ]
@@ -153,12 +153,9 @@ def _count(start: str, cells: Sequence[Cell], results: AllCells) -> str:
     bad = sum(bool(results.runs[cell.name]) for cell in cells if cell not in good)
     begun = sum(bool(_under_way(cell, results)) for cell in cells if cell not in good)
     absent = len(cells) - len(good) - bad - begun
-    so_far = f" ({early} of them by runs that are not over)" if early else ""
-    under_way = f"{begun} are of runs that are not over, " if begun else ""
-    return (
-        f"{start} {len(good)} are reached{so_far}, {bad} are not, {under_way}"
-        f"and {absent} were not run."
-    )
+    so_far = f" ({early} by runs that are not over)" if early else ""
+    under_way = f", {begun} under way" if begun else ""
+    return f"{start} {len(good)} reached{so_far}, {bad} missed{under_way}, {absent} not run."
 
 
 def _under_way(cell: Cell, results: AllCells) -> Sequence[RunRecord]:

@@ -95,8 +95,8 @@ def rows(text, start):
 def test_all_figures_come_first_each_with_what_became_of_it(made):
     places, sections = made
     text = page(sections, places, None)
-    assert "Of 2 figures of the papers' main tables 1 are reached, 1 are not, and 0 were" in text
-    assert "Of 2 figures of others 0 are reached, 1 are not, and 1 were not run." in text
+    assert "Of 2 figures of the papers' main tables: 1 reached, 1 missed, 0 not run." in text
+    assert "Of 2 figures of others: 0 reached, 1 missed, 1 not run." in text
     assert text.index("## All figures") < text.index("## First things")
     (low,) = rows(text, "| Paper, table 1 | A low figure |")
     assert "| 10.00 ± 1.00 |" in low
@@ -191,7 +191,7 @@ def test_a_page_without_runs_is_a_table_of_figures_that_were_not_run(made, tmp_p
         config=changed(sections[1].cells[1].config, dataset="cifar10"),
     )
     text = page([replace(sections[1], cells=(cifar,))], Places(tmp_path), None)
-    assert "Of 1 figures of others 0 are reached, 0 are not, and 1 were not run." in text
+    assert "Of 1 figures of others: 0 reached, 0 missed, 1 not run." in text
     assert "not run yet on lossless images" in text
     assert "## Last things" not in text
     # What it would take is said where its like was timed.
@@ -219,13 +219,13 @@ def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, t
     section = Section("only", "Only", (cell,), about="It is a cell.")
     text = page([section], places, tmp_path)
     assert "| whole, 4 of 9 rounds | in round 4 of 9, " in text
-    assert "0 are not, 1 are of runs that are not over, and 0 were not run" in text
+    assert "0 missed, 1 under way, 0 not run" in text
     assert "It is a cell." in text
     assert "(images/results/only.png)" in text
     # The best can only rise: what is enough now is enough in the end, and no less is said to be.
     settled = replace(cell, paper=0.1, pick="best")
     text = page([replace(section, cells=(settled,))], places, None)
-    assert "1 are reached (1 of them by runs that are not over), 0 are not, and 0 were not" in text
+    assert "1 reached (1 by runs that are not over), 0 missed, 0 not run" in text
     (figure,) = rows(text, "|  | Not run |")
     assert "| ≥ " in figure
     assert figure.endswith("| 1 of 3 | whole, 4 of 9 rounds | **reached**, in round 4 of 9 |")
@@ -237,12 +237,12 @@ def test_a_run_under_way_and_one_that_diverged_are_told_as_what_they_are(made, t
     text = page([replace(section, cells=(missed,), readings=(reading,))], places, None)
     assert "| **not reached**: by a reading it is: Not run (≥ " in text
     text = page([replace(section, cells=(replace(settled, pick="last"),))], places, None)
-    assert "0 are reached, 0 are not, 1 are of runs that are not over" in text
+    assert "0 reached, 0 missed, 1 under way" in text
     failed = records.failed(cell.name, at_seed(cell.config, 0), "round 5: loss is nan", 4)
     records.write(failed, tmp_path / "records")
     text = page([section], places, None)
     assert "| – | – | – | round 5: loss is nan |" in text
-    assert "0 are reached, 0 are not, and 1 were not run" in text
+    assert "0 reached, 0 missed, 1 not run" in text
 
 
 def test_pictures_are_left_beside_the_page(made, tmp_path):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coordinator.core import Core
@@ -112,23 +112,26 @@ def coordinator_killed(attempt: Attempt) -> str:
     # The second life has a recovery behind it, which the first has not: other moments to die at.
     if attempt.seed % 3 == 2:
         deaths.append(draw_failpoint("coordinator", table, attempt.seed + 1))
-    words = []
     with attempt.broker() as broker:
         testbed = attempt.testbed(str(broker.address), rounds=6)
-        with crowd(testbed.sites()):
-            for number, death in enumerate(deaths):
-                # What is left for a second life to do may rightly be less than what it should die
-                # of.
-                coordinator = testbed.coordinator(death)
-                killed = (
-                    coordinator.dies()
-                    if number == 0
-                    else coordinator.ended() and coordinator.killed
-                )
-                receipts(testbed)
-                words.append(f"{death}{'' if killed else ' (did not come)'}")
-            testbed.coordinator().done()
+        words = lives_of_a_coordinator(testbed, deaths)
     judge(testbed)
+    return words
+
+
+def lives_of_a_coordinator(testbed: Testbed, deaths: Sequence[Failpoint]) -> str:
+    """It dies of each of them in turn, and its last life ends the run; what came of them."""
+    words = []
+    with crowd(testbed.sites()):
+        for number, death in enumerate(deaths):
+            # What is left for a second life to do may rightly be less than what it should die of.
+            coordinator = testbed.coordinator(death)
+            killed = (
+                coordinator.dies() if number == 0 else coordinator.ended() and coordinator.killed
+            )
+            receipts(testbed)
+            words.append(f"{death}{'' if killed else ' (did not come)'}")
+        testbed.coordinator().done()
     return ", then ".join(words)
 
 
@@ -169,22 +172,27 @@ def device_killed(attempt: Attempt) -> str:
     death = draw_failpoint("edge_agent", DEVICE, attempt.seed)
     with attempt.broker() as broker:
         testbed = attempt.testbed(str(broker.address))
-        victim, *others = testbed.names
-        with crowd([site for site in testbed.sites() if site.agent in others]):
-            coordinator, first = testbed.coordinator(), testbed.device(victim, death)
-            until(
-                lambda: first.process.poll() is not None or coordinator.process.poll() is not None,
-                "an end",
-            )
-            first.stop()
-            first.dies()
-            second = testbed.device(victim)
-            try:
-                coordinator.done()
-            finally:
-                second.stop()
+        lives_of_a_device(testbed, death)
     judge(testbed)
     return str(death)
+
+
+def lives_of_a_device(testbed: Testbed, death: Failpoint) -> None:
+    """The first of them dies and comes back at once; the others stay."""
+    victim, *others = testbed.names
+    with crowd([site for site in testbed.sites() if site.agent in others]):
+        coordinator, first = testbed.coordinator(), testbed.device(victim, death)
+        until(
+            lambda: first.process.poll() is not None or coordinator.process.poll() is not None,
+            "an end",
+        )
+        first.stop()
+        first.dies()
+        second = testbed.device(victim)
+        try:
+            coordinator.done()
+        finally:
+            second.stop()
 
 
 def broker_killed(attempt: Attempt) -> str:

@@ -20,7 +20,12 @@ from edge_agent.daemon.executor import ActionExecutor
 from edge_agent.daemon.masker import Masker
 from edge_agent.store import Store
 from simulators.faults.case import Attempt, Case, pause
-from simulators.faults.cases.deaths import Table, draw_failpoint
+from simulators.faults.cases.deaths import (
+    Table,
+    draw_failpoint,
+    lives_of_a_coordinator,
+    lives_of_a_device,
+)
 from simulators.faults.cases.trained import restarted
 from simulators.faults.crowd import crowd
 from simulators.faults.failpoint import STATEMENT
@@ -74,18 +79,11 @@ def coordinator_killed(attempt: Attempt) -> str:
     deaths = [draw_failpoint("coordinator", COORDINATOR, attempt.seed)]
     if attempt.seed % 3 == 2:
         deaths.append(draw_failpoint("coordinator", COORDINATOR, attempt.seed + 1))
-    words = []
     with attempt.broker() as broker:
         testbed = _testbed(attempt, str(broker.address))
-        with crowd(testbed.sites()):
-            for number, death in enumerate(deaths):
-                coordinator = testbed.coordinator(death)
-                killed = coordinator.dies() if number == 0 else bool(coordinator.ended())
-                receipts(testbed)
-                words.append(f"{death}{'' if killed else ' (did not come)'}")
-            testbed.coordinator().done()
+        words = lives_of_a_coordinator(testbed, deaths)
     judge(testbed)
-    return ", then ".join(words)
+    return words
 
 
 def killed_under_a_budget(attempt: Attempt) -> str:
@@ -115,20 +113,7 @@ def device_killed(attempt: Attempt) -> str:
     death = draw_failpoint("edge_agent", DEVICE, attempt.seed)
     with attempt.broker() as broker:
         testbed = _testbed(attempt, str(broker.address))
-        victim, *others = testbed.names
-        with crowd([site for site in testbed.sites() if site.agent in others]):
-            coordinator, first = testbed.coordinator(), testbed.device(victim, death)
-            until(
-                lambda: first.process.poll() is not None or coordinator.process.poll() is not None,
-                "an end",
-            )
-            first.stop()
-            first.dies()
-            second = testbed.device(victim)
-            try:
-                coordinator.done()
-            finally:
-                second.stop()
+        lives_of_a_device(testbed, death)
     judge(testbed)
     return str(death)
 

@@ -5,42 +5,13 @@ import subprocess
 import sys
 
 import click
-import pytest
 from click.testing import CliRunner
 
 from edge_agent.cli.infer_cmd import broker_options
-from edge_agent.updates import cache
-from export.writer import Wanted, export, write
-from protofleet import wire
-from protofleet.exchange import published
 from protofleet.member import membership
 from protofleet.member.membership import FleetMember
-from protofleet.util.files import write_whole
-from tests.bundles import device, digits
+from tests.edge_agent.classifying import nines
 from tests.networks import extractor_bundle, pictures
-
-
-@pytest.fixture(scope="module")
-def made():
-    return export(device(), Wanted(by="prototype", freeze=True))
-
-
-@pytest.fixture
-def place(made, tmp_path):
-    """A bundle without the class 9 among its prototypes."""
-    write(made, tmp_path / "bundle")
-    bank = published.read(made.files["prototypes.cbor"]).bank
-    write_whole(cache.state_file(tmp_path / "bundle"), message_of(published.without(bank, ["9"])))
-    return tmp_path / "bundle"
-
-
-def message_of(bank, fleet="f"):
-    return published.write(bank, wire.Envelope("global", fleet, "r", round=9), "float32")
-
-
-def nines(n=5):
-    data = digits()
-    return data.x[data.y == 9][:n]
 
 
 def test_the_commands(place, tmp_path):

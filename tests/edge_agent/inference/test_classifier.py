@@ -12,7 +12,6 @@ from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from export.writer import Wanted, export, write
 from protofleet.errors import DataError
-from protofleet.exchange import archive
 from protofleet.values.prototypes import Prototypes
 from tests.bundles import Bank, device, digits, other_bank
 
@@ -129,23 +128,6 @@ def test_a_classifying_process_never_sees_torch_and_leaves_no_trace(bundle, tmp_
 
 
 X = digits().x[:40]
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory):
-    """A device's own bundle, and one whose extractor is to be the fleet's, of another size."""
-    folder = tmp_path_factory.mktemp("made")
-    write(export(device(), Wanted(by="prototype")), folder / "own")
-    write(export(device(embedding=12), Wanted(by="prototype", freeze=True)), folder / "fleets.pfb")
-    return folder / "own", folder / "fleets.pfb"
-
-
-@pytest.fixture
-def own(bundles, tmp_path):
-    made = open_bundle(bundles[0])
-    (tmp_path / "own.pfb").write_bytes(archive.packed_bytes(bundles[0]))
-    assert open_bundle(tmp_path / "own.pfb").digest == made.digest
-    return tmp_path / "own.pfb"
 
 
 def test_a_classification_sees_one_bundle_or_the_other(bundles):

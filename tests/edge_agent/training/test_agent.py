@@ -11,25 +11,7 @@ from protofleet.errors import CheckpointError, TrainingDiverged
 from protofleet.values.prototypes import Tensors
 from simulators.run.rounds import LabOptions, run
 from simulators.run.setup import prepare
-
-
-@pytest.fixture
-def setup(small_lab):
-    made = prepare(small_lab())
-    settle(made.contract.numerics)
-    return made
-
-
-def agents(setup, count=2):
-    context = setup.context()
-    return [setup.agent(shard, context) for shard in setup.partition.shards[:count]]
-
-
-def sent(agent, rounds=2):
-    agent.receive(0, {}, {})
-    for round in range(1, rounds + 1):
-        parts = agent.work(round)
-    return parts["prototypes"]
+from tests.edge_agent.learning import agents, sent
 
 
 def test_sharing_a_process_changes_nothing(setup):

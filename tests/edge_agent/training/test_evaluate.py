@@ -1,36 +1,15 @@
 """How well a device classifies: among its own classes and among all."""
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
 from edge_agent.training.batches import SampleTensors
-from edge_agent.training.context import settle
 from edge_agent.training.evaluate import Tally, evaluate
 from protofleet.contract import Contract, Input
 from protofleet.recipe import ByHead, NearestPrototype
 from protofleet.values.prototypes import Head, Prototypes
-from simulators.run.setup import prepare
-
-
-@pytest.fixture
-def setup(small_lab):
-    made = prepare(small_lab())
-    settle(made.contract.numerics)
-    return made
-
-
-def agents(setup, count=2):
-    context = setup.context()
-    return [setup.agent(shard, context) for shard in setup.partition.shards[:count]]
-
-
-def sent(agent, rounds=2):
-    agent.receive(0, {}, {})
-    for round in range(1, rounds + 1):
-        parts = agent.work(round)
-    return parts["prototypes"]
+from tests.edge_agent.learning import agents, sent
 
 
 def test_evaluators_answer_among_own_classes_or_all(setup):

@@ -1,45 +1,14 @@
 """What lies beside a bundle: newest first, damaged is as good as none, each extractor its own."""
 
 import numpy as np
-import pytest
 
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
-from edge_agent.updates import cache, enrolment
+from edge_agent.updates import cache
 from export.writer import Wanted, export, write
-from protofleet import wire
-from protofleet.exchange import archive, published
 from protofleet.util.files import write_whole
-from tests.bundles import device, digits
-
-
-@pytest.fixture(scope="module")
-def made():
-    return export(device(), Wanted(by="prototype", freeze=True))
-
-
-@pytest.fixture
-def place(made, tmp_path):
-    """A bundle without the class 9 among its prototypes."""
-    write(made, tmp_path / "bundle")
-    bank = published.read(made.files["prototypes.cbor"]).bank
-    write_whole(cache.state_file(tmp_path / "bundle"), message_of(published.without(bank, ["9"])))
-    return tmp_path / "bundle"
-
-
-def message_of(bank, fleet="f"):
-    return published.write(bank, wire.Envelope("global", fleet, "r", round=9), "float32")
-
-
-def in_use(bundle):
-    classifier = Classifier(bundle)
-    cache.settled(classifier, bundle)
-    return classifier
-
-
-def nines(n=5):
-    data = digits()
-    return data.x[data.y == 9][:n]
+from tests.bundles import device
+from tests.edge_agent.classifying import in_use, keep, nines
 
 
 def test_a_damaged_memory_falls_back_to_the_bundle(place):
@@ -64,31 +33,9 @@ def test_classes_of_a_second_extractor_do_not_displace_those_of_the_first(place,
     assert {"dark"} == set(in_use(place).loaded.labels) - {str(n) for n in range(10)}
 
 
-def keep(classifier, place, label, images):
-    new = enrolment.embedded(classifier, label, images)
-    enrolment.keep(classifier, place, new.message("f", "a"))
-
-
 def write_other(folder):
     write(export(device(embedding=12), Wanted(by="prototype", freeze=True)), folder / "second.pfb")
     return folder / "second.pfb"
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory):
-    """A device's own bundle, and one whose extractor is to be the fleet's, of another size."""
-    folder = tmp_path_factory.mktemp("made")
-    write(export(device(), Wanted(by="prototype")), folder / "own")
-    write(export(device(embedding=12), Wanted(by="prototype", freeze=True)), folder / "fleets.pfb")
-    return folder / "own", folder / "fleets.pfb"
-
-
-@pytest.fixture
-def own(bundles, tmp_path):
-    made = open_bundle(bundles[0])
-    (tmp_path / "own.pfb").write_bytes(archive.packed_bytes(bundles[0]))
-    assert open_bundle(tmp_path / "own.pfb").digest == made.digest
-    return tmp_path / "own.pfb"
 
 
 def test_a_damaged_bundle_on_disk_leaves_the_device_with_its_own(own, bundles):

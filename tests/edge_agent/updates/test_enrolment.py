@@ -10,48 +10,14 @@ from edge_agent.updates import cache, enrolment
 from export.writer import Wanted, export, write
 from protofleet import wire
 from protofleet.errors import UsageError
-from protofleet.exchange import contributed, learned, published
+from protofleet.exchange import contributed, learned
 from protofleet.exchange.contributed import Claim
 from protofleet.exchange.published import About, Bank
 from protofleet.statistics.contribution import Grid, contribution, fold
 from protofleet.util.files import write_whole
 from tests.bundles import device, digits
+from tests.edge_agent.classifying import in_use, keep, message_of, nines
 from tests.networks import extractor_bundle, pictures
-
-
-@pytest.fixture(scope="module")
-def made():
-    return export(device(), Wanted(by="prototype", freeze=True))
-
-
-@pytest.fixture
-def place(made, tmp_path):
-    """A bundle without the class 9 among its prototypes."""
-    write(made, tmp_path / "bundle")
-    bank = published.read(made.files["prototypes.cbor"]).bank
-    write_whole(cache.state_file(tmp_path / "bundle"), message_of(published.without(bank, ["9"])))
-    return tmp_path / "bundle"
-
-
-def message_of(bank, fleet="f"):
-    return published.write(bank, wire.Envelope("global", fleet, "r", round=9), "float32")
-
-
-def in_use(bundle):
-    classifier = Classifier(bundle)
-    cache.settled(classifier, bundle)
-    return classifier
-
-
-def nines(n=5):
-    data = digits()
-    return data.x[data.y == 9][:n]
-
-
-def keep(classifier, place, label, images):
-    new = enrolment.embedded(classifier, label, images)
-    enrolment.keep(classifier, place, new.message("f", "a"))
-    return new
 
 
 def test_five_photos_make_a_class_that_stays(place):

@@ -12,7 +12,6 @@ import pytest
 from edge_agent.inference.bundle import open_bundle
 from edge_agent.inference.classifier import Classifier
 from edge_agent.updates import cache, listener
-from export.writer import Wanted, export, write
 from protofleet.exchange import archive
 from protofleet.exchange.published import About, Bank
 from protofleet.mqtt.address import Address
@@ -22,7 +21,7 @@ from protofleet.mqtt.link.events import Arrival
 from protofleet.mqtt.topics import Topics
 from protofleet.util.logs import Log
 from protofleet.values.prototypes import Prototypes
-from tests.bundles import device, digits
+from tests.bundles import digits
 from tests.coordinator.made import packed_bundle
 from tests.linking import eventually
 from tests.serving import coordinator, frozen, told
@@ -31,23 +30,6 @@ needs_broker = pytest.mark.skipif(mosquitto.find() is None, reason="mosquitto is
 
 
 X = digits().x[:40]
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory):
-    """A device's own bundle, and one whose extractor is to be the fleet's, of another size."""
-    folder = tmp_path_factory.mktemp("made")
-    write(export(device(), Wanted(by="prototype")), folder / "own")
-    write(export(device(embedding=12), Wanted(by="prototype", freeze=True)), folder / "fleets.pfb")
-    return folder / "own", folder / "fleets.pfb"
-
-
-@pytest.fixture
-def own(bundles, tmp_path):
-    made = open_bundle(bundles[0])
-    (tmp_path / "own.pfb").write_bytes(archive.packed_bytes(bundles[0]))
-    assert open_bundle(tmp_path / "own.pfb").digest == made.digest
-    return tmp_path / "own.pfb"
 
 
 @pytest.fixture

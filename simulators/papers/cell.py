@@ -126,6 +126,13 @@ class Cell:
             return float(record.document.get("margins", float("nan")))
         return record.accuracy(self.evaluator, self.over, pick or self.pick)
 
+    def value_after(self, record: RunRecord, rounds: int) -> float:
+        """What the figure was when a run had come so far."""
+        values = [value for number, value in record.curve(self.over) if number <= rounds]
+        if not values:
+            return float("nan")
+        return max(values) if self.pick == "best" else values[-1]
+
     @property
     def rises(self) -> bool:
         """Whether the figure of a run that is not over is the least that it can come to."""

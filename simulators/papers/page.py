@@ -272,6 +272,7 @@ def _section(section: Section, results: AllCells, beside: Path | None) -> list[s
     ):
         named = "; ".join(f"{cell.title} ({_standing(cell, results)})" for cell in cells)
         lines += [f"{words}: {named}.", ""] if cells else []
+    lines += _side_by_side(section.cells, results)
     if there:
         lines += ["### What crossed", "", TRAFFIC]
         lines += [*(_traffic(cell, results.runs[cell.name]) for cell in there), ""]
@@ -280,6 +281,31 @@ def _section(section: Section, results: AllCells, beside: Path | None) -> list[s
     for cell in (*there, *tried):
         lines += _settings(cell, results.runs[cell.name])
     return lines
+
+
+def _side_by_side(cells: Sequence[Cell], results: AllCells) -> list[str]:
+    """Who leads after the rounds that both have, where what is asked of two cells is open."""
+    leads = []
+    for cell in cells:
+        for aim in (aim for aim in cell.aims if aim.kind == "above"):
+            other = results.cells[aim.other]
+            ours, theirs = (
+                {run.seed: run for run in (*results.runs[c.name], *results.stands[c.name])}
+                for c in (cell, other)
+            )
+            pairs = [(run, theirs[seed]) for seed, run in ours.items() if seed in theirs]
+            if not pairs or _lead(cell, aim, results) is not None:
+                continue
+            rounds = min(run.rounds for pair in pairs for run in pair)
+            lead = fmean(
+                cell.value_after(mine, rounds) - other.value_after(its, rounds)
+                for mine, its in pairs
+            )
+            leads.append(
+                f"{cell.title} over {other.title}: {100 * lead:+.2f} in round {rounds}"
+                f" (asked: {100 * aim.amount:.2f} in round {cell.config.run.rounds})"
+            )
+    return [f"Side by side so far: {'; '.join(leads)}.", ""] if leads else []
 
 
 def _all(section: Section) -> tuple[Cell, ...]:

@@ -291,3 +291,43 @@ def test_the_paper_s_figure_is_a_level_of_its_curve(made, tmp_path, monkeypatch)
     assert path.name == "first.png"
     assert set(series) == {"low", "high"}
     assert levels == {"low": 0.1, "high": 0.999}
+
+
+def test_of_two_cells_that_are_not_over_it_is_told_who_leads_in_the_last_round_that_both_have(
+    made, tmp_path
+):
+    there, sections = made
+    base = sections[0].cells[0]
+    behind = replace(base, name="behind", title="Behind", config=changed(base.config, rounds=9))
+    ahead = replace(
+        behind,
+        name="ahead",
+        title="Ahead",
+        config=changed(behind.config, ("lam=2",)),
+        aims=(Aim("above", 0.01, "behind"),),
+        pick="best",
+    )
+    places = Places(tmp_path / "runs", tmp_path / "records")
+    curves = {ahead: [0.5, 0.75, 0.6, 0.9], behind: [0.2, 0.9, 0.5]}
+
+    def stands(cell, curve):
+        (run, *_) = runs_of(base, there)
+        numbers = list(range(1, len(curve) + 1))
+        document = {
+            **run.document,
+            "rounds": len(curve),
+            "config": records.config_of(at_seed(cell.config, 0)),
+            "curve": {**run.document["curve"], "rounds": numbers, "each": curve, "pooled": curve},
+        }
+        records.write(records.RunRecord(cell.name, 0, document), places.records)
+
+    for cell, curve in curves.items():
+        stands(cell, curve)
+    section = Section("only", "Only", (ahead, behind))
+    text = page([section], places, None)
+    # Each as its paper reports it: the best of three rounds, and the last of them.
+    assert (
+        "Side by side so far: Ahead over Behind: +25.00 in round 3 (asked: 1.00 in round 9)."
+    ) in text
+    # With both over, the table says what came of it, and so nothing else does.
+    assert "Side by side" not in page(sections, there, None)

@@ -76,6 +76,8 @@ TRAFFIC = """| cell | floats up | floats down | bytes up | bytes down | paper co
 |---|---|---|---|---|---|"""
 READINGS = """| reading | ours, last | ours, best | beside the cell (same seeds) | seeds × rounds |
 |---|---|---|---|---|"""
+SO_FAR = """| side by side so far | lead | in round | asked in the last |
+|---|---|---|---|"""
 PICTURES = Path("images/results")
 
 
@@ -302,10 +304,14 @@ def _side_by_side(cells: Sequence[Cell], results: AllCells) -> list[str]:
                 for mine, its in pairs
             )
             leads.append(
-                f"{cell.title} over {other.title}: {100 * lead:+.2f} in round {rounds}"
-                f" (asked: {100 * aim.amount:.2f} in round {cell.config.run.rounds})"
+                _row(
+                    f"{cell.title}, over {other.title}",
+                    f"{100 * lead:+.2f}",
+                    f"{rounds} of {cell.config.run.rounds}",
+                    f"{100 * aim.amount:.2f}",
+                )
             )
-    return [f"Side by side so far: {'; '.join(leads)}.", ""] if leads else []
+    return [SO_FAR, *leads, ""] if leads else []
 
 
 def _all(section: Section) -> tuple[Cell, ...]:

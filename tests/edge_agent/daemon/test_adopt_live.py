@@ -55,9 +55,9 @@ def test_from_start_to_a_classifier_a_new_class_and_a_device_that_leaves(stage):
     names = ("a", "b", "c")
     # the same colours everywhere: the seed moves with the length of a name
     devices = {n: stage.device(n, red=(1, 16), blue=(2, 14), grey=(3, 12)) for n in names}
-    # What all three have counted comes with the next version.
-    known = stage.ledger(devices=3, samples=126, current=True, counted=3, calibrated_by=126)
-    assert (known["classes"], known["suspects"]) == (3, [])
+    # Settled: what all three have counted comes with the next version.
+    known = stage.ledger(devices=3, samples=126, current=True, counted=3, settled=True)
+    assert (known["classes"], known["calibrated_by"], known["suspects"]) == (3, 126, [])
     until((devices["b"].folder / "kept/fleet.pfb.state.cbor").exists, "a state")
     test = stage.photos("test", "red", 1 - 30, 8)
     assert answers(devices["b"], test).count("red") >= 7
@@ -79,7 +79,8 @@ def test_from_start_to_a_classifier_a_new_class_and_a_device_that_leaves(stage):
     forgotten = json.loads(run("coordinator", "forget", *words).stdout)
     assert forgotten["before"] != forgotten["after"]
     assert forgotten["proof"] in (True, None)  # None: counts came meanwhile
-    stage.ledger(devices=2, samples=95, current=True, counted=2, calibrated_by=90)
+    after = stage.ledger(devices=2, samples=95, current=True, counted=2, settled=True)
+    assert after["calibrated_by"] == 90
 
 
 def test_a_device_whose_labels_are_swapped_is_named(stage):

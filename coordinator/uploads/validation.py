@@ -201,7 +201,8 @@ def _lengths(limits: UploadLimits, rows: Floats) -> Refusal | None:
 def longest_row(rows: Floats) -> float:
     """The length of the longest, 0 where there is none."""
     # No temporary as large as the rows themselves, which their squares would be.
-    squares = np.vecdot(rows, rows)
+    with np.errstate(over="ignore"):  # an infinite length is one that is refused
+        squares = np.vecdot(rows, rows)
     return math.sqrt(max(squares.tolist(), default=0.0))
 
 

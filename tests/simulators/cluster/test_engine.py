@@ -79,7 +79,8 @@ def test_a_head_is_killed_and_a_run_goes_on_with_the_next(two_nodes, plain_state
         until(lambda b=before: sorted(folder.glob("checkpoint-*")) != b, "a checkpoint")
         two_nodes.kill(0, part)
         assert command.wait(PATIENCE) == 1
-        (line,) = [x for x in until(errors.read_text, "words").splitlines() if "error" in x]
+        # The witness says it, who outlives the command.
+        (line,) = until(lambda: [x for x in errors.read_text().splitlines() if "error" in x], "why")
         assert "gone; --resume goes on with what is in --out (cluster-lost)" in line
         two_nodes.stop()
         two_nodes.head()

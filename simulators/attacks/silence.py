@@ -27,8 +27,8 @@ import numpy as np
 
 from edge_agent.contributing.rules import SpeechRules, to_say
 from protofleet.values.prototypes import Ints
+from simulators.cross.cross import FLEET, TASKS, Task, config_of
 from simulators.papers.cell import changed
-from simulators.papers.cross import FLEET, TASKS, Task, config_of
 from simulators.run.partitions import Shard
 from simulators.run.rounds import LabOptions, run
 from simulators.run.setup import Setup, prepare

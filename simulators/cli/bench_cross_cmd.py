@@ -71,8 +71,8 @@ def cross(
     protofleet bench cross --page-only --write docs/fleet-method.md
     protofleet bench cross --task 'paper-*' --seeds 3 --write docs/fleet-method.md
     """
-    from simulators.papers import cross as bench
-    from simulators.papers import newcomers
+    from simulators.cross import cross as bench
+    from simulators.cross import newcomers
     from simulators.papers.cell import Places
 
     named = [*(task.name for task in bench.ALL_TASKS), *(case.name for case in newcomers.CASES)]
@@ -101,8 +101,8 @@ def cross(
 
 def _show(seeds: int, tasks: Sequence[str], places: Places, target: Path | None) -> None:
     """The tables of the tasks that were chosen: those of others stay as they are."""
-    from simulators.papers import cross as bench
-    from simulators.papers import cross_page
+    from simulators.cross import cross as bench
+    from simulators.cross import cross_page
 
     full = {task.name for task in bench.FULL_TASKS}
     beside = None if target is None else target.parent
@@ -134,7 +134,7 @@ def _between(text: str, name: str, block: str, target: Path) -> str:
 
 def _listed(seeds: int, tasks: Sequence[str], only: Sequence[str], places: Places) -> str:
     """A line a task and contender: rounds, and how many seeds are there."""
-    from simulators.papers import cross as bench
+    from simulators.cross import cross as bench
 
     there: dict[tuple[str, str], list[bool]] = {}
     rounds: dict[tuple[str, str], int] = {}

@@ -170,8 +170,8 @@ def _run(
 
 def _write_page(places: Places, target: Path | None) -> None:
     from simulators.papers import cell as cells
-    from simulators.papers import plan
-    from simulators.papers.page import page
+    from simulators.papers import own_means, plan
+    from simulators.papers.page import gathered, judged, page
     from simulators.papers.readings import SECTIONS
 
     if target is None:
@@ -183,6 +183,9 @@ def _write_page(places: Places, target: Path | None) -> None:
         for cell in section.cells:
             if cell.name in section.maps:
                 cells.keep_embeddings(cell, 0, places)
+        if section.own_means:
+            for cell, run in judged(section, gathered([section], places)):
+                own_means.keep(cell, run, places)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, page(SECTIONS, places, target.parent).encode())
 

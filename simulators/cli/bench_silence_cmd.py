@@ -31,7 +31,7 @@ def silence(tasks: tuple[str, ...], seeds: int, rounds: int, workers: int, as_js
     """
     from protofleet.errors import UsageError
     from simulators.attacks.silence import measure
-    from simulators.papers.cross import TASKS
+    from simulators.cross.cross import TASKS
 
     names = [task.name for task in TASKS]
     for name in tasks:

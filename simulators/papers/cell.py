@@ -203,7 +203,7 @@ def _run(cell: Cell, seed: int, places: Places, engine: LabEngine, enough: Enoug
             result_of(label, setup, engine, path, resume=True, enough=enough)
     except (TrainingDiverged, ValueRefused, FusionError) as error:
         # Numbers that are not finite, or too large to be summed: it would end so again.
-        _keep(records.failed(cell.home, config, str(error), _rounds_there(path)), places)
+        _keep(records.failed(cell.home, config, str(error), newest_round(path)), places)
         raise
     result = finished(path, config)
     assert result is not None, "a run that has just ended is there"
@@ -303,7 +303,8 @@ def _put_aside(path: Path) -> None:
             entry.rename(aside / entry.name)
 
 
-def _rounds_there(path: Path) -> int:
+def newest_round(path: Path) -> int:
+    """After which round a run's newest checkpoint was written; 0 without one."""
     checkpoints = sorted(path.glob("checkpoint-*"))
     return int(checkpoints[-1].name.partition("-")[2]) if checkpoints else 0
 

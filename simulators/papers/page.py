@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from simulators.papers import leaks
+from simulators.papers import leaks, own_means
 from simulators.papers.cell import (
     MARGINS,
     Aim,
@@ -275,6 +275,8 @@ def _section(section: Section, results: AllCells, beside: Path | None) -> list[s
         named = "; ".join(f"{cell.title} ({_standing(cell, results)})" for cell in cells)
         lines += [f"{words}: {named}.", ""] if cells else []
     lines += _side_by_side(section.cells, results)
+    if section.own_means:
+        lines += own_means.table(judged(section, results), results.places)
     if there:
         lines += ["### What crossed", "", TRAFFIC]
         lines += [*(_traffic(cell, results.runs[cell.name]) for cell in there), ""]
@@ -283,6 +285,16 @@ def _section(section: Section, results: AllCells, beside: Path | None) -> list[s
     for cell in (*there, *tried):
         lines += _settings(cell, results.runs[cell.name])
     return lines
+
+
+def judged(section: Section, results: AllCells) -> list[tuple[Cell, RunRecord]]:
+    """Its runs that classify by prototypes, over or not."""
+    return [
+        (cell, run)
+        for cell in section.cells
+        if cell.evaluator.startswith("prototype")
+        for run in (*results.runs[cell.name], *results.stands[cell.name])
+    ]
 
 
 def _side_by_side(cells: Sequence[Cell], results: AllCells) -> list[str]:

@@ -26,6 +26,7 @@ class Section:
     picture: Literal["curves", "maps", "none"] = "curves"
     maps: tuple[str, ...] = ()  # cells whose networks' view of the samples is drawn side by side
     main: bool = False  # of the papers' main tables; counted apart from what is further
+    own_means: bool = False  # whether its runs of prototypes are judged by formula (6) as well
     about: str = ""  # what is so whether anything was run or not
 
 
@@ -258,11 +259,18 @@ SECTIONS = (
         papers.PROTONORM,
         maps=("protonorm-cifar10", "protonorm-fedproto"),
         main=True,
+        own_means=True,
+        about=(
+            "The paper's formula (6) judges methods of prototypes by a device's own (\"local\") "
+            "ones, its public code by the fleet's. The cells are judged as the code does it; what "
+            "the same networks have by (6) stands in a table of its own."
+        ),
     ),
     Section(
         "pairs",
         "FedIC and ProtoNorm, two classes a device of CIFAR-10",
         (*papers.FEDIC_CIFAR_PAIRS, *papers.PROTONORM_PAIRS),
+        own_means=True,
     ),
     Section(
         "spiral",
@@ -301,6 +309,7 @@ SECTIONS = (
         "ProtoNorm's settings and margins",
         (*sweeps.PROTONORM_SWEEPS, *sweeps.PROTONORM_MARGINS),
         picture="none",
+        own_means=True,
     ),
     Section("fedic-settings", "FedIC's clusters, parts and clients", sweeps.FEDIC_SWEEPS),
     Section("speed", "Whether running faster changes what comes out", sweeps.SPEED, picture="none"),

@@ -7,8 +7,8 @@ import pytest
 
 from edge_agent.contributing.rules import SpeechRules
 from simulators.attacks import silence
+from simulators.cross.cross import TASKS
 from simulators.papers.cell import changed
-from simulators.papers.cross import TASKS
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from simulators.cross.cross_records import POINTS, read, write
+from simulators.cross.paired import accuracy, bytes_a_device, rounds_to, within
 from simulators.papers.cell import changed
-from simulators.papers.cross_records import POINTS, read, write
-from simulators.papers.paired import accuracy, bytes_a_device, rounds_to, within
 
 ROUNDS = 250
 DOCUMENT = {

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulators.papers import newcomers
-from simulators.papers.cross import FLEET, config_of
-from simulators.papers.cross_page import late_and_rare
-from simulators.papers.newcomers import CASES, LATE, SHOTS, rare_class
+from simulators.cross import newcomers
+from simulators.cross.cross import FLEET, config_of
+from simulators.cross.cross_page import late_and_rare
+from simulators.cross.newcomers import CASES, LATE, SHOTS, rare_class
 from simulators.run.setup import prepare
 
 

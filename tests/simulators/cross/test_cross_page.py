@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from simulators.papers.cell import Places
-from simulators.papers.cross import ABLATION, FLEET, PAPERS, Contender, finished_runs, run
-from simulators.papers.cross_page import (
+from simulators.cross.cross import ABLATION, FLEET, PAPERS, Contender, finished_runs, run
+from simulators.cross.cross_page import (
     AllTasks,
     ablation,
     full_page,
@@ -16,6 +15,7 @@ from simulators.papers.cross_page import (
     table,
     verdicts,
 )
+from simulators.papers.cell import Places
 from simulators.run.intervals import Difference
 
 PROTO = PAPERS[0]

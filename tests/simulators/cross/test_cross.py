@@ -7,8 +7,7 @@ import pytest
 
 from protofleet import registry
 from protofleet.util.files import lock
-from simulators.papers.cell import Places, changed
-from simulators.papers.cross import (
+from simulators.cross.cross import (
     CONTENDERS,
     FLEET,
     FULL_CONTENDERS,
@@ -23,7 +22,8 @@ from simulators.papers.cross import (
     plan,
     run,
 )
-from simulators.papers.paired import crossed
+from simulators.cross.paired import crossed
+from simulators.papers.cell import Places, changed
 from simulators.run.rounds import LabOptions
 from simulators.run.rounds import run as ended
 from simulators.run.setup import prepare

@@ -16,7 +16,7 @@ from coordinator.uploads.fuse import start_state
 from edge_agent.training.evaluate import Tallies
 from protofleet.recipe import Turn
 from protofleet.values.prototypes import Ints
-from simulators.papers.cross import FLEET, NO_PRIOR, PAPERS, TASKS, Contender, Task, config_of
+from simulators.cross.cross import FLEET, NO_PRIOR, PAPERS, TASKS, Contender, Task, config_of
 from simulators.run.partitions import Partition, Shard
 from simulators.run.rounds import one_round
 from simulators.run.setup import Setup, prepare

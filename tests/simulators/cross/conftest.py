@@ -2,9 +2,9 @@
 
 import pytest
 
+from simulators.cross.cross import FLEET, PAPERS, Task, finished_runs, run
+from simulators.cross.cross_page import AllTasks
 from simulators.papers.cell import Places
-from simulators.papers.cross import FLEET, PAPERS, Task, finished_runs, run
-from simulators.papers.cross_page import AllTasks
 
 OWN = {"prototype": "prototype", "head": "head_own_classes"}
 

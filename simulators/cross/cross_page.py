@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from simulators.papers import cross, newcomers
-from simulators.papers.cell import Places
-from simulators.papers.cross import (
+from simulators.cross import cross, newcomers
+from simulators.cross.cross import (
     ABLATION,
     FLEET,
     FULL_CONTENDERS,
@@ -22,8 +21,8 @@ from simulators.papers.cross import (
     Contender,
     Task,
 )
-from simulators.papers.newcomers import Newcomer
-from simulators.papers.paired import (
+from simulators.cross.newcomers import Newcomer
+from simulators.cross.paired import (
     Document,
     accuracy,
     bytes_a_device,
@@ -32,6 +31,7 @@ from simulators.papers.paired import (
     rounds_to,
     within,
 )
+from simulators.papers.cell import Places
 from simulators.run import plots
 from simulators.run.intervals import Difference
 from simulators.run.progress import size

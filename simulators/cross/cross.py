@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from protofleet.util.files import Locked, lock, write_whole
-from simulators.papers import cross_records
+from simulators.cross import cross_records
 from simulators.papers.cell import Places, at_seed, changed, finished
 from simulators.papers.protocols import CIFAR, FASHION, MPS_CIFAR, MPS_FASHION, POOLED, quick
 from simulators.run.comparison import result_of

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from simulators.papers.paired import (
+from simulators.cross.paired import (
     accuracy,
     bytes_a_device,
     crossed,

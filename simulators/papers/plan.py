@@ -115,6 +115,7 @@ STEPS = (
             *readings.ABLATION_READINGS,
             *readings.CIFAR_READINGS,
             *readings.FASHION_READINGS,
+            *readings.CLASSES_READINGS,
         ),
     ),
     Step(

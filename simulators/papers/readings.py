@@ -81,6 +81,11 @@ CIFAR_READINGS = (
     _reading(_PROTO, "common", "FedProto, common initial weights", common_start="yes"),
     _reading(_PROTO, "weighted", "FedProto, means weighted by counts", "weighted=yes"),
 )
+CLASSES_READINGS = tuple(
+    _reading(cell, "raw", f"{cell.title}, embeddings not normalised", unit_embedding=False)
+    for cell in sweeps.CLASSES
+    if cell.name == "fedavg-n4"
+)
 ABLATION_READINGS = (
     _reading(papers.ABLATION[1], "code", "(2) low level, as the public code has it", *CODE[:2]),
 )
@@ -279,7 +284,12 @@ SECTIONS = (
         SPIRAL_READINGS,
         picture="maps",
     ),
-    Section("classes", "FedMPS by classes a device", (*sweeps.THREE, *sweeps.CLASSES)),
+    Section(
+        "classes",
+        "FedMPS by classes a device",
+        (*sweeps.THREE, *sweeps.CLASSES),
+        CLASSES_READINGS,
+    ),
     Section(
         "settings",
         "FedMPS by spread, clients and temperatures",

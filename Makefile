@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Twice what a small machine has in cores: tests of fleets mostly wait for processes of their own.
-JOBS ?= 4
+# One more than a small machine has cores: tests of fleets wait for processes of their own.
+JOBS ?= 3
 
 .PHONY: demo test soak system lint site bench homeassistant deb deb-trial converters clean
 

@@ -41,9 +41,8 @@ system:
 		|| echo "not installed:$$missing: tests that need them are skipped"; \
 	else echo "not installed:$$missing: tests that need them are skipped; install your system's packages"; fi
 
-# A thread each: threads of processes side by side would only wait for each other, and busily.
 test: $(READY) system
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # A live fleet under fire: half an hour of kill -9, cut lines, full disks and worse.
 soak: $(READY) system

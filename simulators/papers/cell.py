@@ -233,11 +233,10 @@ def standing(cell: Cell, seed: int, places: Places) -> RunRecord | None:
     """Where an unfinished run stands: by its newest checkpoint, or by what was kept of it."""
     path, config = places.run(cell, seed), at_seed(cell.config, seed)
     checkpoints = sorted(path.glob("checkpoint-*/rows.json"))
-    if checkpoints and (path / "config.json").exists():
+    if checkpoints and left_by(path, config):
         resolved = {"config": json.loads((path / "config.json").read_text())}
-        if records.same(records.config_in(resolved), config):
-            rows = json.loads(checkpoints[-1].read_text())
-            return _record(cell, {**resolved, "rounds": rows, "partition": {"agents": {}}}, path)
+        rows = json.loads(checkpoints[-1].read_text())
+        return _record(cell, {**resolved, "rounds": rows, "partition": {"agents": {}}}, path)
     record = None if places.records is None else records.read(places.records, cell.home, seed)
     unfinished = record is not None and not record.finished and not record.failure
     if record is None or not unfinished or not records.same(record.document["config"], config):
@@ -301,6 +300,14 @@ def _put_aside(path: Path) -> None:
     for entry in path.iterdir():
         if entry.name != "lock":
             entry.rename(aside / entry.name)
+
+
+def left_by(path: Path, config: LabConfig) -> bool:
+    """Whether what lies in this folder is a run's of this very configuration, ended or not."""
+    file = path / "config.json"
+    if not file.exists():
+        return False
+    return records.same(records.config_in({"config": json.loads(file.read_text())}), config)
 
 
 def newest_round(path: Path) -> int:

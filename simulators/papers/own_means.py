@@ -18,8 +18,9 @@ from typing import Any
 from protofleet.errors import FleetError
 from protofleet.methods import local
 from protofleet.util.files import write_whole
-from simulators.papers.cell import Cell, Places, at_seed, newest_round
+from simulators.papers.cell import Cell, Places, at_seed, left_by, newest_round
 from simulators.papers.records import Over, RunRecord
+from simulators.papers.words import digest_of
 from simulators.run.rounds import asked_again
 from simulators.run.rundir import RunDir
 from simulators.run.setup import prepare
@@ -33,6 +34,7 @@ TABLE = """| networks of | in round | nearest of the fleet's | of their own, (6)
 class OwnMeans:
     """What a run's networks have by own class means after so many rounds."""
 
+    of: str  # the digest of the record beside which it counts, and beside no other
     round: int
     each: float  # the mean over devices
     pooled: float  # right answers over samples of all devices
@@ -44,20 +46,21 @@ class OwnMeans:
 
 def keep(cell: Cell, record: RunRecord, places: Places) -> None:
     """Ask the weights that this run left, if they are here and were not asked yet."""
-    before = read(cell, record.seed, places)
-    path = places.run(cell, record.seed)
-    asked = before is not None and before.round == record.rounds
-    if places.records is None or asked or newest_round(path) != record.rounds:
+    path, config = places.run(cell, record.seed), at_seed(cell.config, record.seed)
+    if places.records is None or read(cell, record, places) is not None:
+        return
+    if newest_round(path) != record.rounds or not left_by(path, config):
         return
     # Without its data, or the versions that made it, there is no answer, and no harm.
     with suppress(FleetError, OSError):
-        setup = prepare(at_seed(cell.config, record.seed))
+        setup = prepare(config)
         saved = RunDir(path).latest(setup)
         assert saved is not None, "its round is there"
         judged = replace(setup, recipe=replace(setup.recipe, scorers=local.scorers))
         row = asked_again(judged, saved)
         document = _document(places.records)
         document.setdefault(cell.home, {})[str(record.seed)] = {
+            "of": digest_of([record]),
             "round": record.rounds,
             "each": round(row.accuracy["prototype"], 6),
             "pooled": round(row.pooled["prototype"], 6),
@@ -66,20 +69,20 @@ def keep(cell: Cell, record: RunRecord, places: Places) -> None:
         write_whole(places.records / FILE, (json.dumps(ordered, indent=1) + "\n").encode())
 
 
-def read(cell: Cell, seed: int, places: Places) -> OwnMeans | None:
-    """What is on record of it."""
+def read(cell: Cell, record: RunRecord, places: Places) -> OwnMeans | None:
+    """What is there of this run as it stands now."""
     if places.records is None:
         return None
-    kept = _document(places.records).get(cell.home, {}).get(str(seed))
-    return None if kept is None else OwnMeans(**kept)
+    kept = _document(places.records).get(cell.home, {}).get(str(record.seed))
+    return OwnMeans(**kept) if kept is not None and kept["of"] == digest_of([record]) else None
 
 
 def table(runs: Sequence[tuple[Cell, RunRecord]], places: Places) -> list[str]:
     """The runs that were asked, as they stand now."""
     rows = []
     for cell, record in runs:
-        own = read(cell, record.seed, places)
-        if own is None or own.round != record.rounds:
+        own = read(cell, record, places)
+        if own is None:
             continue
         figures = (
             record.accuracy(cell.evaluator, cell.over, "last"),

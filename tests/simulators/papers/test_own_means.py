@@ -57,7 +57,7 @@ def right_by_neighbours(cell, places):
 
 def test_it_is_the_nearest_mean_of_each_device_and_another_than_the_fleets(ran):
     cell, places = ran
-    own = own_means.read(cell, 0, places)
+    own = own_means.read(cell, kept(cell, 0, places), places)
     right = right_by_neighbours(cell, places)
     assert own.round == 2
     assert own.over("devices") == pytest.approx(np.mean([r.mean() for r in right]), abs=1e-5)
@@ -75,16 +75,27 @@ def test_a_run_is_asked_once_until_it_goes_on(ran, tmp_path):
     own_means.keep(cell, record, Places(tmp_path, tmp_path / "records"))
     own_means.keep(cell, record, Places(places.runs))
     assert not list(tmp_path.iterdir())
-    assert own_means.read(cell, 0, Places(places.runs)) is None
+    assert own_means.read(cell, record, Places(places.runs)) is None
 
 
 def test_the_table_has_the_runs_as_they_stand_now(ran):
     cell, places = ran
-    record, own = kept(cell, 0, places), own_means.read(cell, 0, places)
+    record = kept(cell, 0, places)
+    own = own_means.read(cell, record, places)
     final = record.document["final"]["pooled"]
     *_, row, _ = own_means.table([(cell, record)], places)
     figures = (final["prototype_all_classes"], own.pooled, final["head"])
     assert row == "| A cell | 2 of 2 | " + " | ".join(f"{100 * x:.2f}" for x in figures) + " |"
-    further = replace(cell, config=changed(cell.config, rounds=3))
-    assert own_means.table([(further, replace(record, document={"rounds": 3}))], places) == []
+    further = replace(record, document={**record.document, "final": {}})
+    assert own_means.table([(cell, further)], places) == []
     assert own_means.table([(replace(cell, name="another"), record)], places) == []
+
+
+def test_weights_of_other_settings_are_not_asked(ran, tmp_path):
+    cell, places = ran
+    other = replace(cell, config=changed(cell.config, lr=0.5))
+    elsewhere = Places(places.runs, tmp_path)
+    own_means.keep(other, kept(cell, 0, places), elsewhere)
+    assert not list(tmp_path.iterdir())
+    own_means.keep(cell, kept(cell, 0, places), elsewhere)
+    assert [path.name for path in tmp_path.iterdir()] == [own_means.FILE]
